@@ -13,6 +13,7 @@ pub(crate) mod leaks;
 mod live;
 mod load;
 mod mcp;
+mod mcp_sign_in;
 mod notices;
 mod recovery;
 mod sandbox;

@@ -54,6 +54,7 @@ pub struct Config {
     pub files: FileSettings,
     pub programs: ProgramSettings,
     pub http: HttpSettings,
+    pub mcp: McpSettings,
     pub page: PageSettings,
     pub shell: ShellSettings,
     pub mcp: McpServerSettings,
@@ -304,6 +305,17 @@ pub struct WakeSettings {
     pub wait: PositiveDuration,
     /// How long a hook waits if its client runs it in the background.
     pub wait_beside: PositiveDuration,
+}
+
+/// Signing in to MCP servers.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpSettings {
+    /// The port on loopback at which a sign-in ends; 0 is any free one.
+    pub sign_in_port: u16,
+    /// The https URL of our client metadata document, if a human has published one.
+    #[serde(deserialize_with = "none_if_empty")]
+    pub client_metadata_url: Option<Url>,
 }
 
 /// The human's page.

@@ -337,7 +337,12 @@ impl Dispatcher {
             Event::Abandon { request, uid, session } => self.abandon(request, uid, &session, now, effects),
             Event::Resolve(request) => self.handle_resolve(*request, now, effects),
             Event::AttemptFinished(report) => self.finish(*report, now, effects),
-            Event::AttemptTold { id, attempt, news: AttemptNews::Job(job) } => self.note_job(id, attempt, job, effects),
+            Event::AttemptTold { id, attempt, news: AttemptNews::Job(job) } => {
+                self.note_job(id, attempt, Some(job), effects);
+            }
+            Event::AttemptTold { id, attempt, news: AttemptNews::JobEnded } => {
+                self.note_job(id, attempt, None, effects);
+            }
             Event::AttemptTold { id, attempt, news: AttemptNews::Progress(progress) } => {
                 self.note_progress(id, attempt, progress, effects);
             }

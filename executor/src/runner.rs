@@ -94,6 +94,8 @@ pub struct Feedback(Option<Arc<dyn Fn(AttemptNews) + Send + Sync>>);
 pub enum AttemptNews {
     /// A server does a job for it: where that is.
     Job(String),
+    /// That job is over, and the attempt goes on.
+    JobEnded,
     /// How far it is, for whoever waits.
     Progress(AttemptProgress),
 }
@@ -106,6 +108,11 @@ impl Feedback {
     /// Records where the job is that a server does for this attempt.
     pub fn job_accepted(&self, job: &str) {
         self.tell(AttemptNews::Job(job.to_owned()));
+    }
+
+    /// Records that what [`Self::job_accepted`] recorded is over.
+    pub fn job_ended(&self) {
+        self.tell(AttemptNews::JobEnded);
     }
 
     /// Shows in the result file how far the attempt is.

@@ -15,7 +15,9 @@ mod tools;
 
 pub use answer::{BinaryContent, ToolAnswer};
 pub use call::ToolCall;
-pub use connection::{Connection, ConnectionSettings, Greeting, HttpEndpoint, HttpKind, ServerDescription};
+pub use connection::{
+    Authorization, Connection, ConnectionSettings, Greeting, HttpEndpoint, HttpKind, ServerDescription,
+};
 pub use error::ClientError;
 pub use host::{CallHandle, CallHost, HumanAnswer, Progress, QuestionForm, ServerQuestion};
 pub use tools::{OfferedTool, digest};

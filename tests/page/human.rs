@@ -148,6 +148,13 @@ impl Human {
         json!({"id": id, "digest": digest.unwrap_or_else(|| panic!("{id} is not pending: {}", card.body))})
     }
 
+    /// The address that the card of a question offers to open, if it offers one.
+    pub(crate) fn link_of(&self, id: &str) -> Option<String> {
+        let card = self.get(&format!("/card/{id}")).body;
+        let link = card.split("class=\"sign-in\"").nth(1)?.split("href=\"").nth(1)?.split('"').next()?;
+        Some(link.replace("&amp;", "&").replace("&#x2f;", "/"))
+    }
+
     /// The body of a decision about what the card of a pending task shows now.
     pub(super) fn decision(&self, id: &str, verdict: &str) -> Value {
         json!({"decisions": [self.pending_task(id)], "verdict": verdict})

@@ -232,6 +232,11 @@ impl Secrets {
         self.sources.contains_key(name) || self.folder.join(name).exists()
     }
 
+    /// Whether `[secrets]` takes `name` from elsewhere, so that a stored value would not count.
+    pub fn has_source(&self, name: &str) -> bool {
+        self.sources.contains_key(name)
+    }
+
     /// Redacts `value` and its encodings from this moment on; also for derived secrets like an OAuth access token.
     pub fn watch(&self, label: &str, value: &str) {
         let replacement = format!("[secret:{label}]");

@@ -18,14 +18,14 @@ use crate::task::{End, Outcome, Task};
 const GIVE_UP_AFTER: Duration = Duration::from_hours(1);
 
 impl Dispatcher {
-    /// Records where the job of a running attempt is, so that a later executor can go on with it.
-    pub(super) fn note_job(&mut self, id: TaskId, attempt: u32, job: String, effects: &mut Effects) {
+    /// Records where the job of a running attempt is, so that a later executor can go on with it; or that it is over.
+    pub(super) fn note_job(&mut self, id: TaskId, attempt: u32, job: Option<String>, effects: &mut Effects) {
         let Some(open) = self.open.get_mut(&id) else { return };
-        if !open.is_executing() || open.task.attempt != attempt || open.task.notes.job.as_ref() == Some(&job) {
+        if !open.is_executing() || open.task.attempt != attempt || open.task.notes.job == job {
             return;
         }
         let reason = open.task.notes.reason.take();
-        open.task.notes = TaskNotes { last_failure: None, job: Some(job), reason, ..TaskNotes::default() };
+        open.task.notes = TaskNotes { last_failure: None, job, reason, ..TaskNotes::default() };
         effects.changes.push(note(&open.task));
     }
 

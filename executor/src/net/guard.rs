@@ -163,7 +163,7 @@ impl Resolve for GuardedResolver {
 }
 
 /// Whether `url` refers to this machine: such a request never goes through a proxy.
-pub(super) fn is_loopback(url: &Url) -> bool {
+pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),

@@ -60,6 +60,8 @@ pub(super) struct Card {
     grant_fields: Vec<GrantField>,
     edit: Vec<FormField>,
     question: Option<VisibleText>,
+    /// The address that the human opens who signs in to a server; never one that an agent chose.
+    link: Option<String>,
     form: Vec<FormField>,
     background: CardBackground,
 }
@@ -187,6 +189,7 @@ impl Card {
         let would_send = would_send(subtool, task, config);
         let left = confirmation.expires_at.duration_since(now).as_secs();
         let question = subtool.and_then(|subtool| question_of(subtool, task));
+        let link = question.as_ref().and_then(|question| runner_context.mcp.sign_ins.link(&question.text));
         let question_text = question.as_ref().map(|question| VisibleText::text(&question.text));
         // A question shows only its text; the rest of its input is the form below.
         let height = question_text
@@ -226,6 +229,7 @@ impl Card {
                 .as_ref()
                 .map_or_else(Vec::new, |question| form::question_fields(&question.text, &question.schema)),
             question: question_text,
+            link,
             background: CardBackground::default(),
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! This file has the types of the definition. A server is started or connected to at the first call and kept for the
 //! next ones: [`pool`] knows the servers, [`connection`] makes one connection, [`call`] makes one call over it,
-//! [`questions`] brings what a server asks to the human's page. Messages and transports are the matter of the crate
+//! [`questions`] brings what a server asks to the human's page, [`sign_in`] has a human sign in to a server. Messages and transports are the matter of the crate
 //! `mcp`.
 
 use std::collections::BTreeMap;
@@ -23,8 +23,10 @@ mod connection;
 mod pool;
 mod program;
 mod questions;
+mod sign_in;
 
 pub use pool::McpServers;
+pub use sign_in::SignIns;
 
 /// A call of one tool of an MCP server.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -199,14 +201,15 @@ impl Runner for Mcp {
 /// Asks `server` what it offers. Shape: `{"protocol": "2026-07-28", "info": {"name", "version", ...},
 /// "instructions": "...", "tools": [{"digest": "16 hexadecimal digits", "tool": {as the server sent it}}]}`.
 pub async fn snapshot(server: &McpServer, context: &RunnerContext) -> Result<Value, Failure> {
-    let opened = ServerConnection::open(server, &connection::headers(server, context).await?, context).await?;
+    let headers = connection::headers(server, context).await?;
+    let opened = ServerConnection::open(server, &headers, context).await.map_err(|reason| reason.unasked(server))?;
     let described = opened.client.description();
     let tools = opened.client.tools().await.map_err(|error| {
         let failure = Failure::new(Code::BadResponse, format!("`{}` does not list its tools: {error}", server.name));
         connection::with_last_words(failure, opened.program.as_ref(), context)
     })?;
     let gone = opened.program.as_ref().map(program::ServerProgram::gone);
-    let ServerConnection { client, program } = opened;
+    let ServerConnection { client, program, .. } = opened;
     client.close().await;
     drop(program);
     if let Some(mut gone) = gone {

@@ -17,6 +17,7 @@ use rmcp::service::{
     serve_client_with_lifecycle,
 };
 use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::auth::AuthClient;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -86,8 +87,13 @@ pub struct HttpEndpoint {
     pub client: reqwest::Client,
     /// Sent with each request.
     pub headers: HashMap<HeaderName, HeaderValue>,
+    /// Where the access token of each request comes from, if a human signs in to the server.
+    pub authorization: Option<Authorization>,
     pub kind: HttpKind,
 }
+
+/// Gives each request the access token of a sign-in, and renews it. Clones share the token.
+pub type Authorization = AuthClient<reqwest::Client>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpKind {
@@ -142,8 +148,17 @@ impl Connection {
                     .max_concurrent_requests(64);
                 config.max_sse_event_size = settings.max_bytes;
                 config.max_json_response_size = settings.max_bytes;
-                let transport = StreamableHttpClientTransport::with_client(endpoint.client, config);
-                Self::greet(transport, settings, Dropped::default(), Vec::new()).await
+                let (dropped, tasks) = (Dropped::default(), Vec::new());
+                match endpoint.authorization {
+                    Some(client) => {
+                        let transport = StreamableHttpClientTransport::with_client(client, config);
+                        Self::greet(transport, settings, dropped, tasks).await
+                    }
+                    None => {
+                        let transport = StreamableHttpClientTransport::with_client(endpoint.client, config);
+                        Self::greet(transport, settings, dropped, tasks).await
+                    }
+                }
             }
             HttpKind::Sse => {
                 let transport = SseTransport::open(endpoint, settings.max_bytes).await?;

@@ -3,6 +3,7 @@
 use rmcp::ServiceError;
 use rmcp::service::ClientInitializeError;
 use rmcp::transport::DynamicTransportError;
+use rmcp::transport::auth::AuthError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::Value;
 
@@ -85,6 +86,13 @@ impl ClientError {
         });
         if is_too_large {
             return Self::TooLarge { max_bytes };
+        }
+        // Without a token nothing was sent, or the server did not accept what was sent without one.
+        if let Some(error) = causes.iter().find_map(|cause| cause.downcast_ref::<AuthError>()) {
+            return match error {
+                AuthError::AuthorizationRequired => Self::NeedsSignIn(None),
+                other => Self::Connect(format!("the access token cannot be renewed: {other}")),
+            };
         }
         let reason = causes.last().map(ToString::to_string).unwrap_or_default();
         let could_not_connect =

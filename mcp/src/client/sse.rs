@@ -11,9 +11,11 @@ use reqwest::Client;
 use reqwest::header::{ACCEPT, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use rmcp::transport::auth::AuthError;
+use rmcp::transport::streamable_http_client::AuthRequiredError;
 use url::Url;
 
-use super::connection::HttpEndpoint;
+use super::connection::{Authorization, HttpEndpoint};
 use super::error::ClientError;
 
 /// How long a server may take to say where messages are posted.
@@ -23,6 +25,7 @@ const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct SseTransport {
     client: Client,
     headers: Arc<HashMap<HeaderName, HeaderValue>>,
+    authorization: Option<Authorization>,
     /// Where messages are posted.
     post: Url,
     events: EventStream,
@@ -37,6 +40,10 @@ pub(super) enum SseError {
     Status(u16),
     #[error("a message cannot be written: {0}")]
     Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Token(#[from] AuthError),
+    #[error(transparent)]
+    Challenged(#[from] AuthRequiredError),
 }
 
 impl SseTransport {
@@ -47,11 +54,14 @@ impl SseTransport {
         for (name, value) in &endpoint.headers {
             request = request.header(name, value);
         }
+        let token = token(endpoint.authorization.as_ref()).await;
+        if let Some(token) = token.map_err(|error| ClientError::Connect(error.to_string()))? {
+            request = request.bearer_auth(token);
+        }
         let response = request.send().await.map_err(|error| ClientError::Connect(reason(&error)))?;
         let status = response.status();
         if matches!(status.as_u16(), 401 | 403) {
-            let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
-            return Err(ClientError::NeedsSignIn(challenge.map(str::to_owned)));
+            return Err(ClientError::NeedsSignIn(challenge(&response)));
         }
         let kind = response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
         if !status.is_success() || !kind.starts_with("text/event-stream") {
@@ -69,7 +79,8 @@ impl SseTransport {
                 post.origin().ascii_serialization()
             )));
         }
-        Ok(Self { client: endpoint.client, headers: Arc::new(endpoint.headers), post, events })
+        let (client, headers, authorization) = (endpoint.client, Arc::new(endpoint.headers), endpoint.authorization);
+        Ok(Self { client, headers, authorization, post, events })
     }
 }
 
@@ -81,14 +92,24 @@ impl Transport<RoleClient> for SseTransport {
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), SseError>> + Send + 'static {
         let (client, headers, post) = (self.client.clone(), Arc::clone(&self.headers), self.post.clone());
+        let authorization = self.authorization.clone();
         async move {
             let body = serde_json::to_vec(&message)?;
             let mut request = client.post(post).header("content-type", "application/json").body(body);
             for (name, value) in headers.iter() {
                 request = request.header(name, value);
             }
-            let status = request.send().await?.status();
-            if status.is_success() { Ok(()) } else { Err(SseError::Status(status.as_u16())) }
+            if let Some(token) = token(authorization.as_ref()).await? {
+                request = request.bearer_auth(token);
+            }
+            let response = request.send().await?;
+            match response.status() {
+                status if status.is_success() => Ok(()),
+                status if matches!(status.as_u16(), 401 | 403) => {
+                    Err(AuthRequiredError::new(challenge(&response).unwrap_or_default()).into())
+                }
+                status => Err(SseError::Status(status.as_u16())),
+            }
         }
     }
 
@@ -109,6 +130,20 @@ impl Transport<RoleClient> for SseTransport {
         self.events.bytes = futures_util::stream::empty().boxed();
         Ok(())
     }
+}
+
+/// The access token, if there is one; without one the server says what it wants.
+async fn token(authorization: Option<&Authorization>) -> Result<Option<String>, AuthError> {
+    let Some(authorization) = authorization else { return Ok(None) };
+    match authorization.get_access_token().await {
+        Ok(token) => Ok(Some(token)),
+        Err(AuthError::AuthorizationRequired) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn challenge(response: &reqwest::Response) -> Option<String> {
+    response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
 fn reason(error: &reqwest::Error) -> String {

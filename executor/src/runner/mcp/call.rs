@@ -7,9 +7,10 @@ use protocol::code::Code;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::connection::with_last_words;
+use super::connection::{NotConnected, with_last_words};
 use super::pool::UsedServer;
 use super::questions::CallDesk;
+use super::sign_in::{self, SignInDesk};
 use super::{Mcp, McpServer};
 use crate::runner::spool::Spool;
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
@@ -17,6 +18,18 @@ use crate::task::failure::{Failure, Retry};
 
 /// How much of a server's message is shown.
 const MAX_ERROR_CHARS: usize = 4_000;
+
+/// Why a call has no answer.
+enum CallFailure {
+    Client(ClientError),
+    Known(Failure),
+}
+
+impl From<Failure> for CallFailure {
+    fn from(failure: Failure) -> Self {
+        Self::Known(failure)
+    }
+}
 
 impl Mcp {
     pub(super) async fn call(
@@ -26,42 +39,82 @@ impl Mcp {
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         let arguments = self.filled(invocation)?;
-        let stopped = || Failure::new(Code::Cancelled, format!("cancelled before `{}` was called", self.tool));
-        let server = tokio::select! {
-            biased;
-            () = cancel.cancelled() => return Err(stopped()),
-            server = context.mcp.get(&self.server, context) => server?,
-        };
-        let handle = match &invocation.job {
+        let left_at = match invocation.job.as_deref().filter(|job| !sign_in::is_mark(job)) {
             None => None,
             Some(job) => Some(serde_json::from_str::<CallHandle>(job).map_err(|error| {
                 Failure::new(Code::Internal, format!("failed to read where the call was left: {error}"))
             })?),
         };
-        if handle.is_none() {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return Err(stopped()),
-                checked = self.check_digest(&server) => checked?,
-            }
-        }
-        let host = Arc::new(CallDesk::new(&self.server.name, invocation, context, cancel));
-        if let Some(handle) = &handle {
-            host.goes_on(handle);
-        }
-        let call = ToolCall { tool: self.tool.clone(), arguments, handle, host, cancel: cancel.clone() };
-        let answer = server.connection.client.call(call).await;
-        match answer {
-            Ok(answer) => {
-                server.on_success();
-                self.output(answer, invocation, context).await
-            }
-            Err(error) => Err(self.failure(error, &server, context).await),
+        let host = Arc::new(CallDesk::new(&self.server.name, invocation, context, cancel, left_at));
+        let mut signing = SignInDesk::new(&self.server, invocation, context, cancel);
+        signing.check_mark().await?;
+        let mut signed_in_on: Option<UsedServer> = None;
+        loop {
+            signing.before_asking();
+            let server = match signed_in_on.take() {
+                Some(server) => server,
+                None => match self.connected(context, cancel).await {
+                    Ok(server) => server,
+                    Err(NotConnected::SignIn(challenge)) => {
+                        signing.sign_in(challenge.as_deref(), host.handle().is_none()).await?;
+                        continue;
+                    }
+                    Err(NotConnected::Failed(failure)) => return Err(failure),
+                },
+            };
+            let wanted = match self.call_on(&server, &host, &arguments, &mut signing, cancel).await {
+                Ok(answer) => {
+                    server.on_success();
+                    return self.output(answer, invocation, context).await;
+                }
+                Err(CallFailure::Known(failure)) => return Err(failure),
+                Err(CallFailure::Client(ClientError::NeedsSignIn(challenge))) => challenge,
+                Err(CallFailure::Client(error)) => return Err(self.failure(error, &server, context).await),
+            };
+            signing.sign_in(wanted.as_deref(), host.handle().is_none()).await?;
+            server.on_sign_in(&self.server, context).await?;
+            signed_in_on = Some(server).filter(|server| !server.connection.client.is_closed());
         }
     }
 
+    /// Returns the server, connected.
+    async fn connected(&self, context: &RunnerContext, cancel: &CancellationToken) -> Result<UsedServer, NotConnected> {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(self.stopped().into()),
+            server = context.mcp.get(&self.server, context) => server,
+        }
+    }
+
+    fn stopped(&self) -> Failure {
+        Failure::new(Code::Cancelled, format!("cancelled before `{}` was called", self.tool))
+    }
+
+    /// Makes the call, or goes on with it.
+    async fn call_on(
+        &self,
+        server: &UsedServer,
+        host: &Arc<CallDesk>,
+        arguments: &Map<String, Value>,
+        signing: &mut SignInDesk<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<ToolAnswer, CallFailure> {
+        let handle = host.handle();
+        if handle.is_none() {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(self.stopped().into()),
+                checked = self.check_digest(server) => checked?,
+            }
+            signing.unmark();
+        }
+        let (tool, arguments, cancel) = (self.tool.clone(), arguments.clone(), cancel.clone());
+        let call = ToolCall { tool, arguments, handle, host: Arc::<CallDesk>::clone(host), cancel };
+        server.connection.client.call(call).await.map_err(CallFailure::Client)
+    }
+
     /// Fails if the server offers something else under the tool's name than what was imported.
-    async fn check_digest(&self, server: &UsedServer) -> Result<(), Failure> {
+    async fn check_digest(&self, server: &UsedServer) -> Result<(), CallFailure> {
         let Some(expected) = &self.digest else { return Ok(()) };
         let client = &server.connection.client;
         let mut digests = server.digests.lock().await;
@@ -69,9 +122,12 @@ impl Mcp {
             *digests = None;
         }
         if digests.is_none() {
-            let tools = client.tools().await.map_err(|error| {
-                let message = format!("the MCP server `{}` does not list its tools: {error}", self.server.name);
-                Failure::new(Code::BadResponse, message).retry(Retry::Later)
+            let tools = client.tools().await.map_err(|error| match error {
+                wanted @ ClientError::NeedsSignIn(_) => CallFailure::Client(wanted),
+                error => {
+                    let message = format!("the MCP server `{}` does not list its tools: {error}", self.server.name);
+                    Failure::new(Code::BadResponse, message).retry(Retry::Later).into()
+                }
             })?;
             let named = tools
                 .into_iter()
@@ -89,11 +145,11 @@ impl Mcp {
                      parameters changed",
                     self.tool
                 );
-                Err(Failure::new(Code::Drifted, message).hint(hint))
+                Err(Failure::new(Code::Drifted, message).hint(hint).into())
             }
             None => {
                 let message = format!("the MCP server `{name}` has no tool `{}` anymore", self.tool);
-                Err(Failure::new(Code::NotFound, message).hint(hint))
+                Err(Failure::new(Code::NotFound, message).hint(hint).into())
             }
         }
     }
@@ -141,9 +197,7 @@ impl Mcp {
                 let message = protocol::excerpt::chars(&message, MAX_ERROR_CHARS).into_owned();
                 with_data(Failure::new(Code::ApiError, message).detail("jsonrpc_code", code), data)
             }
-            ClientError::NeedsSignIn(_) => {
-                Failure::new(Code::NeedsReauthorization, format!("the MCP server `{name}` wants a sign-in"))
-            }
+            ClientError::NeedsSignIn(_) => sign_in::unasked(&self.server),
             ClientError::Closed(reason) => {
                 let program = server.connection.program.as_ref();
                 let exit = match program {

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use mcp::client::{ClientError, Connection, ConnectionSettings, Greeting, HttpEndpoint, HttpKind};
+use mcp::client::{Authorization, ClientError, Connection, ConnectionSettings, Greeting, HttpEndpoint, HttpKind};
 use protocol::code::Code;
 use reqwest::header::{HeaderName, HeaderValue};
 use url::Url;
 
 use super::program::ServerProgram;
-use super::{McpServer, McpTransport};
+use super::{McpServer, McpTransport, sign_in};
 use crate::config::secret::SecretName;
 use crate::runner::RunnerContext;
 use crate::task::failure::{Failure, Retry};
@@ -18,6 +18,32 @@ use crate::task::failure::{Failure, Retry};
 pub(super) struct ServerConnection {
     pub(super) client: Connection,
     pub(super) program: Option<ServerProgram>,
+    /// What gives requests their tokens, if a human signs in to the server.
+    pub(super) authorization: Option<Authorization>,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(super) enum NotConnected {
+    /// The server wants a sign-in. Has its `WWW-Authenticate` header, if it sent one.
+    SignIn(Option<String>),
+    Failed(Failure),
+}
+
+impl NotConnected {
+    /// The failure where no human can be asked.
+    pub(super) fn unasked(self, server: &McpServer) -> Failure {
+        match self {
+            Self::SignIn(_) => sign_in::unasked(server),
+            Self::Failed(failure) => failure,
+        }
+    }
+}
+
+impl From<Failure> for NotConnected {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
 }
 
 /// The secrets of a server, opened: headers by their names.
@@ -29,7 +55,7 @@ impl ServerConnection {
         server: &McpServer,
         headers: &OpenedHeaders,
         context: &RunnerContext,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, NotConnected> {
         let max_bytes = usize::try_from(context.config.executor.output_bytes).unwrap_or(usize::MAX);
         // base64 makes a third more of a file, and a result has its text twice.
         let max_bytes = max_bytes.saturating_mul(3);
@@ -42,11 +68,12 @@ impl ServerConnection {
             };
             match opened {
                 Ok(connection) => return Ok(connection),
-                Err(NotOpened::Otherwise(failure)) => return Err(failure),
+                Err(NotOpened::Otherwise(reason)) => return Err(reason),
                 Err(NotOpened::Greeting(failure)) => first = first.or(Some(failure)),
             }
         }
-        Err(first.unwrap_or_else(|| Failure::new(Code::Internal, "there is no way to greet a server")))
+        let failure = first.unwrap_or_else(|| Failure::new(Code::Internal, "there is no way to greet a server"));
+        Err(failure.into())
     }
 
     async fn to_program(
@@ -56,7 +83,7 @@ impl ServerConnection {
     ) -> Result<Self, NotOpened> {
         let (program, stdout, stdin) = ServerProgram::start(server, context).await?;
         match Connection::of_program(stdout, stdin, settings).await {
-            Ok(client) => Ok(Self { client, program: Some(program) }),
+            Ok(client) => Ok(Self { client, program: Some(program), authorization: None }),
             Err(error) => {
                 let exit = program.exit_soon().await.map(|exit| format!("; {exit}")).unwrap_or_default();
                 let failure = with_last_words(unreachable(server, &error, &exit), Some(&program), context);
@@ -74,8 +101,14 @@ impl ServerConnection {
     ) -> Result<Self, NotOpened> {
         let parsed = Url::parse(url).map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
         let client = context.http.client_for_configured(&parsed).await?;
-        let endpoint =
-            |kind| HttpEndpoint { url: url.to_owned(), client: client.clone(), headers: headers.clone(), kind };
+        let authorization = sign_in::authorization(server, client, context).await?;
+        let endpoint = |kind| HttpEndpoint {
+            url: url.to_owned(),
+            client: client.clone(),
+            headers: headers.clone(),
+            authorization: authorization.clone(),
+            kind,
+        };
         let kinds: &[HttpKind] = match (server.transport, settings.greeting) {
             (McpTransport::StreamableHttp, _) | (McpTransport::Auto, Greeting::Probe | Greeting::Discover) => {
                 &[HttpKind::Streamable]
@@ -86,7 +119,10 @@ impl ServerConnection {
         let mut first = None;
         for kind in kinds {
             match Connection::of_url(endpoint(*kind), settings).await {
-                Ok(client) => return Ok(Self { client, program: None }),
+                Ok(client) => return Ok(Self { client, program: None, authorization }),
+                Err(ClientError::NeedsSignIn(challenge)) => {
+                    return Err(NotOpened::Otherwise(NotConnected::SignIn(challenge)));
+                }
                 // What the first way said is what the server means.
                 Err(error) => first = first.or(Some(error)),
             }
@@ -96,11 +132,11 @@ impl ServerConnection {
     }
 }
 
-/// Why there is no connection.
+/// Why one way did not lead to a connection.
 enum NotOpened {
     /// The greeting failed: another one may not.
     Greeting(Failure),
-    Otherwise(Failure),
+    Otherwise(NotConnected),
 }
 
 impl NotOpened {
@@ -110,14 +146,14 @@ impl NotOpened {
             | ClientError::Refused { .. }
             | ClientError::Malformed(_)
             | ClientError::Closed(_) => Self::Greeting(failure),
-            _ => Self::Otherwise(failure),
+            _ => Self::Otherwise(failure.into()),
         }
     }
 }
 
 impl From<Failure> for NotOpened {
     fn from(failure: Failure) -> Self {
-        Self::Otherwise(failure)
+        Self::Otherwise(failure.into())
     }
 }
 
@@ -125,11 +161,7 @@ impl From<Failure> for NotOpened {
 fn unreachable(server: &McpServer, error: &ClientError, exit: &str) -> Failure {
     let message = format!("the MCP server `{}` could not be reached: {error}{exit}", server.name);
     match error {
-        ClientError::NeedsSignIn(_) => {
-            let secret = server.oauth.as_ref().map_or_else(|| "NAME".to_owned(), |name| name.as_str().to_owned());
-            Failure::new(Code::NeedsReauthorization, format!("the MCP server `{}` wants a sign-in", server.name))
-                .hint(format!("a human must store a token: agent-magic-tool secret set {secret}"))
-        }
+        ClientError::NeedsSignIn(_) => sign_in::unasked(server),
         ClientError::Cancelled => Failure::new(Code::Cancelled, message),
         _ => Failure::new(Code::CannotStart, message).retry(Retry::Later).detail("server", server.place()),
     }

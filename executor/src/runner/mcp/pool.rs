@@ -14,7 +14,8 @@ use protocol::code::Code;
 use tokio::time::Instant;
 
 use super::McpServer;
-use super::connection::{OpenedHeaders, ServerConnection, headers};
+use super::connection::{NotConnected, OpenedHeaders, ServerConnection, headers};
+use super::sign_in::{self, SignIns};
 use crate::config::secret::SecretName;
 use crate::runner::RunnerContext;
 use crate::task::failure::{Failure, Retry};
@@ -27,7 +28,10 @@ const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
 /// The servers of one executor.
 #[derive(Debug, Default)]
-pub struct McpServers(Mutex<HashMap<u64, Arc<ServerPlace>>>);
+pub struct McpServers {
+    places: Mutex<HashMap<u64, Arc<ServerPlace>>>,
+    pub sign_ins: SignIns,
+}
 
 /// Where the connection to one server is kept.
 #[derive(Debug, Default)]
@@ -74,6 +78,14 @@ impl UsedServer {
         Self { live: Arc::clone(live), place: Arc::clone(place) }
     }
 
+    /// Takes the tokens of a new sign-in to `server`.
+    pub(super) async fn on_sign_in(&self, server: &McpServer, context: &RunnerContext) -> Result<(), Failure> {
+        match &self.connection.authorization {
+            Some(authorization) => sign_in::renew(authorization, server, context).await,
+            None => Ok(()),
+        }
+    }
+
     /// Is told that a call succeeded: what failed before is forgotten.
     pub(super) fn on_success(&self) {
         if let Ok(mut kept) = self.place.kept.try_lock() {
@@ -99,11 +111,11 @@ impl LiveServer {
 
 impl McpServers {
     fn places(&self) -> MutexGuard<'_, HashMap<u64, Arc<ServerPlace>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the server, connected.
-    pub(super) async fn get(&self, server: &McpServer, context: &RunnerContext) -> Result<UsedServer, Failure> {
+    pub(super) async fn get(&self, server: &McpServer, context: &RunnerContext) -> Result<UsedServer, NotConnected> {
         let headers = headers(server, context).await?;
         let key = key(server, &headers, context).await?;
         let place = Arc::clone(self.places().entry(key).or_default());
@@ -122,14 +134,16 @@ impl McpServers {
                 kept.failures,
                 wait.as_secs() + 1
             );
-            return Err(Failure::new(Code::CannotStart, message).retry(Retry::After(wait)));
+            return Err(Failure::new(Code::CannotStart, message).retry(Retry::After(wait)).into());
         }
         let opened = ServerConnection::open(server, &headers, context).await;
         let connection = match opened {
             Ok(connection) => connection,
-            Err(failure) => {
+            // It is not the server's fault, and is tried again as soon as a human has signed in.
+            Err(reason @ NotConnected::SignIn(_)) => return Err(reason),
+            Err(reason) => {
                 kept.note_failure();
-                return Err(failure);
+                return Err(reason);
             }
         };
         let live = Arc::new(LiveServer {

@@ -36,16 +36,20 @@ pub(super) struct CallDesk {
     last_progress: Mutex<Option<Instant>>,
     /// While the server works on a task, which may take hours.
     pause: Mutex<Option<ClockPause>>,
+    /// Where the call can be gone on with.
+    handle: Mutex<Option<CallHandle>>,
 }
 
 impl CallDesk {
+    /// `left_at` is where an earlier attempt left the call.
     pub(super) fn new(
         server: &str,
         invocation: &Invocation,
         context: &RunnerContext,
         cancel: &CancellationToken,
+        left_at: Option<CallHandle>,
     ) -> Self {
-        Self {
+        let desk = Self {
             server: server.to_owned(),
             invocation: invocation.clone(),
             secrets: context.secrets.clone(),
@@ -53,11 +57,22 @@ impl CallDesk {
             cancel: cancel.clone(),
             last_progress: Mutex::new(None),
             pause: Mutex::new(None),
+            handle: Mutex::new(None),
+        };
+        if let Some(handle) = &left_at {
+            desk.goes_on(handle);
         }
+        desk
+    }
+
+    /// Where the call can be gone on with, once the server has said so.
+    pub(super) fn handle(&self) -> Option<CallHandle> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// From now on the call is what `handle` says: a task takes as long as the server needs.
-    pub(super) fn goes_on(&self, handle: &CallHandle) {
+    fn goes_on(&self, handle: &CallHandle) {
+        *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle.clone());
         if matches!(handle, CallHandle::Task(_)) {
             let pause = self.invocation.clock.pause();
             self.pause.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(pause);

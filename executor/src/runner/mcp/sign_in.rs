@@ -1,0 +1,435 @@
+//! Signing in to a server: OAuth 2.1, as the protocol's text on authorization says.
+//!
+//! The SDK speaks OAuth. Here a human is asked: the question on the page has the link, the browser comes back to a port
+//! of ours ([`callback`]), and the call goes on by itself. What must survive a restart is in the record of the sign-in
+//! ([`record`]), from before the human is asked until the tokens are there. Tokens that expire are renewed without a
+//! question.
+
+use std::sync::Arc;
+
+use mcp::client::Authorization;
+use protocol::code::Code;
+use protocol::task::State;
+use rmcp::transport::auth::{AuthError, AuthorizationManager, InMemoryStateStore};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::McpServer;
+use crate::config::secret::SecretName;
+use crate::runner::delegation::{CalledTask, Delegation};
+use crate::runner::{Invocation, RunnerContext};
+use crate::task::failure::{Failure, Retry};
+use crate::task::notes::AttemptProgress;
+use callback::{BrowserReturn, CallbackPort, ExpectedReturn};
+use record::{PendingSignIn, RecordFile, SignInRecord, TokenRole, TokenStore};
+use web::SignInWeb;
+
+mod callback;
+mod flow;
+mod places;
+mod record;
+mod web;
+
+pub use places::SignIns;
+
+/// How often one call has a human sign in at most: the first time, and for further scopes.
+const MAX_SIGN_INS: u32 = 3;
+/// The caller of all questions of sign-ins, so that a sign-in has one question, whichever task asks it.
+const ASKER: &str = "sign-in";
+const NO: &str = "No, do not sign in";
+
+/// What the record of a task says while a human signs in for it: nothing was called yet.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SignInMark {
+    sign_in: String,
+}
+
+/// The sign-ins of one call.
+pub(super) struct SignInDesk<'a> {
+    server: &'a McpServer,
+    invocation: &'a Invocation,
+    context: &'a RunnerContext,
+    cancel: &'a CancellationToken,
+    asked: u32,
+    /// How many sign-ins had ended when the server was last asked.
+    seen: u64,
+    /// Whether the record of the task has the mark of a sign-in.
+    is_marked: bool,
+}
+
+/// What all sign-ins to a server need.
+struct SignInSite {
+    url: Url,
+    secret: SecretName,
+    file: RecordFile,
+    web: Arc<SignInWeb>,
+}
+
+impl SignInSite {
+    /// Returns `None` if the definition of `server` knows of no sign-in.
+    fn of(server: &McpServer, context: &RunnerContext) -> Result<Option<Self>, Failure> {
+        let (Some(secret), Some(url)) = (&server.oauth, &server.url) else { return Ok(None) };
+        if context.secrets.has_source(secret.as_str()) {
+            let message = format!("`[secrets]` takes `{secret}` from elsewhere, and tokens must be stored in it");
+            return Err(Failure::new(Code::BadConfig, message)
+                .hint("a human gives `oauth` in the definition the name of another secret"));
+        }
+        let url = Url::parse(url).map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
+        let place = context.mcp.sign_ins.place(secret);
+        let file = RecordFile::new(secret.clone(), context.secrets.clone(), place);
+        let web = Arc::new(SignInWeb::new(Arc::clone(&context.http), url.clone()));
+        Ok(Some(Self { url, secret: secret.clone(), file, web }))
+    }
+
+    async fn manager(&self, resource: &Url) -> Result<AuthorizationManager, Failure> {
+        let web: Arc<SignInWeb> = Arc::clone(&self.web);
+        let manager = AuthorizationManager::new_with_oauth_http_client(resource.clone(), web).await;
+        manager.map_err(|error| Failure::new(Code::Internal, error.to_string()))
+    }
+
+    /// What gives requests to the server their tokens.
+    async fn connection_manager(&self) -> Result<AuthorizationManager, Failure> {
+        let record = self.file.read().await?;
+        let Some(tokens) = record.tokens_for(self.url.as_str()) else {
+            let mut manager = self.manager(&self.url).await?;
+            let role = TokenRole::Connection { server: self.url.to_string(), issuer: None };
+            manager.set_credential_store(TokenStore { file: self.file.clone(), role });
+            return Ok(manager);
+        };
+        let parties = &tokens.parties;
+        let resource = Url::parse(&parties.resource).ok().filter(|url| url.as_str() == parties.resource);
+        let mut manager = self.manager(resource.as_ref().unwrap_or(&self.url)).await?;
+        if resource.is_none() {
+            // A URL cannot be written that way: the SDK must read it where it stands. Only renewals need it.
+            drop(manager.resolve_metadata().await);
+        }
+        let issuer = parties.metadata.issuer.clone();
+        let role = TokenRole::Connection { server: self.url.to_string(), issuer };
+        manager.set_credential_store(TokenStore { file: self.file.clone(), role });
+        manager.set_metadata(parties.metadata.clone());
+        let configured = manager.configure_client(parties.client.config());
+        configured.map_err(|error| Failure::new(Code::BadResponse, error.to_string()))?;
+        Ok(manager)
+    }
+}
+
+/// Returns what gives requests to `server` their tokens, if a human signs in to it.
+pub(super) async fn authorization(
+    server: &McpServer,
+    client: &reqwest::Client,
+    context: &RunnerContext,
+) -> Result<Option<Authorization>, Failure> {
+    match SignInSite::of(server, context)? {
+        Some(site) => Ok(Some(Authorization::new(client.clone(), site.connection_manager().await?))),
+        None => Ok(None),
+    }
+}
+
+/// Has `authorization`, which is in use, take the tokens of a new sign-in to `server`.
+pub(super) async fn renew(
+    authorization: &Authorization,
+    server: &McpServer,
+    context: &RunnerContext,
+) -> Result<(), Failure> {
+    if let Some(site) = SignInSite::of(server, context)? {
+        *authorization.auth_manager.lock().await = site.connection_manager().await?;
+    }
+    Ok(())
+}
+
+/// The failure where no human can be asked.
+pub(super) fn unasked(server: &McpServer) -> Failure {
+    let failure = Failure::new(Code::NeedsReauthorization, format!("the MCP server `{}` wants a sign-in", server.name));
+    match (&server.oauth, server.headers.is_empty()) {
+        (Some(_), _) => failure.hint(
+            "a human signs in on the confirmation page (agent-magic-tool executor page) while a subtool of this server \
+             runs",
+        ),
+        (None, true) => failure.hint(
+            "a human adds \"oauth\": \"secret:NAME\" to the server in its definition, and is asked to sign in at the \
+             next call; or, for a token that they have, \"headers\": {\"Authorization\": \"Bearer secret:NAME\"}",
+        ),
+        (None, false) => failure.hint(
+            "a human checks the secrets in `headers` of the server's definition; or adds \"oauth\": \"secret:NAME\" in \
+             their place, and is asked to sign in at the next call",
+        ),
+    }
+}
+
+/// Whether `job` is the mark of a sign-in.
+pub(super) fn is_mark(job: &str) -> bool {
+    serde_json::from_str::<SignInMark>(job).is_ok()
+}
+
+impl<'a> SignInDesk<'a> {
+    pub(super) fn new(
+        server: &'a McpServer,
+        invocation: &'a Invocation,
+        context: &'a RunnerContext,
+        cancel: &'a CancellationToken,
+    ) -> Self {
+        Self { server, invocation, context, cancel, asked: 0, seen: 0, is_marked: false }
+    }
+
+    /// Notes that the server is about to be asked: a sign-in that ends from now on may change its answer.
+    pub(super) fn before_asking(&mut self) {
+        if let Some(secret) = &self.server.oauth {
+            self.seen = self.context.mcp.sign_ins.place(secret).ended().count;
+        }
+    }
+
+    /// Fails if an earlier attempt that was lost may have called the tool: it waited for a sign-in that has ended.
+    pub(super) async fn check_mark(&mut self) -> Result<(), Failure> {
+        let mark = self.invocation.job.as_deref().and_then(|job| serde_json::from_str::<SignInMark>(job).ok());
+        let (Some(mark), Some(site)) = (mark, SignInSite::of(self.server, self.context)?) else { return Ok(()) };
+        self.is_marked = true;
+        let record = site.file.read().await?;
+        if record.pending.is_some_and(|pending| pending.id == mark.sign_in) {
+            return Ok(());
+        }
+        let message = "the executor ended right after a human had signed in; whether the tool was called is not known";
+        Err(Failure::new(Code::ConnectionLost, message).retry(Retry::Later).effect_possible())
+    }
+
+    /// Takes the mark of a sign-in from the record of the task: from now on the tool may be called.
+    pub(super) fn unmark(&mut self) {
+        if std::mem::take(&mut self.is_marked) {
+            self.invocation.feedback.job_ended();
+        }
+    }
+
+    /// Has a human sign in, as `challenge` demands, and returns when the server can be asked again. With `marks`, the
+    /// record of the task tells that the tool was not called yet.
+    pub(super) async fn sign_in(&mut self, challenge: Option<&str>, marks: bool) -> Result<(), Failure> {
+        let Some(site) = SignInSite::of(self.server, self.context)? else { return Err(unasked(self.server)) };
+        let Some(delegation) = &self.context.delegation else { return Err(unasked(self.server)) };
+        let _pause = self.invocation.clock.pause();
+        let place = self.context.mcp.sign_ins.place(&site.secret);
+        if marks && let Some(pending) = site.file.read().await?.pending_for(site.url.as_str()) {
+            self.mark(&pending.id);
+        }
+        self.tell("waits until a human has signed in");
+        let _turn = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(self.cancelled()),
+            turn = place.turn.lock() => turn,
+        };
+        let ended = place.ended();
+        if ended.count != self.seen {
+            // Another task was signed in for meanwhile.
+            self.seen = ended.count;
+            self.tell_nothing();
+            return ended.failure.map_or(Ok(()), |error| Err(error.into()));
+        }
+        self.asked += 1;
+        if self.asked > MAX_SIGN_INS {
+            let message = format!("the MCP server `{}` wants yet another sign-in", self.server.name);
+            return Err(Failure::new(Code::NeedsReauthorization, message)
+                .hint("the account may lack a permission that the tool needs: a human must look"));
+        }
+        let outcome = self.ask(&site, delegation, challenge, marks).await;
+        self.tell_nothing();
+        match &outcome {
+            Ok(()) => place.note_end(None),
+            Err(failure) if failure.error.code == Code::NeedsReauthorization => {
+                place.note_end(Some(failure.error.clone()));
+            }
+            // Whoever waits asks again.
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    async fn ask(
+        &mut self,
+        site: &SignInSite,
+        delegation: &Delegation,
+        challenge: Option<&str>,
+        marks: bool,
+    ) -> Result<(), Failure> {
+        let started = match self.resume(site, delegation, challenge).await? {
+            Some(started) => started,
+            None => flow::begin(site, self.server, self.context, challenge).await?,
+        };
+        let SignInAttempt { pending, mut manager, port } = started;
+        if marks {
+            self.mark(&pending.id);
+        }
+        let question = self.question(site, &pending);
+        let _link = self.context.mcp.sign_ins.show(&question, &pending.link);
+        let name = &self.server.name;
+        self.tell(&format!("A human is asked on the confirmation page to sign in to `{name}`"));
+        let input = Map::from_iter([("question".to_owned(), question.into()), ("options".to_owned(), json!([NO]))]);
+        let (asker, withdrawn) = (asker(self.invocation), self.cancel.child_token());
+        let asking = delegation.ask(&asker, &pending.id, input, &withdrawn);
+        tokio::pin!(asking);
+        let expected = expected(&pending);
+        let returned = tokio::select! {
+            biased;
+            returned = port.wait(&expected) => returned,
+            asked = &mut asking => return Err(self.unanswered(site, &asked).await),
+        };
+        let returned = returned.map_err(|error| Failure::new(Code::Io, error.to_string()))?;
+        withdrawn.cancel();
+        let role = TokenRole::SignIn(Box::new(pending.parties.clone()));
+        manager.set_credential_store(TokenStore { file: site.file.clone(), role });
+        let finish = async {
+            match &returned {
+                BrowserReturn::Refused(code) => Err(self.failed(format!("the authorization server refused: {code}"))),
+                BrowserReturn::Code { code, issuer } => manager
+                    .exchange_code_for_token_with_issuer(code, &pending.state.csrf_token, issuer.as_deref())
+                    .await
+                    .map(drop)
+                    .map_err(|error| self.failed(describe(&error))),
+            }
+        };
+        let (finished, _) = tokio::join!(finish, asking);
+        if finished.is_err() {
+            site.file.update(SignInRecord::give_up).await?;
+        }
+        finished
+    }
+
+    /// Goes on with a sign-in that an earlier executor, or a task that has ended, left unfinished.
+    async fn resume(
+        &self,
+        site: &SignInSite,
+        delegation: &Delegation,
+        challenge: Option<&str>,
+    ) -> Result<Option<SignInAttempt>, Failure> {
+        let record = site.file.read().await?;
+        let Some(pending) = record.pending_for(site.url.as_str()) else { return Ok(None) };
+        if let Some(attempt) = flow::resume(site, pending, challenge).await? {
+            return Ok(Some(attempt));
+        }
+        // Its question would lead nowhere.
+        let over = CancellationToken::new();
+        over.cancel();
+        let input = Map::from_iter([("question".to_owned(), "This sign-in is over.".into())]);
+        drop(delegation.ask(&asker(self.invocation), &pending.id, input, &over).await);
+        site.file.update(|record| record.pending = None).await?;
+        Ok(None)
+    }
+
+    /// What follows if the question ended before the browser came back.
+    async fn unanswered(&self, site: &SignInSite, asked: &Result<CalledTask, Failure>) -> Failure {
+        let (failure, is_over) = match asked {
+            Ok(task) => (self.end_of_question(&task.result), true),
+            Err(failure) if self.cancel.is_cancelled() => {
+                // An executor that is stopping leaves the question to the next one.
+                let state = failure.error.details.get("call").map_or(&Value::Null, |call| &call["state"]);
+                (self.cancelled(), *state != json!(State::AwaitingConfirmation))
+            }
+            Err(failure) => {
+                let reason = &failure.error.message;
+                tracing::info!(server = self.server.name, error = %reason, "a human was not asked to sign in");
+                (unasked(self.server).detail("reason", reason.as_str()), true)
+            }
+        };
+        if is_over && let Err(error) = site.file.update(SignInRecord::give_up).await {
+            tracing::warn!(error = %error.error.message, "failed to forget a sign-in");
+        }
+        failure
+    }
+
+    fn end_of_question(&self, result: &Value) -> Failure {
+        match result["data"]["action"].as_str() {
+            Some("accept" | "decline") => self.declined(),
+            _ => {
+                let message = format!("no human signed in to the MCP server `{}`", self.server.name);
+                Failure::new(Code::NeedsReauthorization, message)
+                    .hint("run it again when a human is there: they will be asked on the confirmation page")
+            }
+        }
+    }
+
+    /// Tells sign-ins apart by what is in it, since the page finds the link by this text.
+    fn question(&self, site: &SignInSite, pending: &PendingSignIn) -> String {
+        let host = |url: &str| {
+            Url::parse(url).ok().and_then(|url| {
+                let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+                Some(format!("{}{port}", url.host_str()?))
+            })
+        };
+        let (server, there) = (host(site.url.as_str()), host(&pending.link));
+        let (server, there) = (server.unwrap_or_default(), there.unwrap_or_default());
+        format!(
+            "The MCP server `{}` at {server} wants you to sign in at {there}.\n\nOpen the link below only if you know \
+             {there}: what you enter goes there, not to the agent. When you have signed in, the task goes on by itself. \
+             The tokens are kept as `{}`.",
+            self.server.name, site.secret
+        )
+    }
+
+    fn mark(&mut self, id: &str) {
+        self.is_marked = true;
+        let mark = serde_json::to_string(&SignInMark { sign_in: id.to_owned() }).expect("a mark is plain JSON");
+        self.invocation.feedback.job_accepted(&mark);
+    }
+
+    fn tell(&self, message: &str) {
+        let message = Some(message.to_owned());
+        self.invocation.feedback.progress(AttemptProgress { message, ..AttemptProgress::default() });
+    }
+
+    fn tell_nothing(&self) {
+        self.invocation.feedback.progress(AttemptProgress::default());
+    }
+
+    fn cancelled(&self) -> Failure {
+        let message = format!("cancelled while a human was asked to sign in to `{}`", self.server.name);
+        Failure::new(Code::Cancelled, message)
+    }
+
+    fn declined(&self) -> Failure {
+        let message = format!("the human did not want to sign in to the MCP server `{}`", self.server.name);
+        Failure::new(Code::NeedsReauthorization, message).hint("ask them in the conversation before you run it again")
+    }
+
+    fn failed(&self, reason: String) -> Failure {
+        failed(self.server, reason)
+    }
+}
+
+/// A sign-in that waits for the browser.
+struct SignInAttempt {
+    pending: PendingSignIn,
+    manager: AuthorizationManager,
+    port: CallbackPort,
+}
+
+fn asker(invocation: &Invocation) -> Invocation {
+    Invocation { id: ASKER.to_owned(), ..invocation.clone() }
+}
+
+fn expected(pending: &PendingSignIn) -> ExpectedReturn {
+    ExpectedReturn {
+        state: pending.state.csrf_token.clone(),
+        issuer: pending.state.expected_issuer.clone(),
+        requires_issuer: pending.state.require_issuer,
+    }
+}
+
+/// A state store that knows the state of `pending`.
+async fn states(pending: &PendingSignIn) -> Result<InMemoryStateStore, Failure> {
+    use rmcp::transport::auth::StateStore as _;
+    let states = InMemoryStateStore::new();
+    let saved = states.save(&pending.state.csrf_token, pending.state.clone()).await;
+    saved.map(|()| states).map_err(|error| Failure::new(Code::Internal, error.to_string()))
+}
+
+/// The failure of a sign-in to `server` that cannot succeed as things are.
+fn failed(server: &McpServer, reason: String) -> Failure {
+    let message = format!("the sign-in to the MCP server `{}` failed: {reason}", server.name);
+    Failure::new(Code::NeedsReauthorization, message)
+        .hint("run it again to be asked again; if it stays so, a human must look at the server's own documentation")
+}
+
+/// What the SDK says, with the reason behind it.
+fn describe(error: &AuthError) -> String {
+    const MAX_CHARS: usize = 500;
+    protocol::excerpt::line(&protocol::error::chain(error), MAX_CHARS)
+}
