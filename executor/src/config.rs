@@ -37,7 +37,7 @@ pub mod secret;
 pub use agent::{AgentSettings, ModelPrice, ModelSettings, ProviderKind, ReasoningEffort};
 pub use file::{ConfigError, ConfigText, ConfigValues, ParsedConfig};
 pub use hook::{HookReceiver, HookSettings, NamePatterns};
-pub use mcp::{McpClientSettings, McpServerSettings};
+pub use mcp::{McpClientSettings, McpSettings};
 pub use rate_limit::{RateLimit, RateLimitSettings};
 
 #[derive(Debug, Clone, Deserialize)]
@@ -54,10 +54,9 @@ pub struct Config {
     pub files: FileSettings,
     pub programs: ProgramSettings,
     pub http: HttpSettings,
-    pub mcp: McpSettings,
     pub page: PageSettings,
     pub shell: ShellSettings,
-    pub mcp: McpServerSettings,
+    pub mcp: McpSettings,
     /// The receivers that are notified when a task is final.
     pub hooks: BTreeMap<String, HookSettings>,
     pub wait: WaitSettings,
@@ -305,17 +304,6 @@ pub struct WakeSettings {
     pub wait: PositiveDuration,
     /// How long a hook waits if its client runs it in the background.
     pub wait_beside: PositiveDuration,
-}
-
-/// Signing in to MCP servers.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct McpSettings {
-    /// The port on loopback at which a sign-in ends; 0 is any free one.
-    pub sign_in_port: u16,
-    /// The https URL of our client metadata document, if a human has published one.
-    #[serde(deserialize_with = "none_if_empty")]
-    pub client_metadata_url: Option<Url>,
 }
 
 /// The human's page.

@@ -1,13 +1,19 @@
-//! What `agent-magic-tool mcp` serves, and to which clients.
+//! The Model Context Protocol: what `agent-magic-tool mcp` serves, and to which clients; how servers are signed in to.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use url::Url;
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct McpServerSettings {
+pub struct McpSettings {
+    /// The port on loopback at which a sign-in to a server ends; 0 is any free one.
+    pub sign_in_port: u16,
+    /// The https URL of our client metadata document, if a human has published one.
+    #[serde(deserialize_with = "super::none_if_empty")]
+    pub client_metadata_url: Option<Url>,
     /// The names under which a proxy serves it to other machines.
     pub public_names: Vec<String>,
     /// What each client may use, and its key, by the client's name.
