@@ -3,7 +3,7 @@
 //! A credential never gets into a definition file: on the command line it is refused, and from a configuration it goes
 //! into the store of secrets.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use executor::base::credential;
 use executor::catalog::problems_of_definitions;
