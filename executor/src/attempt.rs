@@ -75,7 +75,7 @@ pub async fn perform(
     };
     let work = Box::pin(async {
         match purpose {
-            AttemptPurpose::Work => attempt.work(&definition).await,
+            AttemptPurpose::Work => Box::pin(attempt.work(&definition)).await,
             AttemptPurpose::Lookup => lookup::look_up(&attempt, &definition).await,
         }
     });
@@ -204,7 +204,7 @@ impl Attempt<'_> {
             Err(error) => Err(error.into()),
         };
         let outcome = match may_start {
-            Ok(()) => definition.run.perform(&invocation, self.context, &self.cancel).await,
+            Ok(()) => Box::pin(definition.run.perform(&invocation, self.context, &self.cancel)).await,
             Err(failure) => Err(failure),
         };
         let shaped = match outcome {

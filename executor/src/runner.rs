@@ -96,7 +96,7 @@ pub enum AttemptNews {
     Job(String),
     /// That job is over, and the attempt goes on.
     JobEnded,
-    /// How far it is, for whoever waits.
+    /// How far it is, for those who wait.
     Progress(AttemptProgress),
 }
 

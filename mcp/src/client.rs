@@ -19,5 +19,5 @@ pub use connection::{
     Authorization, Connection, ConnectionSettings, Greeting, HttpEndpoint, HttpKind, ServerDescription,
 };
 pub use error::ClientError;
-pub use host::{CallHandle, CallHost, HumanAnswer, Progress, QuestionForm, ServerQuestion};
+pub use host::{CallHandle, CallHost, CallProgress, HumanAnswer, QuestionForm, ServerQuestion};
 pub use tools::{OfferedTool, digest};

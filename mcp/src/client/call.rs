@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::ToolAnswer;
 use super::connection::{Connection, EnteredCall};
 use super::error::ClientError;
-use super::host::{CallHandle, CallHost, InputAnswers, Progress, QuestionForm, ServerQuestion};
+use super::host::{CallHandle, CallHost, CallProgress, InputAnswers, QuestionForm, ServerQuestion};
 
 /// The most times that a server may ask something before it gives a result.
 const MAX_ROUNDS: u32 = 20;
@@ -135,13 +135,11 @@ impl Connection {
 
     /// Asks for a task until it has ended.
     async fn follow(&self, call: &ToolCall, id: &str) -> Result<ToolAnswer, ClientError> {
-        match tokio::time::timeout(MAX_TASK, self.follow_on(call, id)).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                cancel_task(self.peer(), id).await;
-                Err(ClientError::TaskEnded(format!("it took longer than {} hours", MAX_TASK.as_secs() / 3_600)))
-            }
+        if let Ok(outcome) = tokio::time::timeout(MAX_TASK, self.follow_on(call, id)).await {
+            return outcome;
         }
+        cancel_task(self.peer(), id).await;
+        Err(ClientError::TaskEnded(format!("it took longer than {} hours", MAX_TASK.as_secs() / 3_600)))
     }
 
     async fn follow_on(&self, call: &ToolCall, id: &str) -> Result<ToolAnswer, ClientError> {
@@ -155,7 +153,7 @@ impl Connection {
             };
             let task = asked.map_err(|error| ClientError::of_service(error, self.max_bytes))?.task;
             if let Some(message) = &task.task.status_message {
-                call.host.progress(&Progress { progress: 0.0, total: None, message: Some(message.clone()) });
+                call.host.progress(&CallProgress { progress: 0.0, total: None, message: Some(message.clone()) });
             }
             match task.payload {
                 TaskPayload::Completed { result } => return Ok(ToolAnswer::of(&Value::Object(result))),

@@ -21,11 +21,11 @@ use rmcp::transport::auth::AuthClient;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::call::question_of;
 use super::error::ClientError;
-use super::host::{CallHost, HumanAnswer, Progress};
+use super::host::{CallHost, CallProgress, HumanAnswer};
 use super::lines::{self, Dropped};
 use super::sse::SseTransport;
 use super::tools::{self, OfferedTool};
@@ -133,7 +133,7 @@ impl Connection {
     ) -> Result<Self, ClientError> {
         let (target, messages) = tokio::io::duplex(PIPE_BYTES);
         let dropped = Dropped::default();
-        let relay = tokio::spawn(lines::relay(stdout, target, settings.max_bytes, dropped.clone()));
+        let relay = TaskTracker::new().spawn(lines::relay(stdout, target, settings.max_bytes, dropped.clone()));
         let transport =
             rmcp::transport::async_rw::AsyncRwTransport::new_client(messages, stdin).with_max_line_length(usize::MAX);
         Self::greet(transport, settings, dropped, vec![AbortOnDropHandle::new(relay)]).await
@@ -149,16 +149,12 @@ impl Connection {
                 config.max_sse_event_size = settings.max_bytes;
                 config.max_json_response_size = settings.max_bytes;
                 let (dropped, tasks) = (Dropped::default(), Vec::new());
-                match endpoint.authorization {
-                    Some(client) => {
-                        let transport = StreamableHttpClientTransport::with_client(client, config);
-                        Self::greet(transport, settings, dropped, tasks).await
-                    }
-                    None => {
-                        let transport = StreamableHttpClientTransport::with_client(endpoint.client, config);
-                        Self::greet(transport, settings, dropped, tasks).await
-                    }
+                if let Some(client) = endpoint.authorization {
+                    let transport = StreamableHttpClientTransport::with_client(client, config);
+                    return Self::greet(transport, settings, dropped, tasks).await;
                 }
+                let transport = StreamableHttpClientTransport::with_client(endpoint.client, config);
+                Self::greet(transport, settings, dropped, tasks).await
             }
             HttpKind::Sse => {
                 let transport = SseTransport::open(endpoint, settings.max_bytes).await?;
@@ -240,7 +236,7 @@ fn watch_tools(peer: &Peer<RoleClient>, changed: &Arc<AtomicBool>) -> Option<Abo
         return None;
     }
     let (peer, changed) = (peer.clone(), Arc::clone(changed));
-    let watching = tokio::spawn(async move {
+    let watching = TaskTracker::new().spawn(async move {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         let Ok(mut subscription) = peer.listen(filter).await else { return };
         while let Ok(Some(_)) = subscription.next().await {
@@ -379,7 +375,7 @@ impl ClientHandler for Receiver {
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         if let Some(host) = self.calls.with_token(&params.progress_token) {
-            host.progress(&Progress { progress: params.progress, total: params.total, message: params.message });
+            host.progress(&CallProgress { progress: params.progress, total: params.total, message: params.message });
         }
     }
 

@@ -17,7 +17,7 @@ pub trait CallHost: Send + Sync {
     fn sample(&self, request: Value) -> BoxFuture<'_, Result<Value, String>>;
 
     /// Is told that the server got on.
-    fn progress(&self, progress: &Progress);
+    fn progress(&self, progress: &CallProgress);
 
     /// Is told what a later process needs in order to go on with this call instead of starting it again.
     fn remember(&self, handle: &CallHandle);
@@ -65,7 +65,7 @@ impl HumanAnswer {
 
 /// How far a call is.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Progress {
+pub struct CallProgress {
     pub progress: f64,
     pub total: Option<f64>,
     pub message: Option<String>,

@@ -48,8 +48,7 @@ pub(super) async fn list(peer: &Peer<RoleClient>, max_bytes: usize) -> Result<Ve
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {
         let params = cursor.clone().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-        let mut request = ListToolsRequest::default();
-        request.params = params;
+        let request = ListToolsRequest { params, ..ListToolsRequest::default() };
         let response = peer.send_request(ClientRequest::ListToolsRequest(request)).await;
         let page = match response.map_err(|error| ClientError::of_service(error, max_bytes))? {
             ServerResult::ListToolsResult(page) => serde_json::to_value(page).unwrap_or_default(),

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use protocol::code::Code;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 use super::McpServer;
 use super::connection::{NotConnected, OpenedHeaders, ServerConnection, headers};
@@ -31,6 +32,8 @@ const MAX_BACKOFF: Duration = Duration::from_mins(1);
 pub struct McpServers {
     places: Mutex<HashMap<u64, Arc<ServerPlace>>>,
     pub sign_ins: SignIns,
+    /// What watches the servers and their programs.
+    tracker: TaskTracker,
 }
 
 /// Where the connection to one server is kept.
@@ -110,6 +113,10 @@ impl LiveServer {
 }
 
 impl McpServers {
+    pub(super) fn tracker(&self) -> &TaskTracker {
+        &self.tracker
+    }
+
     fn places(&self) -> MutexGuard<'_, HashMap<u64, Arc<ServerPlace>>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,14 +160,14 @@ impl McpServers {
             last_used: Mutex::new(Instant::now()),
         });
         kept.server = Some(Arc::clone(&live));
-        tokio::spawn(end_when_idle(Arc::downgrade(&place)));
+        self.tracker.spawn(end_when_idle(Arc::downgrade(&place)));
         Ok(UsedServer::of(&live, &place))
     }
 
     /// Ends all servers, and waits until their programs are gone.
     pub async fn end_all(&self) {
         let places: Vec<_> = self.places().drain().map(|(_, place)| place).collect();
-        // One that is just being connected is dropped by whoever connects it.
+        // One that is just being connected is dropped by the call that connects it.
         let servers = places.iter().filter_map(|place| place.kept.try_lock().ok()?.server.take());
         // All are told to end before the first is waited for.
         let gone: Vec<_> = servers.filter_map(|server| Some(server.connection.program.as_ref()?.gone())).collect();
@@ -191,7 +198,7 @@ async fn end_when_idle(place: Weak<ServerPlace>) {
             kept.server = None;
             return;
         }
-        pause = MAX_IDLE - idle;
+        pause = MAX_IDLE.saturating_sub(idle);
     }
 }
 

@@ -58,10 +58,10 @@ impl ServerProgram {
             return Err(Failure::new(Code::Internal, "a program was started without its streams"));
         };
         let kept = Arc::<Mutex<VecDeque<u8>>>::default();
-        let draining = tokio::spawn(drain(stderr, Arc::clone(&kept)));
+        let draining = context.mcp.tracker().spawn(drain(stderr, Arc::clone(&kept)));
         let (exited, exit) = watch::channel(None);
         let (stop, stopped) = watch::channel(false);
-        tokio::spawn(async move {
+        context.mcp.tracker().spawn(async move {
             let status = supervise(child, &group, stopped).await;
             // What it left in its group and elsewhere.
             drop((group, registered));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use mcp::client::{CallHandle, CallHost, HumanAnswer, Progress, QuestionForm, ServerQuestion};
+use mcp::client::{CallHandle, CallHost, CallProgress, HumanAnswer, QuestionForm, ServerQuestion};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -47,7 +47,7 @@ impl CallDesk {
         invocation: &Invocation,
         context: &RunnerContext,
         cancel: &CancellationToken,
-        left_at: Option<CallHandle>,
+        left_at: Option<&CallHandle>,
     ) -> Self {
         let desk = Self {
             server: server.to_owned(),
@@ -59,7 +59,7 @@ impl CallDesk {
             pause: Mutex::new(None),
             handle: Mutex::new(None),
         };
-        if let Some(handle) = &left_at {
+        if let Some(handle) = left_at {
             desk.goes_on(handle);
         }
         desk
@@ -118,7 +118,7 @@ impl CallHost for CallDesk {
         async { Err("this client has no language model for servers".to_owned()) }.boxed()
     }
 
-    fn progress(&self, progress: &Progress) {
+    fn progress(&self, progress: &CallProgress) {
         let mut last = self.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_some_and(|last| last.elapsed() < PROGRESS_INTERVAL) {
             return;

@@ -40,7 +40,7 @@ impl SignIns {
     }
 
     /// The address that the human opens who is asked `question`: only for a question that is really that of a
-    /// sign-in under way, whoever wrote it.
+    /// sign-in under way, the one that wrote it.
     pub fn link(&self, question: &str) -> Option<String> {
         self.links().iter().find(|(text, _)| text == question).map(|(_, link)| link.clone())
     }
