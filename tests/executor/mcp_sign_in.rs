@@ -16,6 +16,8 @@ use crate::page::human::Human;
 use crate::skip::skip;
 use crate::world::{World, until};
 
+mod conformance;
+
 /// The `bin` folder of an environment with PyPI's `mcp`.
 const PYTHON: &str = "AGENT_MAGIC_TOOL_TEST_MCP_PYTHON";
 /// Long enough to need no renewal during a test.
