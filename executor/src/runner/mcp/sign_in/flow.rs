@@ -180,6 +180,7 @@ impl Registration<'_> {
             client_id: client_id.to_owned(),
             client_secret,
             redirect_uri: self.redirect_uri.to_owned(),
+            scopes: scopes.to_vec(),
         };
         if let Some(client_id) = &self.record.client_id {
             if self.record.issuer.is_some() && self.record.issuer != metadata.issuer {
@@ -196,11 +197,14 @@ impl Registration<'_> {
         if let Some(document) = document {
             return Ok(client(document.as_str(), None));
         }
-        if let Some(known) = self.known_client.filter(|known| known.redirect_uri == self.redirect_uri) {
+        let fits = |known: &RegisteredClient| {
+            known.redirect_uri == self.redirect_uri && scopes.iter().all(|scope| known.scopes.contains(scope))
+        };
+        if let Some(known) = self.known_client.filter(|known| fits(known)) {
             return Ok(known.clone());
         }
-        let scopes: Vec<_> = scopes.iter().map(String::as_str).collect();
-        match manager.register_client(CLIENT_NAME, self.redirect_uri, &scopes).await {
+        let registered: Vec<_> = scopes.iter().map(String::as_str).collect();
+        match manager.register_client(CLIENT_NAME, self.redirect_uri, &registered).await {
             Ok(config) => Ok(client(&config.client_id, config.client_secret)),
             Err(error) => {
                 let name = self.site.secret.as_str();
