@@ -16,6 +16,8 @@ use crate::page::human::Human;
 use crate::skip::skip;
 use crate::world::{World, until};
 
+mod conformance;
+
 /// The `bin` folder of an environment with PyPI's `mcp`.
 const PYTHON: &str = "AGENT_MAGIC_TOOL_TEST_MCP_PYTHON";
 /// Long enough to need no renewal during a test.
@@ -160,7 +162,7 @@ fn a_human_signs_in_once_and_no_token_is_seen() {
     server.define(&world);
     let id = world.start("account_whoami", &json!({"echo": "token"}));
     let asked = question(&world);
-    let text = asked["input"]["question"].as_str().expect("a text");
+    let text = asked["input"]["question"].as_str().unwrap_or_else(|| panic!("{asked}"));
     assert!(text.contains("The MCP server `account` at 127.0.0.1:") && !text.contains("state="), "{text}");
     until("the result file says so", || {
         world.result_file(&id)["message"].as_str().is_some_and(|said| said.contains("sign in to `account`"))
@@ -343,6 +345,7 @@ fn without_a_page_or_a_secret_the_failure_says_what_to_do() {
     world.define(
         "account.json",
         &json!({"account_whoami": {"description": "Asks.", "confirm": "never",
+            "input": {"type": "object", "properties": {}},
             "run": {"mcp": {"server": {"name": "account", "url": format!("{}/mcp", server.origin())}, "tool": "whoami"}}}}),
     );
     let result = world.result_of("account_whoami", &json!({}));

@@ -45,7 +45,7 @@ impl Mcp {
                 Failure::new(Code::Internal, format!("failed to read where the call was left: {error}"))
             })?),
         };
-        let host = Arc::new(CallDesk::new(&self.server.name, invocation, context, cancel, left_at));
+        let host = Arc::new(CallDesk::new(&self.server.name, invocation, context, cancel, left_at.as_ref()));
         let mut signing = SignInDesk::new(&self.server, invocation, context, cancel);
         signing.check_mark().await?;
         let mut signed_in_on: Option<UsedServer> = None;
@@ -56,7 +56,7 @@ impl Mcp {
                 None => match self.connected(context, cancel).await {
                     Ok(server) => server,
                     Err(NotConnected::SignIn(challenge)) => {
-                        signing.sign_in(challenge.as_deref(), host.handle().is_none()).await?;
+                        Box::pin(signing.sign_in(challenge.as_deref(), host.handle().is_none())).await?;
                         continue;
                     }
                     Err(NotConnected::Failed(failure)) => return Err(failure),
@@ -71,7 +71,7 @@ impl Mcp {
                 Err(CallFailure::Client(ClientError::NeedsSignIn(challenge))) => challenge,
                 Err(CallFailure::Client(error)) => return Err(self.failure(error, &server, context).await),
             };
-            signing.sign_in(wanted.as_deref(), host.handle().is_none()).await?;
+            Box::pin(signing.sign_in(wanted.as_deref(), host.handle().is_none())).await?;
             server.on_sign_in(&self.server, context).await?;
             signed_in_on = Some(server).filter(|server| !server.connection.client.is_closed());
         }

@@ -13,6 +13,7 @@ use protocol::task::State;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, InMemoryStateStore};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use tokio::sync::MutexGuard;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -23,6 +24,7 @@ use crate::runner::{Invocation, RunnerContext};
 use crate::task::failure::{Failure, Retry};
 use crate::task::notes::AttemptProgress;
 use callback::{BrowserReturn, CallbackPort, ExpectedReturn};
+use places::SignInPlace;
 use record::{PendingSignIn, RecordFile, SignInRecord, TokenRole, TokenStore};
 use web::SignInWeb;
 
@@ -208,15 +210,8 @@ impl<'a> SignInDesk<'a> {
         let Some(delegation) = &self.context.delegation else { return Err(unasked(self.server)) };
         let _pause = self.invocation.clock.pause();
         let place = self.context.mcp.sign_ins.place(&site.secret);
-        if marks && let Some(pending) = site.file.read().await?.pending_for(site.url.as_str()) {
-            self.mark(&pending.id);
-        }
-        self.tell("waits until a human has signed in");
-        let _turn = tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => return Err(self.cancelled()),
-            turn = place.turn.lock() => turn,
-        };
+        self.tell(&format!("Waits until a human has signed in to `{}`", self.server.name));
+        let _turn = self.turn(&place, marks).await?;
         let ended = place.ended();
         if ended.count != self.seen {
             // Another task was signed in for meanwhile.
@@ -231,6 +226,7 @@ impl<'a> SignInDesk<'a> {
                 .hint("the account may lack a permission that the tool needs: a human must look"));
         }
         let outcome = self.ask(&site, delegation, challenge, marks).await;
+        place.pending.send_replace(None);
         self.tell_nothing();
         match &outcome {
             Ok(()) => place.note_end(None),
@@ -241,6 +237,24 @@ impl<'a> SignInDesk<'a> {
             Err(_) => {}
         }
         outcome
+    }
+
+    /// Waits until no other task asks for this sign-in.
+    async fn turn<'p>(&mut self, place: &'p SignInPlace, marks: bool) -> Result<MutexGuard<'p, ()>, Failure> {
+        let (turn, mut pending) = (place.turn.lock(), place.pending.subscribe());
+        tokio::pin!(turn);
+        loop {
+            // The other's question is ours as well.
+            if marks && let Some(id) = pending.borrow_and_update().clone() {
+                self.mark(&id);
+            }
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return Err(self.cancelled()),
+                turn = &mut turn => return Ok(turn),
+                Ok(()) = pending.changed() => {}
+            }
+        }
     }
 
     async fn ask(
@@ -258,6 +272,7 @@ impl<'a> SignInDesk<'a> {
         if marks {
             self.mark(&pending.id);
         }
+        self.context.mcp.sign_ins.place(&site.secret).pending.send_replace(Some(pending.id.clone()));
         let question = self.question(site, &pending);
         let _link = self.context.mcp.sign_ins.show(&question, &pending.link);
         let name = &self.server.name;

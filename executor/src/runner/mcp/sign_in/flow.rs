@@ -36,8 +36,17 @@ pub(super) async fn begin(
     let port = open_port(known_client, context).await?;
     let redirect_uri = port.redirect_uri().map_err(io_failure)?;
     let mut scopes = known.map(|tokens| tokens.credentials.granted_scopes.clone()).unwrap_or_default();
-    let challenged = challenge.map(|challenge| WWWAuthenticateParams::parse(challenge, &site.url));
-    if let Some(scope) = challenged.and_then(|params| params.scope) {
+    let challenged = challenge.map(|challenge| WWWAuthenticateParams::parse(challenge, &site.url)).unwrap_or_default();
+    let is_known = known.is_some() && challenged.is_insufficient_scope();
+    if is_known && demanded(&challenged).all(|scope| scopes.iter().any(|it| it == scope)) {
+        let reason = "it refuses the call although the token has every permission that it demands".to_owned();
+        let name = site.secret.as_str();
+        return Err(failed(server, reason).hint(format!(
+            "the account itself may lack the permission: a human must look; to sign in with another one, they first \
+             forget this one with: agent-magic-tool secret remove {name}"
+        )));
+    }
+    if let Some(scope) = &challenged.scope {
         scopes.extend(scope.split_whitespace().map(str::to_owned));
     } else {
         scopes.extend(manager.select_initial_scopes(&[]).await);
@@ -103,9 +112,13 @@ pub(super) async fn resume(
 
 /// Whether `pending` asks for the scopes that the server demands now.
 fn covers(pending: &PendingSignIn, challenge: Option<&str>, site: &SignInSite) -> bool {
-    let demanded = challenge.and_then(|challenge| WWWAuthenticateParams::parse(challenge, &site.url).scope);
-    let requested = &pending.state.requested_scopes;
-    demanded.is_none_or(|scopes| scopes.split_whitespace().all(|scope| requested.iter().any(|other| other == scope)))
+    let challenged = challenge.map(|challenge| WWWAuthenticateParams::parse(challenge, &site.url)).unwrap_or_default();
+    demanded(&challenged).all(|scope| pending.state.requested_scopes.iter().any(|other| other == scope))
+}
+
+/// The scopes that a challenge names.
+fn demanded(challenged: &WWWAuthenticateParams) -> impl Iterator<Item = &str> {
+    challenged.scope.as_deref().unwrap_or_default().split_whitespace()
 }
 
 /// Finds the authorization server of the MCP server, and checks what it says of itself.
@@ -167,6 +180,7 @@ impl Registration<'_> {
             client_id: client_id.to_owned(),
             client_secret,
             redirect_uri: self.redirect_uri.to_owned(),
+            scopes: scopes.to_vec(),
         };
         if let Some(client_id) = &self.record.client_id {
             if self.record.issuer.is_some() && self.record.issuer != metadata.issuer {
@@ -183,11 +197,14 @@ impl Registration<'_> {
         if let Some(document) = document {
             return Ok(client(document.as_str(), None));
         }
-        if let Some(known) = self.known_client.filter(|known| known.redirect_uri == self.redirect_uri) {
+        let fits = |known: &RegisteredClient| {
+            known.redirect_uri == self.redirect_uri && scopes.iter().all(|scope| known.scopes.contains(scope))
+        };
+        if let Some(known) = self.known_client.filter(|known| fits(known)) {
             return Ok(known.clone());
         }
-        let scopes: Vec<_> = scopes.iter().map(String::as_str).collect();
-        match manager.register_client(CLIENT_NAME, self.redirect_uri, &scopes).await {
+        let registered: Vec<_> = scopes.iter().map(String::as_str).collect();
+        match manager.register_client(CLIENT_NAME, self.redirect_uri, &registered).await {
             Ok(config) => Ok(client(&config.client_id, config.client_secret)),
             Err(error) => {
                 let name = self.site.secret.as_str();

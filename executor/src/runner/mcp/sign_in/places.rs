@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::error::ErrorBody;
+use tokio::sync::watch;
 
 use crate::config::secret::SecretName;
 
@@ -24,6 +25,8 @@ pub(super) struct SignInPlace {
     pub(super) renewal: Arc<tokio::sync::Mutex<()>>,
     /// Locked while the record is changed.
     pub(super) writing: tokio::sync::Mutex<()>,
+    /// The id of the sign-in for which a human is asked now.
+    pub(super) pending: watch::Sender<Option<String>>,
     ended: Mutex<EndedSignIns>,
 }
 

@@ -53,6 +53,9 @@ pub(super) struct RegisteredClient {
     pub(super) client_id: String,
     pub(super) client_secret: Option<String>,
     pub(super) redirect_uri: String,
+    /// The permissions for which it was registered; servers refuse others.
+    #[serde(default)]
+    pub(super) scopes: Vec<String>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
