@@ -40,7 +40,10 @@ pub enum LogTarget<'a> {
 
 /// Starts logging as configured. Must be called at most once per process.
 pub fn start(to: LogTarget<'_>, config: &config::ExecutorSettings) -> Result<(), LogError> {
-    let filter = EnvFilter::try_new(&config.log).map_err(|error| LogError::Filter(error.to_string()))?;
+    // The SDK tells each message of MCP servers, unless it is told otherwise.
+    let quiet = if config.log.contains("rmcp") { "" } else { ",rmcp=warn" };
+    let filter = EnvFilter::try_new(format!("{}{quiet}", config.log));
+    let filter = filter.map_err(|error| LogError::Filter(error.to_string()))?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
     let format = match (config.log_format, to) {
         (LogFormat::Auto, LogTarget::File(_)) => LogFormat::Json,

@@ -1,14 +1,30 @@
 //! Asks an MCP server what it offers, for a human's command, outside of any task.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::mcp::{self, McpServer};
 use super::{Config, Failure, RunnerContext};
 use crate::config::secret::Secrets;
+
+/// How long a server may take in all: `npx` and `uvx` download one at its first start.
+const MAX_TIME: Duration = Duration::from_mins(2);
+
+/// Returns when this process is told to end.
+async fn interrupted() {
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        },
+        Err(_) => std::future::pending().await,
+    }
+}
 
 /// Returns what [`mcp::snapshot`] returns, without any secret that the server repeats. `spool` is a folder for what is
 /// too large for memory.
@@ -17,7 +33,22 @@ pub fn take(server: &McpServer, config: &Config, secrets: Secrets, spool: PathBu
     let context = RunnerContext::new(config.clone(), secrets, spool).map_err(|error| failed(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(format!("failed to start a runtime: {error}")))?;
-    let taken = runtime.block_on(mcp::snapshot(server, &context)).map_err(|failure| failure.error)?;
+    let taken = runtime.block_on(async {
+        let taking = mcp::snapshot(server, &context);
+        let stopped = tokio::select! {
+            taken = Box::pin(taking) => return taken,
+            () = tokio::time::sleep(MAX_TIME) => Failure::new(
+                Code::TimedOut,
+                format!("the MCP server `{}` did not answer within {} seconds", server.name, MAX_TIME.as_secs()),
+            )
+            .hint("start it by hand to see what it waits for"),
+            () = interrupted() => Failure::new(Code::Cancelled, "interrupted"),
+        };
+        // Its program must not outlive this one.
+        context.mcp.until_programs_end().await;
+        Err(stopped)
+    });
+    let taken = taken.map_err(|failure| failure.error)?;
     let text = taken.to_string();
     let redacted = context.secrets.redact(&text);
     serde_json::from_str(&redacted)

@@ -94,7 +94,11 @@ impl ClientError {
                 other => Self::Connect(format!("the access token cannot be renewed: {other}")),
             };
         }
-        let reason = causes.last().map(ToString::to_string).unwrap_or_default();
+        let reason = innermost(&causes);
+        // A server that names no way to sign in.
+        if ["HTTP 401", "HTTP 403"].iter().any(|status| reason.contains(status)) {
+            return Self::NeedsSignIn(None);
+        }
         let could_not_connect =
             causes.iter().filter_map(|cause| cause.downcast_ref::<reqwest::Error>()).any(reqwest::Error::is_connect);
         if could_not_connect { Self::Connect(reason) } else { Self::Closed(reason) }
@@ -125,4 +129,15 @@ impl ClientError {
             other => Self::Connect(format!("the handshake failed: {other}")),
         }
     }
+}
+
+/// The innermost error, also within those of the SDK that do not lead to it.
+fn innermost(causes: &[&(dyn std::error::Error + 'static)]) -> String {
+    let of_http = causes.iter().find_map(|cause| match cause.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => Some(error),
+        _ => cause.downcast_ref::<reqwest::Error>(),
+    });
+    let Some(error) = of_http else { return causes.last().map(ToString::to_string).unwrap_or_default() };
+    let first: &(dyn std::error::Error + 'static) = error;
+    std::iter::successors(Some(first), |error| error.source()).last().map(ToString::to_string).unwrap_or_default()
 }

@@ -95,7 +95,9 @@ fn of_data_file(
         _ => None,
     };
     if let Some(block) = block {
-        return vec![block];
+        // What was said beside it.
+        let text = now.file["_meta"]["text"].as_str().map(ContentBlock::text);
+        return text.into_iter().chain([block]).collect();
     }
     let mut content = vec![ContentBlock::text(&printed.text)];
     if understands.links {

@@ -45,7 +45,10 @@ impl Mcp {
                 Failure::new(Code::Internal, format!("failed to read where the call was left: {error}"))
             })?),
         };
-        let host = Arc::new(CallDesk::new(&self.server.name, invocation, context, cancel, left_at.as_ref()));
+        // However the call ends, a question that the server still asks ends with it.
+        let asking = cancel.child_token();
+        let _end = asking.clone().drop_guard();
+        let host = Arc::new(CallDesk::new(&self.server.name, invocation, context, &asking, left_at.as_ref()));
         let mut signing = SignInDesk::new(&self.server, invocation, context, cancel);
         signing.check_mark().await?;
         let mut signed_in_on: Option<UsedServer> = None;

@@ -9,6 +9,7 @@ use url::Url;
 
 use super::program::ServerProgram;
 use super::{McpServer, McpTransport, sign_in};
+use crate::base::credential;
 use crate::config::secret::SecretName;
 use crate::runner::RunnerContext;
 use crate::task::failure::{Failure, Retry};
@@ -163,14 +164,20 @@ fn unreachable(server: &McpServer, error: &ClientError, exit: &str) -> Failure {
     match error {
         ClientError::NeedsSignIn(_) => sign_in::unasked(server),
         ClientError::Cancelled => Failure::new(Code::Cancelled, message),
-        _ => Failure::new(Code::CannotStart, message).retry(Retry::Later).detail("server", server.place()),
+        _ => {
+            let code = if server.url.is_some() { Code::Unreachable } else { Code::CannotStart };
+            Failure::new(code, message).retry(Retry::Later).detail("server", server.place())
+        }
     }
 }
 
 /// Adds what the program said before it ended.
 pub(super) fn with_last_words(failure: Failure, program: Option<&ServerProgram>, context: &RunnerContext) -> Failure {
     let words = program.map(ServerProgram::last_words).unwrap_or_default();
-    if words.is_empty() { failure } else { failure.detail("stderr", context.secrets.redact(&words).into_owned()) }
+    if words.is_empty() {
+        return failure;
+    }
+    failure.detail("stderr", credential::mask(&context.secrets.redact(&words)).into_owned())
 }
 
 /// Opens the headers of `server`: `secret:NAME` at the end of a text is replaced by the secret.

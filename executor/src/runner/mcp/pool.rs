@@ -47,6 +47,7 @@ struct ServerPlace {
 struct KeptServer {
     server: Option<Arc<LiveServer>>,
     failures: u32,
+    last_failure: String,
     not_before: Option<Instant>,
 }
 
@@ -117,6 +118,12 @@ impl McpServers {
         &self.tracker
     }
 
+    /// Returns when the programs that are no longer used have ended, which takes some seconds at most.
+    pub async fn until_programs_end(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+
     fn places(&self) -> MutexGuard<'_, HashMap<u64, Arc<ServerPlace>>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,14 +139,15 @@ impl McpServers {
                 return Ok(UsedServer::of(live, &place));
             }
             kept.server = None;
-            kept.note_failure();
+            kept.note_failure("it ended the connection");
         }
         if let Some(wait) = kept.not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
             let message = format!(
-                "the MCP server `{}` failed {} times in a row; it is tried again in {} seconds",
+                "the MCP server `{}` failed {} times in a row, and is left alone for {} s more; the last time: {}",
                 server.name,
                 kept.failures,
-                wait.as_secs() + 1
+                wait.as_secs() + 1,
+                kept.last_failure
             );
             return Err(Failure::new(Code::CannotStart, message).retry(Retry::After(wait)).into());
         }
@@ -148,9 +156,9 @@ impl McpServers {
             Ok(connection) => connection,
             // It is not the server's fault, and is tried again as soon as a human has signed in.
             Err(reason @ NotConnected::SignIn(_)) => return Err(reason),
-            Err(reason) => {
-                kept.note_failure();
-                return Err(reason);
+            Err(NotConnected::Failed(failure)) => {
+                kept.note_failure(&failure.error.message);
+                return Err(failure.into());
             }
         };
         let live = Arc::new(LiveServer {
@@ -178,8 +186,9 @@ impl McpServers {
 }
 
 impl KeptServer {
-    fn note_failure(&mut self) {
+    fn note_failure(&mut self, what: &str) {
         self.failures += 1;
+        what.clone_into(&mut self.last_failure);
         let doubled = self.failures.checked_sub(2).map(|times| FIRST_BACKOFF.saturating_mul(1 << times.min(10)));
         self.not_before = doubled.map(|wait| Instant::now() + wait.min(MAX_BACKOFF));
     }
