@@ -24,6 +24,11 @@ impl InProcess {
     pub(crate) fn of(context: &Context) -> Self {
         Self { paths: context.paths.clone(), dispatch: context.dispatch }
     }
+
+    /// The same with other folders.
+    pub(crate) fn in_mailbox(self, paths: &Paths) -> Self {
+        Self { paths: paths.clone(), ..self }
+    }
 }
 
 impl Shell for InProcess {

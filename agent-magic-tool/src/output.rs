@@ -116,6 +116,13 @@ impl Output {
         self.write_stderr(&format!("note: {text}\n"));
     }
 
+    /// Prints a note about what goes on now. Output that is captured is read when it is over, so it has none of these.
+    pub(crate) fn note_while_waiting(&self, text: &str) {
+        if !matches!(self.target, OutputTarget::Buffer(_)) {
+            self.note(text);
+        }
+    }
+
     /// Prints a prompt to standard error, without a line end.
     pub(crate) fn prompt(&self, text: &str) {
         self.write_stderr(text);

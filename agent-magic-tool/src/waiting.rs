@@ -75,7 +75,7 @@ pub(crate) fn wait_for(
         let asked = files.iter().filter(|file| file.needs_human()).map(|file| file.id);
         let asked: Vec<_> = asked.filter(|id| !announced.contains(&Some(*id))).collect();
         if announced.is_empty() || !asked.is_empty() {
-            context.output.note(&announcement(files, limit));
+            context.output.note_while_waiting(&announcement(files, limit));
             announced.extend(asked.into_iter().map(Some).chain([None]));
         }
         Ok(NextLook::Until(started + limit))

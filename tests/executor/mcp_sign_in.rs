@@ -18,7 +18,7 @@ use crate::world::{World, until};
 
 mod conformance;
 
-/// The `bin` folder of an environment with PyPI's `mcp`.
+/// The `bin` folder of an environment with `PyPI`'s `mcp`.
 const PYTHON: &str = "AGENT_MAGIC_TOOL_TEST_MCP_PYTHON";
 /// Long enough to need no renewal during a test.
 const LONG: u32 = 3_600;

@@ -38,20 +38,27 @@ pub(crate) struct Args {
     /// The file with the key that clients must show over HTTP [default: `mcp-key` in the state folder, made if missing]
     #[arg(long, value_name = "FILE", requires = "http")]
     key_file: Option<PathBuf>,
+    /// The mailbox, for clients that do not pass on the environment
+    #[arg(long, value_name = "FOLDER")]
+    mailbox: Option<PathBuf>,
 }
 
 /// Where it listens unless told otherwise.
 const ADDRESS: &str = "127.0.0.1:8931";
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    let config = Config::read(&context.paths)?;
+    let mut paths = context.paths.clone();
+    if let Some(mailbox) = &args.mailbox {
+        paths.mailbox.clone_from(mailbox);
+    }
+    let config = Config::read(&paths)?;
     if let Some(name) = args.client.as_ref().filter(|name| !config.mcp.clients.contains_key(*name)) {
         return Err(Error::usage(format!("the configuration has no section [mcp.clients.{name}]"))
             .hint("write one, or leave out --client: then nothing restricts the client"));
     }
     let settings = ServerSettings {
-        shell: Arc::new(InProcess::of(context)),
-        mailbox: Mailbox::open(&context.paths.mailbox)?,
+        shell: Arc::new(InProcess::of(context).in_mailbox(&paths)),
+        mailbox: Mailbox::open(&paths.mailbox)?,
         caller: context.caller.clone(),
         foreign_commands: config.shell.others,
         exposed: exposed(&args.expose)?,

@@ -29,6 +29,7 @@ pub use pool::McpServers;
 pub use sign_in::SignIns;
 
 /// A call of one tool of an MCP server.
+#[expect(clippy::unsafe_derive_deserialize, reason = "the only unsafe code is that of `tokio::select`")]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mcp {

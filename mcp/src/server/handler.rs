@@ -8,7 +8,7 @@ use protocol::task::TaskId;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, GetPromptRequestParams,
     GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
     ReadResourceResult, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SubscribeRequestParams,
     SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
@@ -361,5 +361,8 @@ fn one_tool() -> Tool {
     let definition = command_executor::definition();
     let schema = definition["parameters"].as_object().cloned().unwrap_or_default();
     let description = definition["description"].as_str().unwrap_or_default().to_owned();
-    Tool::new(command_executor::NAME, description, schema)
+    // Clients that show a model some tools only on request show this one always: it is the only one.
+    let mut meta = MetaObject::default();
+    meta.insert("anthropic/alwaysLoad".to_owned(), true.into());
+    Tool::new(command_executor::NAME, description, schema).with_meta(meta)
 }

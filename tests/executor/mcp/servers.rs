@@ -137,7 +137,7 @@ fn assert_same(what: &str, got: &Value, expected: &ToolAnswer, differs: bool) {
         }
         ToolAnswer::Data(_) if differs => assert_eq!(got["status"], "succeeded", "{what}: {got}"),
         ToolAnswer::Data(data) => {
-            assert_eq!((&got["status"], &got["data"]), (&json!("succeeded"), data), "{what}: {got}")
+            assert_eq!((&got["status"], &got["data"]), (&json!("succeeded"), data), "{what}: {got}");
         }
         ToolAnswer::Binary(binary) => {
             assert_eq!(got["_meta"]["content_type"], binary.content_type, "{what}: {got}");

@@ -54,8 +54,8 @@ fn assert_works(world: &World, name: &str, words: &[&str], version: &str) {
     let file = std::fs::read(world.subtools().join(format!("{name}.json"))).expect("the imported file");
     let definitions: Value = serde_json::from_slice(&file).expect("JSON");
     assert_eq!(definitions["$defaults"]["run"]["mcp"]["server"]["protocol"], version, "{name}");
-    let names = definitions.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-    let tool = names.filter(|name| !name.starts_with('$')).next_back().expect("a tool");
+    let mut names = definitions.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    let tool = names.rfind(|name| !name.starts_with('$')).expect("a tool");
     for b in [1, 2] {
         let result = world.result_of(tool, &json!({"a": 40, "b": b}));
         assert_eq!(result["data"], format!("sum: {}", 40 + b), "{name}: {result}");

@@ -5,6 +5,7 @@
 //! ([`record`]), from before the human is asked until the tokens are there. Tokens that expire are renewed without a
 //! question.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use mcp::client::Authorization;
@@ -225,7 +226,7 @@ impl<'a> SignInDesk<'a> {
             return Err(Failure::new(Code::NeedsReauthorization, message)
                 .hint("the account may lack a permission that the tool needs: a human must look"));
         }
-        let outcome = self.ask(&site, delegation, challenge, marks).await;
+        let outcome = Box::pin(self.ask(&site, delegation, challenge, marks)).await;
         place.pending.send_replace(None);
         self.tell_nothing();
         match &outcome {
@@ -285,7 +286,7 @@ impl<'a> SignInDesk<'a> {
         let returned = tokio::select! {
             biased;
             returned = port.wait(&expected) => returned,
-            asked = &mut asking => return Err(self.unanswered(site, &asked).await),
+            answer = &mut asking => return Err(self.unanswered(site, &answer).await),
         };
         let returned = returned.map_err(|error| Failure::new(Code::Io, error.to_string()))?;
         withdrawn.cancel();
@@ -351,14 +352,12 @@ impl<'a> SignInDesk<'a> {
     }
 
     fn end_of_question(&self, result: &Value) -> Failure {
-        match result["data"]["action"].as_str() {
-            Some("accept" | "decline") => self.declined(),
-            _ => {
-                let message = format!("no human signed in to the MCP server `{}`", self.server.name);
-                Failure::new(Code::NeedsReauthorization, message)
-                    .hint("run it again when a human is there: they will be asked on the confirmation page")
-            }
+        if let Some("accept" | "decline") = result["data"]["action"].as_str() {
+            return self.declined();
         }
+        let message = format!("no human signed in to the MCP server `{}`", self.server.name);
+        Failure::new(Code::NeedsReauthorization, message)
+            .hint("run it again when a human is there: they will be asked on the confirmation page")
     }
 
     /// Tells sign-ins apart by what is in it, since the page finds the link by this text.
@@ -437,7 +436,7 @@ async fn states(pending: &PendingSignIn) -> Result<InMemoryStateStore, Failure> 
 }
 
 /// The failure of a sign-in to `server` that cannot succeed as things are.
-fn failed(server: &McpServer, reason: String) -> Failure {
+fn failed(server: &McpServer, reason: impl Display) -> Failure {
     let message = format!("the sign-in to the MCP server `{}` failed: {reason}", server.name);
     Failure::new(Code::NeedsReauthorization, message)
         .hint("run it again to be asked again; if it stays so, a human must look at the server's own documentation")

@@ -34,7 +34,7 @@ pub(super) async fn begin(
     let known = record.tokens_for(site.url.as_str()).filter(|tokens| tokens.parties.metadata.issuer == metadata.issuer);
     let known_client = known.map(|tokens| &tokens.parties.client);
     let port = open_port(known_client, context).await?;
-    let redirect_uri = port.redirect_uri().map_err(io_failure)?;
+    let redirect_uri = port.redirect_uri().map_err(|error| io_failure(&error))?;
     let mut scopes = known.map(|tokens| tokens.credentials.granted_scopes.clone()).unwrap_or_default();
     let challenged = challenge.map(|challenge| WWWAuthenticateParams::parse(challenge, &site.url)).unwrap_or_default();
     let is_known = known.is_some() && challenged.is_insufficient_scope();
@@ -153,7 +153,7 @@ async fn open_port(known: Option<&RegisteredClient>, context: &RunnerContext) ->
         return Ok(port);
     }
     CallbackPort::open(configured).await.map_err(|error| {
-        let failure = io_failure(error);
+        let failure = io_failure(&error);
         if configured == 0 { failure } else { failure.hint("a human checks `sign_in_port` under [mcp] in config.toml") }
     })
 }
@@ -222,6 +222,6 @@ fn unreachable(error: &AuthError) -> Failure {
     Failure::new(Code::Unreachable, describe(error)).retry(Retry::Later)
 }
 
-fn io_failure(error: std::io::Error) -> Failure {
+fn io_failure(error: &std::io::Error) -> Failure {
     Failure::new(Code::Io, format!("failed to open a port for the end of the sign-in: {error}")).retry(Retry::Later)
 }
