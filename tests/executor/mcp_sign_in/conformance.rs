@@ -127,8 +127,7 @@ fn client_of_a_sign_in() {
     }
     let server = json!({"name": "suite", "url": url, "oauth": "secret:suite"});
     let digest = "0000000000000000";
-    let tool =
-        json!({"description": "Tests.", "confirm": "never", "input": {"type": "object"}, "run": {"mcp": {"server": server, "tool": "test-tool"}}});
+    let tool = json!({"description": "Tests.", "confirm": "never", "input": {"type": "object"}, "run": {"mcp": {"server": server, "tool": "test-tool"}}});
     // Its digest is wrong, so it lists the tools and calls none.
     let mut listing = tool.clone();
     listing["run"]["mcp"]["digest"] = digest.into();
