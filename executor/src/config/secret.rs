@@ -227,6 +227,12 @@ impl Secrets {
         Ok(secret)
     }
 
+    /// Returns the stored value of `name`, of which the caller must [`Self::watch_renewed`] what must not be seen: for
+    /// a record that the executor writes itself.
+    pub(crate) fn stored_record(&self, name: &SecretName) -> Result<Secret, SecretError> {
+        self.stored(name).map(Secret)
+    }
+
     /// Whether `name` has a configured source or is stored. Opens nothing, and runs no command.
     pub fn is_set(&self, name: &str) -> bool {
         self.sources.contains_key(name) || self.folder.join(name).exists()
@@ -243,6 +249,15 @@ impl Secrets {
         let is_known = self.exposed.read().unwrap_or_else(PoisonError::into_inner).contains(value, &replacement);
         if !is_known {
             self.exposed.write().unwrap_or_else(PoisonError::into_inner).insert(value, &replacement);
+        }
+    }
+
+    /// Like [`Self::watch`], for values that are renewed all the time: of each label, only the last ones stay known.
+    pub(crate) fn watch_renewed(&self, label: &str, value: &str) {
+        let replacement = format!("[secret:{label}]");
+        let is_known = self.exposed.read().unwrap_or_else(PoisonError::into_inner).contains(value, &replacement);
+        if !is_known {
+            self.exposed.write().unwrap_or_else(PoisonError::into_inner).renew(value, &replacement);
         }
     }
 

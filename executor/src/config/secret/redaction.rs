@@ -1,7 +1,7 @@
 //! Finds the known secrets in a text or in a file, also where something encoded them or wrapped them in lines.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,12 +20,16 @@ use unwrapped::Unwrapped;
 
 /// The shortest secret that is redacted; a shorter one would match unrelated text.
 const MIN_REDACTED_BYTES: usize = 6;
+/// How many values of one secret that is renewed all the time stay known; the older ones have long expired.
+const MAX_RENEWED: usize = 16;
 
 /// The known secrets, and one automaton that finds all their encodings in one pass.
 #[derive(Default)]
 pub(super) struct KnownSecrets {
     /// Each value and what replaces it.
     known: BTreeSet<(String, String)>,
+    /// The values that take each other's place, the oldest first, by what replaces them.
+    renewed: BTreeMap<String, VecDeque<String>>,
     finder: Option<Arc<SecretFinder>>,
 }
 
@@ -40,6 +44,21 @@ impl KnownSecrets {
         }
         self.known.insert((value.to_owned(), replacement.to_owned()));
         self.finder = Some(Arc::new(SecretFinder::of(&self.known)));
+    }
+
+    /// Like [`Self::insert`], for a value that takes the place of earlier ones.
+    pub(super) fn renew(&mut self, value: &str, replacement: &str) {
+        if self.contains(value, replacement) {
+            return;
+        }
+        let values = self.renewed.entry(replacement.to_owned()).or_default();
+        values.push_back(value.to_owned());
+        if values.len() > MAX_RENEWED
+            && let Some(oldest) = values.pop_front()
+        {
+            self.known.remove(&(oldest, replacement.to_owned()));
+        }
+        self.insert(value, replacement);
     }
 
     /// Replaces each known secret in `text`.
@@ -271,6 +290,18 @@ mod tests {
         for text in ["two\nlines of s3cr3t/tok\n", "C:\\new\\r\\n"] {
             assert!(matches!(known.redact(text), Cow::Borrowed(same) if same == text), "{text}");
         }
+    }
+
+    #[test]
+    fn of_values_that_are_renewed_the_last_ones_stay_known() {
+        let mut known = known();
+        let token = |number: usize| format!("token-{number:04}");
+        (0..=MAX_RENEWED).for_each(|number| known.renew(&token(number), "[secret:r]"));
+        assert_eq!(known.redact(&token(0)), token(0));
+        for number in 1..=MAX_RENEWED {
+            assert_eq!(known.redact(&token(number)), "[secret:r]");
+        }
+        assert_eq!(known.redact(SECRET), "[secret:t]", "others are not counted");
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl SignInSite {
 
     /// What gives requests to the server their tokens.
     async fn connection_manager(&self) -> Result<AuthorizationManager, Failure> {
-        let record = self.file.read().await?;
+        let record = self.file.read()?;
         let Some(tokens) = record.tokens_for(self.url.as_str()) else {
             let mut manager = self.manager(&self.url).await?;
             let role = TokenRole::Connection { server: self.url.to_string(), issuer: None };
@@ -189,7 +189,7 @@ impl<'a> SignInDesk<'a> {
         let mark = self.invocation.job.as_deref().and_then(|job| serde_json::from_str::<SignInMark>(job).ok());
         let (Some(mark), Some(site)) = (mark, SignInSite::of(self.server, self.context)?) else { return Ok(()) };
         self.is_marked = true;
-        let record = site.file.read().await?;
+        let record = site.file.read()?;
         if record.pending.is_some_and(|pending| pending.id == mark.sign_in) {
             return Ok(());
         }
@@ -316,7 +316,7 @@ impl<'a> SignInDesk<'a> {
         delegation: &Delegation,
         challenge: Option<&str>,
     ) -> Result<Option<SignInAttempt>, Failure> {
-        let record = site.file.read().await?;
+        let record = site.file.read()?;
         let Some(pending) = record.pending_for(site.url.as_str()) else { return Ok(None) };
         if let Some(attempt) = flow::resume(site, pending, challenge).await? {
             return Ok(Some(attempt));

@@ -27,7 +27,7 @@ pub(super) async fn begin(
     context: &RunnerContext,
     challenge: Option<&str>,
 ) -> Result<SignInAttempt, Failure> {
-    let record = site.file.read().await?;
+    let record = site.file.read()?;
     let mut manager = site.manager(&site.url).await?;
     let metadata = discover(&manager, site, server, challenge).await?;
     manager.set_metadata(metadata.clone());

@@ -112,13 +112,16 @@ impl SignInRecord {
         let clients = parties.chain(self.pending.as_ref().map(|pending| &pending.parties));
         let clients = clients.filter_map(|parties| parties.client.client_secret.as_deref());
         let verifier = self.pending.as_ref().map(|pending| pending.state.pkce_verifier.as_str());
-        for value in self.client_secret.as_deref().into_iter().chain(clients).chain(verifier) {
+        for value in self.client_secret.as_deref().into_iter().chain(clients) {
             secrets.watch(name.as_str(), value);
+        }
+        if let Some(verifier) = verifier {
+            secrets.watch_renewed(name.as_str(), verifier);
         }
         let issued = tokens.and_then(|tokens| serde_json::to_value(&tokens.credentials.token_response).ok());
         for field in ["access_token", "refresh_token", "id_token"] {
             if let Some(value) = issued.as_ref().and_then(|issued| issued[field].as_str()) {
-                secrets.watch(name.as_str(), value);
+                secrets.watch_renewed(name.as_str(), value);
             }
         }
     }
@@ -138,14 +141,14 @@ impl RecordFile {
     }
 
     /// Returns the record; an empty one if there is none yet.
-    pub(super) async fn read(&self) -> Result<SignInRecord, Failure> {
-        let text = match self.secrets.get(&self.name).await {
+    pub(super) fn read(&self) -> Result<SignInRecord, Failure> {
+        let text = match self.secrets.stored_record(&self.name) {
             Ok(secret) => secret,
             Err(SecretError::NotSet { .. }) => return Ok(SignInRecord::default()),
             Err(error) => return Err(error.into()),
         };
         // The parser's message would quote the secret.
-        let record: SignInRecord = serde_json::from_str(text.expose()).map_err(|_| {
+        let record: SignInRecord = serde_json::from_str(text.expose().trim()).map_err(|_| {
             let name = self.name.as_str();
             Failure::new(Code::SecretMissing, format!("`{}` is not the record of a sign-in", self.name)).hint(format!(
                 "a human removes it, and signs in again: agent-magic-tool secret remove {name}; a client that is \
@@ -159,7 +162,7 @@ impl RecordFile {
     /// Changes the record. Durable when it returns.
     pub(super) async fn update(&self, change: impl FnOnce(&mut SignInRecord) + Send) -> Result<(), Failure> {
         let _writing = self.place.writing.lock().await;
-        let mut record = self.read().await?;
+        let mut record = self.read()?;
         change(&mut record);
         record.watch(&self.name, &self.secrets);
         let text = serde_json::to_string(&record)
@@ -184,7 +187,7 @@ pub(super) enum TokenRole {
 
 impl TokenStore {
     async fn loaded(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        let record = self.file.read().await.map_err(store_error)?;
+        let record = self.file.read().map_err(store_error)?;
         let (server, issuer) = match &self.role {
             TokenRole::Connection { server, issuer } => (server, issuer),
             TokenRole::SignIn(parties) => (&parties.server, &parties.metadata.issuer),
