@@ -68,9 +68,7 @@ async function main() {
       // Stands in for the program in the client's configuration.
       this.recorder = path.join(this.root, "bin/agent-magic-tool")
       const quoted = [process.execPath, fileURLToPath(import.meta.url), "record", this.log, program].map((word) => `'${word}'`)
-      // Until `mcp` knows --mailbox, which `setup` writes: the same by the environment.
-      const mailbox = process.env.NO_MAILBOX_OPTION ? `export AGENT_MAGIC_TOOL_DIR="$3"\nset -- mcp\n` : ""
-      fs.writeFileSync(this.recorder, `#!/bin/sh\n${mailbox}exec ${quoted.join(" ")} "$@"\n`, { mode: 0o755 })
+      fs.writeFileSync(this.recorder, `#!/bin/sh\nexec ${quoted.join(" ")} "$@"\n`, { mode: 0o755 })
       this.env = {
         HOME: path.join(this.root, "home"),
         PATH: process.env.PATH,
