@@ -50,7 +50,7 @@ impl Mcp {
         let _end = asking.clone().drop_guard();
         let host = Arc::new(CallDesk::new(&self.server.name, invocation, context, &asking, left_at.as_ref()));
         let mut signing = SignInDesk::new(&self.server, invocation, context, cancel);
-        signing.check_mark().await?;
+        signing.check_mark()?;
         let mut signed_in_on: Option<UsedServer> = None;
         loop {
             signing.before_asking();

@@ -185,7 +185,7 @@ impl<'a> SignInDesk<'a> {
     }
 
     /// Fails if an earlier attempt that was lost may have called the tool: it waited for a sign-in that has ended.
-    pub(super) async fn check_mark(&mut self) -> Result<(), Failure> {
+    pub(super) fn check_mark(&mut self) -> Result<(), Failure> {
         let mark = self.invocation.job.as_deref().and_then(|job| serde_json::from_str::<SignInMark>(job).ok());
         let (Some(mark), Some(site)) = (mark, SignInSite::of(self.server, self.context)?) else { return Ok(()) };
         self.is_marked = true;
