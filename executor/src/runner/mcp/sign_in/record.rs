@@ -228,7 +228,7 @@ impl CredentialStore for TokenStore {
         'life0: 'async_trait,
         Self: 'async_trait,
     {
-        self.loaded().boxed()
+        std::future::ready(self.loaded()).boxed()
     }
 
     fn save<'life0, 'async_trait>(
