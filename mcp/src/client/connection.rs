@@ -149,16 +149,12 @@ impl Connection {
                 config.max_sse_event_size = settings.max_bytes;
                 config.max_json_response_size = settings.max_bytes;
                 let (dropped, tasks) = (Dropped::default(), Vec::new());
-                match endpoint.authorization {
-                    Some(client) => {
-                        let transport = StreamableHttpClientTransport::with_client(client, config);
-                        Self::greet(transport, settings, dropped, tasks).await
-                    }
-                    None => {
-                        let transport = StreamableHttpClientTransport::with_client(endpoint.client, config);
-                        Self::greet(transport, settings, dropped, tasks).await
-                    }
+                if let Some(client) = endpoint.authorization {
+                    let transport = StreamableHttpClientTransport::with_client(client, config);
+                    return Self::greet(transport, settings, dropped, tasks).await;
                 }
+                let transport = StreamableHttpClientTransport::with_client(endpoint.client, config);
+                Self::greet(transport, settings, dropped, tasks).await
             }
             HttpKind::Sse => {
                 let transport = SseTransport::open(endpoint, settings.max_bytes).await?;

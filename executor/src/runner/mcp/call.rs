@@ -45,9 +45,9 @@ impl Mcp {
                 Failure::new(Code::Internal, format!("failed to read where the call was left: {error}"))
             })?),
         };
-        let host = Arc::new(CallDesk::new(&self.server.name, invocation, context, cancel, left_at));
+        let host = Arc::new(CallDesk::new(&self.server.name, invocation, context, cancel, left_at.as_ref()));
         let mut signing = SignInDesk::new(&self.server, invocation, context, cancel);
-        signing.check_mark().await?;
+        signing.check_mark()?;
         let mut signed_in_on: Option<UsedServer> = None;
         loop {
             signing.before_asking();

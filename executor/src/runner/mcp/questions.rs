@@ -47,7 +47,7 @@ impl CallDesk {
         invocation: &Invocation,
         context: &RunnerContext,
         cancel: &CancellationToken,
-        left_at: Option<CallHandle>,
+        left_at: Option<&CallHandle>,
     ) -> Self {
         let desk = Self {
             server: server.to_owned(),
@@ -59,7 +59,7 @@ impl CallDesk {
             pause: Mutex::new(None),
             handle: Mutex::new(None),
         };
-        if let Some(handle) = &left_at {
+        if let Some(handle) = left_at {
             desk.goes_on(handle);
         }
         desk

@@ -184,7 +184,7 @@ impl<'a> SignInDesk<'a> {
     }
 
     /// Fails if an earlier attempt that was lost may have called the tool: it waited for a sign-in that has ended.
-    pub(super) async fn check_mark(&mut self) -> Result<(), Failure> {
+    pub(super) fn check_mark(&mut self) -> Result<(), Failure> {
         let mark = self.invocation.job.as_deref().and_then(|job| serde_json::from_str::<SignInMark>(job).ok());
         let (Some(mark), Some(site)) = (mark, SignInSite::of(self.server, self.context)?) else { return Ok(()) };
         self.is_marked = true;
@@ -225,7 +225,7 @@ impl<'a> SignInDesk<'a> {
             return Err(Failure::new(Code::NeedsReauthorization, message)
                 .hint("the account may lack a permission that the tool needs: a human must look"));
         }
-        let outcome = self.ask(&site, delegation, challenge, marks).await;
+        let outcome = Box::pin(self.ask(&site, delegation, challenge, marks)).await;
         place.pending.send_replace(None);
         self.tell_nothing();
         match &outcome {
@@ -274,31 +274,32 @@ impl<'a> SignInDesk<'a> {
         }
         self.context.mcp.sign_ins.place(&site.secret).pending.send_replace(Some(pending.id.clone()));
         let question = self.question(site, &pending);
-        let _link = self.context.mcp.sign_ins.show(&question, &pending.link);
+        let link = self.context.mcp.sign_ins.show(&question, &pending.link);
         let name = &self.server.name;
         self.tell(&format!("A human is asked on the confirmation page to sign in to `{name}`"));
         let input = Map::from_iter([("question".to_owned(), question.into()), ("options".to_owned(), json!([NO]))]);
-        let (asker, withdrawn) = (asker(self.invocation), self.cancel.child_token());
-        let asking = delegation.ask(&asker, &pending.id, input, &withdrawn);
+        let (caller, withdrawn) = (asker(self.invocation), self.cancel.child_token());
+        let asking = delegation.ask(&caller, &pending.id, input, &withdrawn);
         tokio::pin!(asking);
         let expected = expected(&pending);
-        let returned = tokio::select! {
+        let waited = tokio::select! {
             biased;
-            returned = port.wait(&expected) => returned,
+            came_back = port.wait(&expected) => came_back,
             asked = &mut asking => return Err(self.unanswered(site, &asked).await),
         };
-        let returned = returned.map_err(|error| Failure::new(Code::Io, error.to_string()))?;
+        let came_back = waited.map_err(|error| Failure::new(Code::Io, error.to_string()))?;
         withdrawn.cancel();
+        drop(link);
         let role = TokenRole::SignIn(Box::new(pending.parties.clone()));
         manager.set_credential_store(TokenStore { file: site.file.clone(), role });
         let finish = async {
-            match &returned {
-                BrowserReturn::Refused(code) => Err(self.failed(format!("the authorization server refused: {code}"))),
+            match &came_back {
+                BrowserReturn::Refused(code) => Err(self.failed(&format!("the authorization server refused: {code}"))),
                 BrowserReturn::Code { code, issuer } => manager
                     .exchange_code_for_token_with_issuer(code, &pending.state.csrf_token, issuer.as_deref())
                     .await
                     .map(drop)
-                    .map_err(|error| self.failed(describe(&error))),
+                    .map_err(|error| self.failed(&describe(&error))),
             }
         };
         let (finished, _) = tokio::join!(finish, asking);
@@ -351,14 +352,12 @@ impl<'a> SignInDesk<'a> {
     }
 
     fn end_of_question(&self, result: &Value) -> Failure {
-        match result["data"]["action"].as_str() {
-            Some("accept" | "decline") => self.declined(),
-            _ => {
-                let message = format!("no human signed in to the MCP server `{}`", self.server.name);
-                Failure::new(Code::NeedsReauthorization, message)
-                    .hint("run it again when a human is there: they will be asked on the confirmation page")
-            }
+        if let Some("accept" | "decline") = result["data"]["action"].as_str() {
+            return self.declined();
         }
+        let message = format!("no human signed in to the MCP server `{}`", self.server.name);
+        Failure::new(Code::NeedsReauthorization, message)
+            .hint("run it again when a human is there: they will be asked on the confirmation page")
     }
 
     /// Tells sign-ins apart by what is in it, since the page finds the link by this text.
@@ -404,7 +403,7 @@ impl<'a> SignInDesk<'a> {
         Failure::new(Code::NeedsReauthorization, message).hint("ask them in the conversation before you run it again")
     }
 
-    fn failed(&self, reason: String) -> Failure {
+    fn failed(&self, reason: &str) -> Failure {
         failed(self.server, reason)
     }
 }
@@ -437,7 +436,7 @@ async fn states(pending: &PendingSignIn) -> Result<InMemoryStateStore, Failure> 
 }
 
 /// The failure of a sign-in to `server` that cannot succeed as things are.
-fn failed(server: &McpServer, reason: String) -> Failure {
+fn failed(server: &McpServer, reason: &str) -> Failure {
     let message = format!("the sign-in to the MCP server `{}` failed: {reason}", server.name);
     Failure::new(Code::NeedsReauthorization, message)
         .hint("run it again to be asked again; if it stays so, a human must look at the server's own documentation")

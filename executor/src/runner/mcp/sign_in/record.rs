@@ -186,7 +186,7 @@ pub(super) enum TokenRole {
 }
 
 impl TokenStore {
-    async fn loaded(&self) -> Result<Option<StoredCredentials>, AuthError> {
+    fn loaded(&self) -> Result<Option<StoredCredentials>, AuthError> {
         let record = self.file.read().map_err(store_error)?;
         let (server, issuer) = match &self.role {
             TokenRole::Connection { server, issuer } => (server, issuer),
@@ -228,7 +228,7 @@ impl CredentialStore for TokenStore {
         'life0: 'async_trait,
         Self: 'async_trait,
     {
-        self.loaded().boxed()
+        std::future::ready(self.loaded()).boxed()
     }
 
     fn save<'life0, 'async_trait>(

@@ -66,13 +66,11 @@ impl SignInWeb {
             let (status, headers) = (response.status(), response.headers().clone());
             Ok::<_, Failure>((status, headers, clients::bytes(response, MAX_BYTES, &url).await?))
         };
-        let (status, headers, body) = match tokio::time::timeout(TIMEOUT, asked).await {
-            Ok(answered) => answered.map_err(failed)?,
-            Err(_) => {
-                let host = url.host_str().unwrap_or_default();
-                return Err(Box::new(WebError(format!("`{host}` did not answer within {TIMEOUT:?}"))));
-            }
+        let Ok(answered) = tokio::time::timeout(TIMEOUT, asked).await else {
+            let host = url.host_str().unwrap_or_default();
+            return Err(Box::new(WebError(format!("`{host}` did not answer within {TIMEOUT:?}"))));
         };
+        let (status, headers, body) = answered.map_err(failed)?;
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = headers;
