@@ -5,7 +5,6 @@
 //! ([`record`]), from before the human is asked until the tokens are there. Tokens that expire are renewed without a
 //! question.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use mcp::client::Authorization;
@@ -275,31 +274,32 @@ impl<'a> SignInDesk<'a> {
         }
         self.context.mcp.sign_ins.place(&site.secret).pending.send_replace(Some(pending.id.clone()));
         let question = self.question(site, &pending);
-        let _link = self.context.mcp.sign_ins.show(&question, &pending.link);
+        let link = self.context.mcp.sign_ins.show(&question, &pending.link);
         let name = &self.server.name;
         self.tell(&format!("A human is asked on the confirmation page to sign in to `{name}`"));
         let input = Map::from_iter([("question".to_owned(), question.into()), ("options".to_owned(), json!([NO]))]);
-        let (asker, withdrawn) = (asker(self.invocation), self.cancel.child_token());
-        let asking = delegation.ask(&asker, &pending.id, input, &withdrawn);
+        let (caller, withdrawn) = (asker(self.invocation), self.cancel.child_token());
+        let asking = delegation.ask(&caller, &pending.id, input, &withdrawn);
         tokio::pin!(asking);
         let expected = expected(&pending);
-        let returned = tokio::select! {
+        let waited = tokio::select! {
             biased;
-            returned = port.wait(&expected) => returned,
-            answer = &mut asking => return Err(self.unanswered(site, &answer).await),
+            came_back = port.wait(&expected) => came_back,
+            asked = &mut asking => return Err(self.unanswered(site, &asked).await),
         };
-        let returned = returned.map_err(|error| Failure::new(Code::Io, error.to_string()))?;
+        let came_back = waited.map_err(|error| Failure::new(Code::Io, error.to_string()))?;
         withdrawn.cancel();
+        drop(link);
         let role = TokenRole::SignIn(Box::new(pending.parties.clone()));
         manager.set_credential_store(TokenStore { file: site.file.clone(), role });
         let finish = async {
-            match &returned {
-                BrowserReturn::Refused(code) => Err(self.failed(format!("the authorization server refused: {code}"))),
+            match &came_back {
+                BrowserReturn::Refused(code) => Err(self.failed(&format!("the authorization server refused: {code}"))),
                 BrowserReturn::Code { code, issuer } => manager
                     .exchange_code_for_token_with_issuer(code, &pending.state.csrf_token, issuer.as_deref())
                     .await
                     .map(drop)
-                    .map_err(|error| self.failed(describe(&error))),
+                    .map_err(|error| self.failed(&describe(&error))),
             }
         };
         let (finished, _) = tokio::join!(finish, asking);
@@ -403,7 +403,7 @@ impl<'a> SignInDesk<'a> {
         Failure::new(Code::NeedsReauthorization, message).hint("ask them in the conversation before you run it again")
     }
 
-    fn failed(&self, reason: String) -> Failure {
+    fn failed(&self, reason: &str) -> Failure {
         failed(self.server, reason)
     }
 }
@@ -436,7 +436,7 @@ async fn states(pending: &PendingSignIn) -> Result<InMemoryStateStore, Failure> 
 }
 
 /// The failure of a sign-in to `server` that cannot succeed as things are.
-fn failed(server: &McpServer, reason: impl Display) -> Failure {
+fn failed(server: &McpServer, reason: &str) -> Failure {
     let message = format!("the sign-in to the MCP server `{}` failed: {reason}", server.name);
     Failure::new(Code::NeedsReauthorization, message)
         .hint("run it again to be asked again; if it stays so, a human must look at the server's own documentation")

@@ -39,7 +39,7 @@ pub(super) async fn begin(
     let challenged = challenge.map(|challenge| WWWAuthenticateParams::parse(challenge, &site.url)).unwrap_or_default();
     let is_known = known.is_some() && challenged.is_insufficient_scope();
     if is_known && demanded(&challenged).all(|scope| scopes.iter().any(|it| it == scope)) {
-        let reason = "it refuses the call although the token has every permission that it demands".to_owned();
+        let reason = "it refuses the call although the token has every permission that it demands";
         let name = site.secret.as_str();
         return Err(failed(server, reason).hint(format!(
             "the account itself may lack the permission: a human must look; to sign in with another one, they first \
@@ -65,7 +65,7 @@ pub(super) async fn begin(
     request.client_secret.clone_from(&client.client_secret);
     let session = AuthorizationSession::new(manager, request).await;
     let AuthorizationSession { auth_manager: manager, auth_url: link, .. } =
-        session.map_err(|(_, error)| failed(server, describe(&error)))?;
+        session.map_err(|(_, error)| failed(server, &describe(&error)))?;
     let query = |name: &str| {
         let url = Url::parse(&link).ok()?;
         url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
@@ -130,14 +130,14 @@ async fn discover(
 ) -> Result<AuthorizationMetadata, Failure> {
     let resolution = manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| match error {
         AuthError::DiscoveryRequestFailed { .. } => unreachable(&error),
-        other => failed(server, describe(&other)),
+        other => failed(server, &describe(&other)),
     })?;
     let metadata = resolution.metadata;
     if resolution.source.is_discovered() && metadata.code_challenge_methods_supported.is_none() {
-        return Err(failed(server, "its authorization server does not support PKCE".to_owned()));
+        return Err(failed(server, "its authorization server does not support PKCE"));
     }
     for endpoint in [&metadata.authorization_endpoint, &metadata.token_endpoint] {
-        let url = Url::parse(endpoint).map_err(|_| failed(server, format!("`{endpoint}` is not a URL")))?;
+        let url = Url::parse(endpoint).map_err(|_| failed(server, &format!("`{endpoint}` is not a URL")))?;
         site.web.check_scheme(&url)?;
     }
     Ok(metadata)
@@ -186,7 +186,7 @@ impl Registration<'_> {
             if self.record.issuer.is_some() && self.record.issuer != metadata.issuer {
                 let message = format!("`{client_id}` is registered with another authorization server");
                 let name = self.site.secret.as_str();
-                return Err(failed(self.server, message)
+                return Err(failed(self.server, &message)
                     .hint(format!("a human sets the client of the new one: agent-magic-tool secret set {name}")));
             }
             return Ok(client(client_id, self.record.client_secret.clone()));
@@ -208,7 +208,7 @@ impl Registration<'_> {
             Ok(config) => Ok(client(&config.client_id, config.client_secret)),
             Err(error) => {
                 let name = self.site.secret.as_str();
-                Err(failed(self.server, describe(&error)).hint(format!(
+                Err(failed(self.server, &describe(&error)).hint(format!(
                     "a human registers a client with the authorization server, with the redirect URI {}, and stores it: \
                      echo '{{\"client_id\": \"...\"}}' | agent-magic-tool secret set {name}",
                     self.redirect_uri
