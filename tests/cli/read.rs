@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::world::{PROGRAM, Transcript, World};
 
-/// The memory limit for commands that read a part; less than half of the data's size.
-const MEMORY_KB: u32 = 80_000;
+/// The memory that commands that read a part may write to; less than a quarter of the data's size.
+const MEMORY_KB: u32 = 40_000;
 
 struct Large {
     world: World,
@@ -53,7 +53,7 @@ impl Large {
 
     /// Reads a part in a process whose memory is limited to [`MEMORY_KB`].
     fn read_with_limited_memory(&self, part: &str) -> Transcript {
-        let script = format!("ulimit -v {MEMORY_KB}; exec {PROGRAM} read {} {part}", self.id);
+        let script = format!("ulimit -d {MEMORY_KB}; exec {PROGRAM} read {} {part}", self.id);
         self.world.transcript(&self.world.within("sh", &["-c", &script]).output().expect("sh"))
     }
 }
@@ -163,7 +163,7 @@ fn a_part_of_200_megabytes_is_read_with_little_memory() {
     let text = fs::read_to_string(&result).expect("a result");
     let former = bytes(written["_meta"]["bytes"].as_u64().expect("a size"));
     fs::write(&result, text.replace(&former, &bytes(size))).expect("written");
-    assert!(size > u64::from(MEMORY_KB) * 2_048, "the data must be far larger than the memory limit");
+    assert!(size > u64::from(MEMORY_KB) * 4_096, "the data must be far larger than the memory limit");
     let lines = chunks * (chunk.len() / line.len()) + 3;
 
     let bytes = large.read_with_limited_memory(&format!("--bytes {}-", size - 6));
