@@ -233,7 +233,7 @@ impl<'a> SignInDesk<'a> {
             Err(failure) if failure.error.code == Code::NeedsReauthorization => {
                 place.note_end(Some(failure.error.clone()));
             }
-            // Whoever waits asks again.
+            // The next task that waits asks again.
             Err(_) => {}
         }
         outcome

@@ -43,7 +43,7 @@ pub(super) async fn begin(
         let name = site.secret.as_str();
         return Err(failed(server, reason).hint(format!(
             "the account itself may lack the permission: a human must look; to sign in with another one, they first \
-             forget this one with: agent-magic-tool secret remove {name}"
+             forget this one with: agent-magic-tool secret rm {name}"
         )));
     }
     if let Some(scope) = &challenged.scope {
@@ -54,7 +54,7 @@ pub(super) async fn begin(
     let mut unique = std::collections::HashSet::new();
     scopes.retain(|scope| unique.insert(scope.clone()));
     let registration =
-        Registration { site, server, context, record: &record, known_client, redirect_uri: &redirect_uri };
+        ClientRegistration { site, server, context, record: &record, known_client, redirect_uri: &redirect_uri };
     let client = registration.client(&mut manager, &metadata, &scopes).await?;
     let states = InMemoryStateStore::new();
     manager.set_state_store(states.clone());
@@ -159,7 +159,7 @@ async fn open_port(known: Option<&RegisteredClient>, context: &RunnerContext) ->
 }
 
 /// How the authorization server comes to know us.
-struct Registration<'a> {
+struct ClientRegistration<'a> {
     site: &'a SignInSite,
     server: &'a McpServer,
     context: &'a RunnerContext,
@@ -168,7 +168,7 @@ struct Registration<'a> {
     redirect_uri: &'a str,
 }
 
-impl Registration<'_> {
+impl ClientRegistration<'_> {
     /// Returns the client that a human registered, else our metadata document, else a client that we register.
     async fn client(
         &self,

@@ -42,8 +42,8 @@ impl SignIns {
         Arc::clone(self.places.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default())
     }
 
-    /// The address that the human opens who is asked `question`: only for a question that is really that of a
-    /// sign-in under way, the one that wrote it.
+    /// The address that the human opens who is asked `question`: only for the question of a sign-in that is
+    /// under way; a question of an agent with the same words leads to the same place.
     pub fn link(&self, question: &str) -> Option<String> {
         self.links().iter().find(|(text, _)| text == question).map(|(_, link)| link.clone())
     }

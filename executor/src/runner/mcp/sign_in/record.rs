@@ -140,7 +140,7 @@ impl RecordFile {
         Self { name, secrets, place }
     }
 
-    /// Returns the record; an empty one if there is none yet.
+    /// Returns the record; an empty one before the first sign-in.
     pub(super) fn read(&self) -> Result<SignInRecord, Failure> {
         let text = match self.secrets.stored_record(&self.name) {
             Ok(secret) => secret,
@@ -151,7 +151,7 @@ impl RecordFile {
         let record: SignInRecord = serde_json::from_str(text.expose().trim()).map_err(|_| {
             let name = self.name.as_str();
             Failure::new(Code::SecretMissing, format!("`{}` is not the record of a sign-in", self.name)).hint(format!(
-                "a human removes it, and signs in again: agent-magic-tool secret remove {name}; a client that is \
+                "a human removes it, and signs in again: agent-magic-tool secret rm {name}; a client that is \
                  registered already is set as {{\"client_id\": \"...\", \"client_secret\": \"...\"}}"
             ))
         })?;
