@@ -83,11 +83,6 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
             continue;
         };
         let what = one_line(own, MAX_SHOWN_NAME_CHARS);
-        if entry.pointer("/tool/execution/taskSupport").is_some_and(|support| support == "required") {
-            let reason = "it can only be called with the experimental tasks of protocol version 2025-11-25";
-            imported.left_out.push(LeftOut::new(what, reason));
-            continue;
-        }
         let Some(name) = made.take(own) else {
             imported.left_out.push(LeftOut::new(what, "the server has another tool of this name"));
             continue;

@@ -93,7 +93,9 @@ impl LineBuffer {
         }
         if !self.is_too_long {
             self.is_too_long = true;
+            let missing = KEPT_BYTES.saturating_sub(self.bytes.len());
             self.bytes.truncate(KEPT_BYTES);
+            self.bytes.extend_from_slice(&part[..part.len().min(missing)]);
             self.bytes.shrink_to_fit();
         }
         self.tail.extend_from_slice(&part[part.len().saturating_sub(KEPT_BYTES)..]);
