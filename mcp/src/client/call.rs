@@ -236,9 +236,8 @@ async fn lost(too_long: &mut broadcast::Receiver<Option<String>>, id: &RequestId
 async fn answers(call: &ToolCall, prefix: &str, requests: InputRequests) -> Result<InputAnswers, ClientError> {
     let mut answers = InputAnswers::new();
     for (key, request) in requests {
-        let request = serde_json::to_value(&request)
-            .map(|value| (value["method"].as_str().unwrap_or_default().to_owned(), value["params"].clone(), request));
-        let (_, params, request) = request.map_err(|error| ClientError::Malformed(error.to_string()))?;
+        let written = serde_json::to_value(&request).map_err(|error| ClientError::Malformed(error.to_string()))?;
+        let params = written["params"].clone();
         let answer = match request {
             InputRequest::Elicitation(_) => {
                 let question = question_of(format!("{prefix}-{key}"), &params).map_err(ClientError::Malformed)?;

@@ -94,14 +94,13 @@ impl ClientError {
                 other => Self::Connect(format!("the access token cannot be renewed: {other}")),
             };
         }
-        let reason = innermost(&causes);
+        let of_http = http_error(&causes);
+        let reason = innermost(of_http.map_or(causes[0], |error| error));
         // A server that names no way to sign in.
         if ["HTTP 401", "HTTP 403"].iter().any(|status| reason.contains(status)) {
             return Self::NeedsSignIn(None);
         }
-        let could_not_connect =
-            causes.iter().filter_map(|cause| cause.downcast_ref::<reqwest::Error>()).any(reqwest::Error::is_connect);
-        if could_not_connect { Self::Connect(reason) } else { Self::Closed(reason) }
+        if of_http.is_some_and(reqwest::Error::is_connect) { Self::Connect(reason) } else { Self::Closed(reason) }
     }
 
     pub(super) fn of_greeting(error: &ClientInitializeError, max_bytes: usize) -> Self {
@@ -131,13 +130,14 @@ impl ClientError {
     }
 }
 
-/// The innermost error, also within those of the SDK that do not lead to it.
-fn innermost(causes: &[&(dyn std::error::Error + 'static)]) -> String {
-    let of_http = causes.iter().find_map(|cause| match cause.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+/// The error of the HTTP client, which the SDK wraps in one that does not name it as its source.
+fn http_error<'a>(causes: &[&'a (dyn std::error::Error + 'static)]) -> Option<&'a reqwest::Error> {
+    causes.iter().find_map(|cause| match cause.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
         Some(StreamableHttpError::Client(error)) => Some(error),
         _ => cause.downcast_ref::<reqwest::Error>(),
-    });
-    let Some(error) = of_http else { return causes.last().map(ToString::to_string).unwrap_or_default() };
-    let first: &(dyn std::error::Error + 'static) = error;
-    std::iter::successors(Some(first), |error| error.source()).last().map(ToString::to_string).unwrap_or_default()
+    })
+}
+
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    std::iter::successors(Some(error), |error| error.source()).last().map(ToString::to_string).unwrap_or_default()
 }

@@ -11,6 +11,7 @@ use protocol::code::Code;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::McpServer;
 use crate::base::children;
@@ -32,7 +33,7 @@ pub(super) struct ServerProgram {
     stderr: Arc<Mutex<VecDeque<u8>>>,
     exit: watch::Receiver<Option<ExitReport>>,
     /// Ends the program when it is dropped.
-    _stop: watch::Sender<bool>,
+    _stop: DropGuard,
 }
 
 /// What is known of a program that has exited.
@@ -60,7 +61,8 @@ impl ServerProgram {
         let kept = Arc::<Mutex<VecDeque<u8>>>::default();
         let draining = context.mcp.tracker().spawn(drain(stderr, Arc::clone(&kept)));
         let (exited, exit) = watch::channel(None);
-        let (stop, stopped) = watch::channel(false);
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
         context.mcp.tracker().spawn(async move {
             let status = supervise(child, &group, stopped).await;
             // What it left in its group and elsewhere.
@@ -69,7 +71,7 @@ impl ServerProgram {
             drop(tokio::time::timeout(DRAIN_TIMEOUT, draining).await);
             exited.send_replace(Some(ExitReport(status)));
         });
-        Ok((Self { stderr: kept, exit, _stop: stop }, stdout, stdin))
+        Ok((Self { stderr: kept, exit, _stop: stop.drop_guard() }, stdout, stdin))
     }
 
     /// Waits until the program has exited, for a moment: one that closed its output is about to.
@@ -101,11 +103,10 @@ impl std::fmt::Display for ExitReport {
 }
 
 /// Waits until the program exits, or ends it once nothing needs it anymore.
-async fn supervise(mut child: Child, group: &ProcessGroup, mut stopped: watch::Receiver<bool>) -> Option<ExitStatus> {
+async fn supervise(mut child: Child, group: &ProcessGroup, stopped: CancellationToken) -> Option<ExitStatus> {
     tokio::select! {
         status = child.wait() => return status.ok(),
-        // Fails when the sender is dropped, which is what stops it.
-        _ = stopped.wait_for(|stop| *stop) => {}
+        () = stopped.cancelled() => {}
     }
     // Its standard input is closed by now: the polite way to ask a server to end.
     for (timeout, signal) in [(CLOSE_TIMEOUT, Signal::SIGTERM), (TERM_TIMEOUT, Signal::SIGKILL)] {

@@ -167,7 +167,7 @@ fn has_fields(schema: &Map<String, Value>) -> bool {
     schema.get("properties").and_then(Value::as_object).is_some_and(|fields| !fields.is_empty())
 }
 
-/// The server's form as ours: JSON Schema has no `enumNames`.
+/// The server's form as ours: the name of its dialect is of no use to the page.
 fn form(schema: &Map<String, Value>) -> Map<String, Value> {
     let mut form = schema.clone();
     form.shift_remove("$schema");
