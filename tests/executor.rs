@@ -18,5 +18,6 @@ mod notices;
 mod recovery;
 mod sandbox;
 mod schedules;
+mod steps;
 mod telemetry;
 mod trust;

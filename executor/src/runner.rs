@@ -37,6 +37,7 @@ pub mod mcp;
 pub mod process;
 pub mod server_snapshot;
 mod spool;
+pub mod steps;
 
 pub use http::ResponseFacts;
 
@@ -58,6 +59,8 @@ pub enum Run {
     Agent(agent::Agent),
     /// A tool of an MCP server.
     Mcp(Box<mcp::Mcp>),
+    /// Several subtools, one after another or side by side.
+    Steps(steps::Steps),
 }
 
 /// What a runner performs: fixed when the task is accepted, and the same for each attempt.
@@ -139,8 +142,12 @@ impl Invocation {
 
     /// The values that templates can use.
     pub fn values(&self) -> TemplateValues {
-        let shared = Self::VARIABLES.map(|name| name.trim_start_matches('$')).into_iter().zip(self.shared());
-        TemplateValues::of_names(&self.input, shared)
+        TemplateValues::of_names(&self.input, self.shared_names())
+    }
+
+    /// The names that templates can use beside the fields of the input, with their values.
+    pub fn shared_names(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        Self::VARIABLES.map(|name| name.trim_start_matches('$')).into_iter().zip(self.shared())
     }
 
     /// The values of those of [`Self::VARIABLES`] that `expression` mentions.
@@ -324,6 +331,7 @@ impl Run {
             Self::Llm(_) => "llm",
             Self::Agent(_) => "agent",
             Self::Mcp(_) => "mcp",
+            Self::Steps(_) => "steps",
         }
     }
 
@@ -336,6 +344,7 @@ impl Run {
             Self::Llm(llm) => llm.check(),
             Self::Agent(agent) => agent.check(),
             Self::Mcp(mcp) => mcp.check(),
+            Self::Steps(steps) => steps.check(),
         }
     }
 
@@ -349,6 +358,7 @@ impl Run {
             Self::Llm(llm) => llm.text_kind(place),
             Self::Agent(agent) => agent.text_kind(place),
             Self::Mcp(mcp) => mcp.text_kind(place),
+            Self::Steps(steps) => steps.text_kind(place),
         }
     }
 
@@ -361,6 +371,7 @@ impl Run {
             Self::Llm(llm) => llm.plan(invocation, config),
             Self::Agent(agent) => agent.plan(invocation, config),
             Self::Mcp(mcp) => mcp.plan(invocation, config),
+            Self::Steps(steps) => steps.plan(invocation, config),
         }
     }
 
@@ -369,33 +380,47 @@ impl Run {
         match self {
             Self::Http(http) => http.check_before(invocation, context),
             Self::Process(process) => process.check_before(invocation, context),
-            Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Mcp(_) => {
+            Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Mcp(_) | Self::Steps(_) => {
                 self.plan(invocation, &context.config).map(drop)
             }
         }
     }
 
-    /// Whether the runner starts other tasks and waits for them.
+    /// Whether the runner starts other tasks that the definition does not name, and waits for them.
     pub fn delegates(&self) -> bool {
         match self {
             Self::Agent(_) => true,
             Self::Llm(llm) => llm.calls(),
-            Self::Http(_) | Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Mcp(_) => false,
+            Self::Http(_) | Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Mcp(_) | Self::Steps(_) => {
+                false
+            }
         }
     }
 
-    /// Whether the runner may wait for another task: those that it delegates, or a question to the human.
+    /// Whether the runner may wait for another task: those that it delegates, its steps, or a question to the human.
     pub fn waits_for_tasks(&self) -> bool {
-        self.delegates() || matches!(self, Self::Mcp(_))
+        self.delegates() || matches!(self, Self::Mcp(_) | Self::Steps(_))
+    }
+
+    /// The subtools that it runs as its steps.
+    pub fn steps(&self) -> Option<&steps::Steps> {
+        match self {
+            Self::Steps(steps) => Some(steps),
+            _ => None,
+        }
     }
 
     /// Whether one attempt sends a request several times that could change something.
     pub fn repeats_a_change(&self) -> bool {
         match self {
             Self::Http(http) => http.repeats_a_change(),
-            Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Mcp(_) => {
-                false
-            }
+            Self::Process(_)
+            | Self::Builtin(_)
+            | Self::AskUser(_)
+            | Self::Llm(_)
+            | Self::Agent(_)
+            | Self::Mcp(_)
+            | Self::Steps(_) => false,
         }
     }
 
@@ -403,9 +428,13 @@ impl Run {
     pub fn files(&self, invocation: &Invocation, config: &Config) -> Result<Vec<(PathBuf, FileRole)>, Failure> {
         match self {
             Self::Process(process) => process.files(invocation, config),
-            Self::Http(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Mcp(_) => {
-                Ok(Vec::new())
-            }
+            Self::Http(_)
+            | Self::Builtin(_)
+            | Self::AskUser(_)
+            | Self::Llm(_)
+            | Self::Agent(_)
+            | Self::Mcp(_)
+            | Self::Steps(_) => Ok(Vec::new()),
         }
     }
 
@@ -423,6 +452,7 @@ impl Run {
             Self::Llm(llm) => llm.perform(invocation, context, cancel).await,
             Self::Agent(agent) => agent.perform(invocation, context, cancel).await,
             Self::Mcp(mcp) => mcp.perform(invocation, context, cancel).await,
+            Self::Steps(steps) => steps.perform(invocation, context, cancel).await,
         }
     }
 }

@@ -239,15 +239,23 @@ pub fn is_reference(template: &str) -> bool {
     reference(template).is_some()
 }
 
-/// Returns the `a.b` of a template that is exactly `{{ a.b }}`.
+/// Returns the `a.b` of a template that is exactly `{{ a.b }}`; `a.b[0]` is such a reference too.
 fn reference(template: &str) -> Option<&str> {
     let inner = template.strip_prefix("{{")?.strip_suffix("}}")?.trim();
     let is_path = !inner.is_empty()
         && inner.split('.').all(|part| {
+            let part = without_index(part);
             part.starts_with(|first: char| first.is_alphabetic() || first == '_')
                 && part.chars().all(|character| character.is_alphanumeric() || character == '_')
         });
     is_path.then_some(inner)
+}
+
+/// Returns `part` without an index like `[0]` at its end.
+fn without_index(part: &str) -> &str {
+    let Some((name, index)) = part.strip_suffix(']').and_then(|part| part.split_once('[')) else { return part };
+    let is_index = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
+    if is_index { name } else { part }
 }
 
 fn engine(budget: &WriteBudget, escape: AutoEscape) -> Environment<'static> {

@@ -15,6 +15,7 @@ use crate::base::select;
 use crate::base::template::names::DeclaredNames;
 use crate::base::template::{self, TemplateError};
 use crate::config::secret::{InvalidReference, SecretName};
+use crate::runner::steps::Steps;
 use crate::runner::{Invocation, ResponseFacts, Run, TextKind};
 use crate::task::effect::EffectClass;
 
@@ -37,11 +38,13 @@ pub(super) fn check(definition: &Definition) -> Result<InputSchema, Vec<LocatedM
         schema::check(output).unwrap_or_else(|error| found.add("output", error));
     }
     for mistake in definition.run.check() {
-        found.add(format!("run.{}.{}", definition.run.name(), mistake.place), mistake.message);
+        let dot = if mistake.place.is_empty() || mistake.place.starts_with('[') { "" } else { "." };
+        found.add(format!("run.{}{dot}{}", definition.run.name(), mistake.place), mistake.message);
     }
     let names = DeclaredNames {
         fields: declared_fields(&definition.input),
         numbers: declared_numbers(&definition.input),
+        steps: definition.run.steps().map(Steps::names),
         ..DeclaredNames::default()
     };
     let has_its_own_message: BTreeSet<_> = found.0.iter().filter_map(|(place, _)| place.clone()).collect();

@@ -194,6 +194,8 @@ impl Definition {
     pub fn effect_class(&self) -> EffectClass {
         match self.annotations.effect_class() {
             EffectClass::Once if self.verify.is_some() => EffectClass::Verifiable,
+            // All attempts share the tasks of its steps, each of which has an effect class of its own.
+            EffectClass::Once if self.run.steps().is_some() => EffectClass::Idempotent,
             class => class,
         }
     }

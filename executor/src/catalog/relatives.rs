@@ -10,6 +10,7 @@ use super::dependencies::{Node, NodeVerdict, verdicts};
 use super::scan::problem;
 use super::{Catalog, DefinitionId, LoadProblem, Subtool};
 use crate::catalog::definition::{Definition, Lookup};
+use crate::runner::steps::Steps;
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
 
@@ -26,25 +27,35 @@ pub enum CheckOutcome {
 struct Relations {
     depends_on: Vec<SubtoolName>,
     undo: Option<SubtoolName>,
-    lookups: Vec<LookupUse>,
+    lookups: Vec<SubtoolUse>,
+    steps: Vec<SubtoolUse>,
     effect: EffectClass,
     /// The fields that its input must have.
     required: Vec<String>,
 }
 
-/// A lookup that a definition uses, under `key`, with these fields.
-struct LookupUse {
-    key: &'static str,
+/// A subtool that a definition runs, at `place`, with these fields.
+struct SubtoolUse {
+    place: String,
     subtool: SubtoolName,
     fields: Vec<String>,
+    /// Whether it must not change anything.
+    must_read: bool,
 }
 
 impl Relations {
     fn of(definition: &Definition) -> Self {
-        let lookup = |key, subtool: &SubtoolName, input: &Map<String, Value>| LookupUse {
-            key,
+        let lookup = |place: &str, subtool: &SubtoolName, input: &Map<String, Value>| SubtoolUse {
+            place: place.to_owned(),
             subtool: subtool.clone(),
             fields: input.keys().cloned().collect(),
+            must_read: true,
+        };
+        let step = |(place, subtool, fields): (String, &SubtoolName, Vec<String>)| SubtoolUse {
+            place,
+            subtool: subtool.clone(),
+            fields,
+            must_read: false,
         };
         let verify = definition.verify.as_ref().map(|verify| lookup("verify", &verify.subtool, &verify.input));
         let preview = definition.preview.as_ref().map(|preview| lookup("preview", &preview.subtool, &preview.input));
@@ -53,25 +64,36 @@ impl Relations {
             depends_on: definition.depends_on.clone(),
             undo: definition.undo.as_ref().map(|undo| undo.subtool.clone()),
             lookups: verify.into_iter().chain(preview).collect(),
+            steps: definition.run.steps().into_iter().flat_map(Steps::subtools).map(step).collect(),
             effect: definition.effect_class(),
             required: required.filter_map(Value::as_str).map(str::to_owned).collect(),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.depends_on.is_empty() && self.undo.is_none() && self.lookups.is_empty()
+        self.dependencies().next().is_none() && self.undo.is_none() && self.lookups.is_empty()
     }
 
-    /// What it needs besides `depends_on`.
+    /// What it needs, and what must not need it in turn.
+    fn dependencies(&self) -> impl Iterator<Item = &SubtoolName> {
+        self.depends_on.iter().chain(self.steps.iter().map(|step| &step.subtool))
+    }
+
+    /// What it needs besides.
     fn uses(&self) -> impl Iterator<Item = &SubtoolName> {
         self.undo.iter().chain(self.lookups.iter().map(|lookup| &lookup.subtool))
+    }
+
+    /// The subtools that it runs with an input of its own.
+    fn runs(&self) -> impl Iterator<Item = &SubtoolUse> {
+        self.lookups.iter().chain(&self.steps)
     }
 }
 
 /// Returns the names of the other subtools that this one needs.
 pub fn relatives(definition: &Definition) -> Vec<SubtoolName> {
     let relations = Relations::of(definition);
-    relations.depends_on.iter().chain(relations.uses()).cloned().collect()
+    relations.dependencies().chain(relations.uses()).cloned().collect()
 }
 
 impl Catalog {
@@ -165,17 +187,20 @@ impl Catalog {
                 .filter(|undo| verdict(undo) != NodeVerdict::Usable)
                 .map(|undo| ("undo.subtool".to_owned(), none_named(undo)))
         };
-        let of_lookup = |used: &LookupUse| {
+        let of_use = |used: &SubtoolUse| {
             if verdict(&used.subtool) != NodeVerdict::Usable {
-                return Some((format!("{}.subtool", used.key), none_named(&used.subtool)));
+                return Some((format!("{}.subtool", used.place), none_named(&used.subtool)));
             }
             unsuitable(used, self.relations_of(&used.subtool).as_ref()?)
         };
         of_dependencies(|verdict| verdict == NodeVerdict::Absent)
-            .or_else(|| is_circular.then(|| ("depends_on".to_owned(), "it depends on itself".to_owned())))
+            .or_else(|| {
+                let place = if relations.steps.is_empty() { "depends_on" } else { "run.steps" };
+                is_circular.then(|| (place.to_owned(), "it depends on itself".to_owned()))
+            })
             .or_else(|| of_dependencies(|verdict| verdict != NodeVerdict::Usable))
             .or_else(of_undo)
-            .or_else(|| relations.lookups.iter().find_map(of_lookup))
+            .or_else(|| relations.runs().find_map(of_use))
     }
 }
 
@@ -183,7 +208,7 @@ impl Catalog {
     /// Judges a subtool, and everything that it needs directly or indirectly, and remembers the verdicts.
     fn find_verdicts(&self, name: &SubtoolName, relations: &Relations) {
         let (mut found, mut absent) = (BTreeMap::new(), Vec::new());
-        let mut wanted: Vec<_> = relations.depends_on.iter().chain(relations.uses()).cloned().collect();
+        let mut wanted: Vec<_> = relations.dependencies().chain(relations.uses()).cloned().collect();
         found.insert(name.clone(), None);
         while let Some(next) = wanted.pop() {
             if found.contains_key(&next) || absent.contains(&next) || self.verdict(next.as_str()).is_some() {
@@ -191,13 +216,13 @@ impl Catalog {
             }
             match self.relations_of(&next) {
                 Some(relations) => {
-                    wanted.extend(relations.depends_on.iter().chain(relations.uses()).cloned());
+                    wanted.extend(relations.dependencies().chain(relations.uses()).cloned());
                     found.insert(next, Some(relations));
                 }
                 None => absent.push(next),
             }
         }
-        let is_mistaken = |used: &LookupUse| match found.get(&used.subtool) {
+        let is_mistaken = |used: &SubtoolUse| match found.get(&used.subtool) {
             Some(lookup) => unsuitable(used, lookup.as_ref().unwrap_or(relations)).is_some(),
             None => self.relations_of(&used.subtool).is_none_or(|lookup| unsuitable(used, &lookup).is_some()),
         };
@@ -207,9 +232,9 @@ impl Catalog {
                 let relations = own.as_ref().unwrap_or(relations);
                 Node {
                     name: name.as_str(),
-                    depends_on: relations.depends_on.iter().map(SubtoolName::as_str).collect(),
+                    depends_on: relations.dependencies().map(SubtoolName::as_str).collect(),
                     uses: relations.uses().map(SubtoolName::as_str).collect(),
-                    is_broken: relations.lookups.iter().any(is_mistaken),
+                    is_broken: relations.runs().any(is_mistaken),
                 }
             })
             .collect();
@@ -230,13 +255,13 @@ impl Catalog {
     }
 }
 
-/// Returns the place and the message of what makes `lookup` unsuitable for this use of it.
-fn unsuitable(used: &LookupUse, lookup: &Relations) -> Option<(String, String)> {
-    let LookupUse { key, subtool, fields } = used;
-    if lookup.effect != EffectClass::Read {
+/// Returns the place and the message of what makes `other` unsuitable for this use of it.
+fn unsuitable(used: &SubtoolUse, other: &Relations) -> Option<(String, String)> {
+    let SubtoolUse { place, subtool, fields, must_read } = used;
+    if *must_read && other.effect != EffectClass::Read {
         let message = format!("`{subtool}` is not read-only, so a lookup could change something");
-        return Some((format!("{key}.subtool"), message));
+        return Some((format!("{place}.subtool"), message));
     }
-    let missing = lookup.required.iter().find(|field| !fields.contains(field))?;
-    Some((format!("{key}.input"), format!("`{subtool}` requires `{missing}`")))
+    let missing = other.required.iter().find(|field| !fields.contains(field))?;
+    Some((format!("{place}.input"), format!("`{subtool}` requires `{missing}`")))
 }

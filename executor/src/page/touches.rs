@@ -31,6 +31,9 @@ pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value, files: &[Fingerpr
         Run::Llm(_) => model("language model", plan["llm"]["model"].as_str(), config),
         Run::Agent(_) => model("a separate agent with the model", plan["agent"]["model"].as_str(), config),
         Run::Mcp(mcp) => format!("MCP server {} ({})", mcp.server.name, mcp.server.place()),
+        Run::Steps(steps) => {
+            return steps.subtools().map(|(_, subtool, _)| format!("subtool {subtool}, by its own rules")).collect();
+        }
         Run::AskUser(_) => return Vec::new(),
     };
     vec![name]

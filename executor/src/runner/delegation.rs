@@ -6,7 +6,8 @@
 
 use std::ffi::OsString;
 use std::fmt::Debug;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +71,35 @@ pub(super) struct CalledTask {
     pub(super) result: Value,
 }
 
+impl CalledTask {
+    /// Its failure, as that of the invocation that called `tool`.
+    pub(super) fn failure(&self, tool: &str) -> Failure {
+        let error = &self.result["error"];
+        let code = serde_json::from_value(error["code"].clone()).unwrap_or(Code::Internal);
+        let message = format!("`{tool}` failed: {}", error["message"].as_str().unwrap_or("it gave no reason"));
+        let failure = Failure::new(code, message);
+        let failure = match error["hint"].as_str() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        };
+        failure.detail("call", json!({"id": self.id, "tool": tool, "state": self.result["status"]}))
+    }
+
+    /// All of its data, also what lies beside its result file; data that is not JSON as a string.
+    pub(super) fn data(&self, mailbox: &Mailbox) -> io::Result<Value> {
+        let Some(path) = self.result["_meta"]["data_file"].as_str() else { return Ok(self.result["data"].clone()) };
+        let extension =
+            if Path::new(path).extension().is_some_and(|extension| extension == "json") { "json" } else { "txt" };
+        let mut file = mailbox.open_data(self.id, extension)?;
+        if extension == "json" {
+            return Ok(serde_json::from_reader(io::BufReader::new(file))?);
+        }
+        let mut text = String::new();
+        io::Read::read_to_string(&mut file, &mut text)?;
+        Ok(Value::String(text))
+    }
+}
+
 /// Returns the error for a caller at this depth that may not delegate; `None` if it may.
 pub fn too_deep(tool: &str, depth: u8, config: &Config) -> Option<ErrorBody> {
     let limit = config.agent.depth;
@@ -83,7 +113,7 @@ pub fn too_deep(tool: &str, depth: u8, config: &Config) -> Option<ErrorBody> {
 }
 
 impl Delegation {
-    pub fn new(paths: &Paths, mailbox: Mailbox, subtools: Box<dyn SubtoolDirectory>) -> std::io::Result<Self> {
+    pub fn new(paths: &Paths, mailbox: Mailbox, subtools: Box<dyn SubtoolDirectory>) -> io::Result<Self> {
         Ok(Self {
             mailbox,
             subtools,
@@ -125,7 +155,7 @@ impl Delegation {
     ) -> Result<CalledTask, Failure> {
         let caller = invocation.caller.clone().trusted_with(trust);
         let invocation = &Invocation { caller, ..invocation.clone() };
-        self.call_once(invocation, "call", tool, input, cancel).await
+        self.call_with_key(invocation, "call", tool, input, cancel).await
     }
 
     /// Asks the human, and returns the task of the question when it has ended. All attempts of one task share the
@@ -140,10 +170,12 @@ impl Delegation {
         // It is not the agent that asks, so what the agent may use says nothing about it.
         let caller = Caller { tool_scope: ToolScope::default(), ..invocation.caller.clone() };
         let invocation = &Invocation { caller, ..invocation.clone() };
-        self.call_once(invocation, key, ASK_SUBTOOL, input, cancel).await
+        self.call_with_key(invocation, key, ASK_SUBTOOL, input, cancel).await
     }
 
-    async fn call_once(
+    /// Runs `tool` for the caller of the invocation, and waits until the task ends. All attempts share the call with
+    /// this `key`.
+    pub(super) async fn call_with_key(
         &self,
         invocation: &Invocation,
         key: &str,

@@ -315,7 +315,7 @@ impl<'a> ModelSession<'a> {
         };
         let called = delegation.call(invocation, name, input, self.trust, self.cancel).await?;
         if called.result["success"] != true {
-            return Err(call_failure(name, &called));
+            return Err(called.failure(name));
         }
         let turn = Turn { text: turn.text, calls: vec![call.clone()], in_text: turn.in_text, ..Turn::default() };
         let entries = vec![
@@ -355,19 +355,6 @@ fn text_call_instructions(tool: &ToolDefinition) -> String {
          To call it, write this and nothing else in your answer:\n\
          <tool_call>{{\"name\": \"{name}\", \"arguments\": {{...}}}}</tool_call>"
     )
-}
-
-/// The failure of the called task, as the failure of the invocation that called it.
-fn call_failure(name: &str, called: &CalledTask) -> Failure {
-    let error = &called.result["error"];
-    let code = serde_json::from_value(error["code"].clone()).unwrap_or(Code::Internal);
-    let message = format!("`{name}` failed: {}", error["message"].as_str().unwrap_or("it gave no reason"));
-    let failure = Failure::new(code, message);
-    let failure = match error["hint"].as_str() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    };
-    failure.detail("call", json!({"id": called.id, "tool": name, "state": called.result["status"]}))
 }
 
 /// The result of the call as the model reads it.

@@ -16,6 +16,10 @@ use super::{TemplateError, engine, growth};
 /// The names beside the fields of the input that every template and jq expression can use.
 pub const SHARED_NAMES: [&str; 3] = ["input", "task", "caller"];
 
+/// What templates of steps call the data of the other steps, and the item for which a step runs.
+pub const STEPS: &str = "steps";
+pub const ITEM: &str = "item";
+
 /// What is known about a caller.
 const CALLER_FIELDS: [&str; 8] =
     ["uid", "session", "folder", "depth", "wakes", "read_only", "unattended", "tool_scope"];
@@ -44,6 +48,8 @@ pub struct DeclaredNames {
     pub fields: Option<BTreeSet<String>>,
     /// Those that are numbers.
     pub numbers: BTreeSet<String>,
+    /// The names of the steps, if it is made of steps: their data is `steps.NAME`.
+    pub steps: Option<BTreeSet<String>>,
     /// Whether `caller` also says when it asked: the `hour` and the `weekday`.
     pub knows_time: bool,
 }
@@ -144,6 +150,7 @@ impl DeclaredNames {
             ("caller", Some(field)) if !CALLER_FIELDS.contains(&field) => {
                 Some(format!("`caller.{field}` is unknown{}", suggestion(field, CALLER_FIELDS.into_iter())))
             }
+            (STEPS | ITEM, _) if self.steps.is_some() => self.mistake_in_step(first, second, declares(first)),
             ("vars", _) if !declares(first) => {
                 Some("a variable of the configuration stands alone in its braces: `{{ vars.name }}`".to_owned())
             }
@@ -154,10 +161,44 @@ impl DeclaredNames {
         }
     }
 
+    /// Returns what is wrong with `steps.NAME` or `item`.
+    fn mistake_in_step(&self, first: &str, step: Option<&str>, is_field: bool) -> Option<String> {
+        let steps = self.steps.as_ref()?;
+        match step {
+            _ if is_field => Some(format!("`{first}` is not the field of that name; write `input.{first}`")),
+            _ if first == ITEM => None,
+            None => Some("name the step whose data it is: `steps.NAME`".to_owned()),
+            Some(step) if steps.contains(step) => None,
+            Some(step) => {
+                let names = steps.iter().map(String::as_str);
+                Some(format!("there is no step named `{step}`{}", suggestion(step, names)))
+            }
+        }
+    }
+
     fn unknown_field(&self, shown: &str, field: &str) -> String {
         let fields = self.fields.iter().flatten().map(String::as_str);
         format!("`{shown}` is not declared in `input.properties`{}", suggestion(field, fields))
     }
+}
+
+/// Returns the names of the steps whose data `template` uses; of an invalid one, none.
+pub fn steps_in_template(template: &str) -> BTreeSet<String> {
+    let engine = plain_engine();
+    let used = engine.template_from_str(template).map(|compiled| compiled.undeclared_variables(true));
+    steps_among(used.unwrap_or_default())
+}
+
+/// Like [`steps_in_template`], for an expression.
+pub fn steps_in_expression(expression: &str) -> BTreeSet<String> {
+    let engine = plain_engine();
+    let used = engine.compile_expression(expression).map(|compiled| compiled.undeclared_variables(true));
+    steps_among(used.unwrap_or_default())
+}
+
+fn steps_among(used: impl IntoIterator<Item = String>) -> BTreeSet<String> {
+    let step = |name: String| Some(name.strip_prefix("steps.")?.split('.').next()?.to_owned());
+    used.into_iter().filter_map(step).collect()
 }
 
 fn plain_engine() -> Environment<'static> {
