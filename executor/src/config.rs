@@ -24,6 +24,7 @@ use crate::task::confirmation::Assurance;
 pub const DEFAULTS: &str = include_str!("../default-config.toml");
 
 mod agent;
+mod databases;
 mod file;
 mod hook;
 pub mod key_file;
@@ -35,6 +36,7 @@ pub mod seal;
 pub mod secret;
 
 pub use agent::{AgentSettings, ModelPrice, ModelSettings, ProviderKind, ReasoningEffort};
+pub use databases::DatabaseSettings;
 pub use file::{ConfigError, ConfigText, ConfigValues, ParsedConfig};
 pub use hook::{HookReceiver, HookSettings, NamePatterns};
 pub use mcp::{McpClientSettings, McpSettings};
@@ -46,6 +48,8 @@ pub struct Config {
     pub agent: AgentSettings,
     /// The configured models, by the names that the human gave them.
     pub models: BTreeMap<String, ModelSettings>,
+    /// The databases that subtools may ask, by the names that the human gave them.
+    pub databases: BTreeMap<String, DatabaseSettings>,
     pub catalog: CatalogSettings,
     pub access: AccessSettings,
     pub confirm: ConfirmSettings,

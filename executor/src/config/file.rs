@@ -11,7 +11,7 @@ use globset::Glob;
 use protocol::regular_file;
 use toml::de::{DeTable, DeValue};
 
-use super::{Config, DEFAULTS, agent};
+use super::{Config, DEFAULTS, agent, databases};
 use crate::base::trust::{self, Distrust};
 
 /// The largest configuration file.
@@ -99,6 +99,8 @@ impl ConfigText {
             self.malformed(place, &reason)
         })?;
         agent::check(&config.agent, &config.models).map_err(|reason| self.malformed(None, &reason))?;
+        databases::check(&config.databases)
+            .map_err(|(path, reason)| self.malformed(self.offset_of(&path, ""), &format!("`{path}`: {reason}")))?;
         self.check_access(&config)?;
         Ok(ParsedConfig { config, values })
     }

@@ -1,0 +1,242 @@
+//! The `sql` runner: asks a database of the configuration, or changes it.
+//!
+//! A statement of the definition has bound parameters. A statement of the caller passes the guard of the `sql` crate, which
+//! refuses whatever is not on its lists, and the database's own read-only transaction. What may be seen, and whether
+//! anything may be changed at all, stands in the configuration. Decides nothing about confirmation.
+
+use serde_json::{Map, json};
+
+use super::{
+    CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
+    JsonSchema, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
+};
+use crate::config::DatabaseSettings;
+use crate::task::confirmation::ReplacedValues;
+
+mod change;
+mod databases;
+mod failure;
+mod gates;
+mod query;
+mod structure;
+
+pub use databases::Databases;
+use databases::OpenDatabase;
+
+/// What to do in a database: exactly one of `query`, `statement`, `change`, `explain`, `describe` and `list_tables`.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sql {
+    /// The name of the database under `[databases]` in the configuration.
+    pub database: String,
+    /// A query of the caller: a template. It may read what the configuration shows, and nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "{{ query }}")]
+    pub query: Option<String>,
+    /// A statement of the definition, with `:name` for each value. A value is that of `parameters`, or else the field of the input with that name; an absent one is NULL, and a list fills `IN (:names)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "SELECT id, status FROM orders WHERE customer_id = :customer ORDER BY id")]
+    pub statement: Option<String>,
+    /// The values of `statement`, as JSON templates.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub parameters: Map<String, Value>,
+    /// An INSERT, UPDATE or DELETE of the caller: a template. Only in a database that is writable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "{{ statement }}")]
+    pub change: Option<String>,
+    /// A query of the caller whose plan is shown: a template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explain: Option<String>,
+    /// The table whose columns are shown: a template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "{{ table }}")]
+    pub describe: Option<String>,
+    /// Lists the tables and views whose names contain this text: a template. Without a value: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "{{ name_contains }}")]
+    pub list_tables: Option<String>,
+    /// The number of the page of a query, from 1: a number, or a template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<Value>,
+    /// The rows of a page: a number, or a template. `max_rows` of the database is the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Value>,
+    /// What is counted beside a page: `exact`, `next_pages` (whether there is one) or `none`; or a template. Absent: `next_pages`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<String>,
+    /// Whether a change is only tried: it is rolled back, and the rows are shown before and after it. A boolean, or a template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<Value>,
+    /// A change of more rows than this is rolled back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_affected: Option<u64>,
+}
+
+/// The one thing that a [`Sql`] does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operation<'a> {
+    Query(&'a str),
+    Statement(&'a str),
+    Change(&'a str),
+    Explain(&'a str),
+    Describe(&'a str),
+    ListTables(&'a str),
+}
+
+impl Sql {
+    fn operations(&self) -> Vec<Operation<'_>> {
+        [
+            self.query.as_deref().map(Operation::Query),
+            self.statement.as_deref().map(Operation::Statement),
+            self.change.as_deref().map(Operation::Change),
+            self.explain.as_deref().map(Operation::Explain),
+            self.describe.as_deref().map(Operation::Describe),
+            self.list_tables.as_deref().map(Operation::ListTables),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    fn operation(&self) -> Operation<'_> {
+        *self.operations().first().expect("a definition that was loaded has one")
+    }
+
+    /// Whether it may change something.
+    fn changes(&self) -> bool {
+        match self.operation() {
+            Operation::Change(_) => true,
+            Operation::Statement(statement) => query::is_change(statement),
+            Operation::Query(_) | Operation::Explain(_) | Operation::Describe(_) | Operation::ListTables(_) => false,
+        }
+    }
+
+    fn settings<'a>(&self, config: &'a Config) -> Result<&'a DatabaseSettings, Failure> {
+        config.databases.get(&self.database).ok_or_else(|| {
+            let names: Vec<_> = config.databases.keys().map(|name| format!("`{name}`")).collect();
+            let there = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
+            Failure::new(Code::BadConfig, format!("the configuration has no database `{}`; {there}", self.database))
+                .hint(format!("a human must add [databases.{}] with its `url` to config.toml", self.database))
+        })
+    }
+
+    /// Where it is, as the page shows it.
+    pub fn place(&self, config: &Config) -> String {
+        let address = self.settings(config).ok().and_then(|settings| settings.connection(None).ok());
+        match address {
+            Some(settings) => format!("database {} ({} at {})", self.database, settings.dialect(), settings.address()),
+            None => format!("database {}, which is not configured", self.database),
+        }
+    }
+
+    /// What a change would do, by trying it; `None` if it changes nothing.
+    pub async fn preview(
+        &self,
+        invocation: &Invocation,
+        context: &RunnerContext,
+        cancel: &CancellationToken,
+    ) -> Option<ReplacedValues> {
+        if !self.changes() || self.is_dry_run(invocation).unwrap_or_default() {
+            return None;
+        }
+        Some(match Box::pin(self.tried(invocation, context, cancel)).await {
+            Ok(fields) => ReplacedValues::Fields(fields),
+            Err(failure) => ReplacedValues::Unknown(failure.error.message),
+        })
+    }
+
+    fn is_dry_run(&self, invocation: &Invocation) -> Result<bool, Failure> {
+        let value = fields::FieldValues::of(invocation).value(self.dry_run.as_ref())?;
+        match value {
+            None => Ok(false),
+            Some(Value::Bool(dry_run)) => Ok(dry_run),
+            Some(_) => Err(fields::wrong_type("dry_run", "boolean")),
+        }
+    }
+
+    /// The text of the caller in `template`.
+    fn text(template: &str, invocation: &Invocation) -> Result<String, Failure> {
+        let text = fields::FieldValues::of(invocation).text(Some(template))?.unwrap_or_default();
+        if text.trim().is_empty() {
+            return Err(Failure::new(Code::InvalidInput, "there is no statement").hint("give one SQL statement"));
+        }
+        Ok(text)
+    }
+}
+
+impl Runner for Sql {
+    fn check(&self) -> Vec<DefinitionMistake> {
+        let mut mistakes = DefinitionMistakes::default();
+        let wrong = |place: &str, message: &str| Err(DefinitionMistake::new(place, &message));
+        match self.operations()[..] {
+            [Operation::Statement(statement)] => mistakes.note(query::check_statement(statement, &self.parameters)),
+            [_] => {}
+            _ => mistakes.note(wrong(
+                "",
+                "it needs exactly one of `query`, `statement`, `change`, `explain`, `describe` and `list_tables`",
+            )),
+        }
+        let [operation] = self.operations()[..] else { return mistakes.into_vec() };
+        let is_read = matches!(operation, Operation::Query(_)) || (matches!(operation, Operation::Statement(_)) && !self.changes());
+        if !is_read {
+            for (field, value) in [("page", &self.page), ("limit", &self.limit), ("count", &self.count.clone().map(Value::String))] {
+                if value.is_some() {
+                    mistakes.note(wrong(field, "only a query has pages"));
+                }
+            }
+        }
+        if !self.changes() && (self.dry_run.is_some() || self.max_affected.is_some()) {
+            mistakes.note(wrong("dry_run", "only a change can be tried: `change`, or a `statement` that changes rows"));
+        }
+        if !matches!(operation, Operation::Statement(_)) && !self.parameters.is_empty() {
+            mistakes.note(wrong("parameters", "only a `statement` has parameters"));
+        }
+        mistakes.into_vec()
+    }
+
+    fn text_kind(&self, place: &str) -> TextKind {
+        match place {
+            "database" | "statement" => TextKind::Constant,
+            _ => TextKind::Template,
+        }
+    }
+
+    fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
+        self.settings(config)?;
+        let mut plan = Value::Object(fields::FieldValues::of(invocation).all(self)?);
+        if let Operation::Statement(statement) = self.operation() {
+            let values = query::values(statement, &self.parameters, invocation)?;
+            plan["parameters"] = Value::Object(values);
+        }
+        Ok(plan)
+    }
+
+    async fn perform(
+        &self,
+        invocation: &Invocation,
+        context: &RunnerContext,
+        cancel: &CancellationToken,
+    ) -> Result<RunnerOutput, Failure> {
+        let database = context.databases.open(&self.database, self.settings(&context.config)?, context).await?;
+        match self.operation() {
+            Operation::Describe(template) => {
+                let table = fields::FieldValues::of(invocation).text(Some(template))?.unwrap_or_default();
+                structure::describe(&table, &database, cancel).await
+            }
+            Operation::ListTables(template) => {
+                let part = fields::FieldValues::of(invocation).text(Some(template))?.unwrap_or_default();
+                structure::list_tables(&part, &database, cancel).await
+            }
+            Operation::Explain(template) => {
+                query::explain(&Self::text(template, invocation)?, &database, cancel).await
+            }
+            Operation::Query(_) | Operation::Statement(_) if !self.changes() => {
+                Box::pin(self.read(invocation, &database, cancel)).await
+            }
+            Operation::Query(_) | Operation::Statement(_) | Operation::Change(_) => {
+                Box::pin(self.change(invocation, &database, cancel)).await
+            }
+        }
+    }
+}
