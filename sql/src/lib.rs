@@ -5,4 +5,7 @@
 //! files, and decides nothing about who may ask.
 
 pub mod dialect;
+pub mod guard;
+pub mod parameters;
+pub mod rules;
 pub mod schema;
