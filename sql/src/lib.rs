@@ -4,5 +4,8 @@
 //! database itself refuse what the guard should have refused. Knows nothing of subtools, tasks and configuration
 //! files, and decides nothing about who may ask.
 
+pub mod answer;
+pub mod database;
 pub mod dialect;
 pub mod schema;
+pub mod value;
