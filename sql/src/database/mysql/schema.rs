@@ -1,0 +1,118 @@
+//! Reads the tables of a MySQL or MariaDB server that the user may read.
+
+use std::collections::BTreeMap;
+
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable as _;
+
+use super::WorkError;
+use crate::schema::{Column, Key, Schema, Table, TableKind, TableName};
+
+/// What is the server's own.
+const OTHERS: &str = "NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')";
+
+type TableRow = (String, String, String, String, Option<u64>, Option<String>);
+type ColumnRow = (String, String, String, String, String, Option<String>, String, String);
+type KeyRow = (String, String, String, Option<String>, Option<String>, Option<String>);
+
+pub(super) async fn read(conn: &mut Conn) -> Result<Schema, WorkError> {
+    let database: Option<Option<String>> = conn.query_first("SELECT DATABASE()").await?;
+    let mut tables = BTreeMap::new();
+    let rows: Vec<TableRow> = conn
+        .query(format!(
+            "SELECT t.table_schema, t.table_name, t.table_type, coalesce(t.table_comment, ''), t.table_rows, v.view_definition \
+             FROM information_schema.tables AS t LEFT JOIN information_schema.views AS v \
+             ON v.table_schema = t.table_schema AND v.table_name = t.table_name WHERE t.table_schema {OTHERS}"
+        ))
+        .await?;
+    for (schema, name, kind, comment, estimated_rows, definition) in rows {
+        let kind = match kind.as_str() {
+            "BASE TABLE" => TableKind::Base,
+            // Empty for a user who may not see it.
+            "VIEW" => TableKind::View { definition: definition.filter(|definition| !definition.is_empty()) },
+            _ => TableKind::Other,
+        };
+        // Of a view, the comment is the word `VIEW`.
+        let comment = Some(comment).filter(|comment| !comment.is_empty() && kind == TableKind::Base);
+        tables.insert(TableName { schema, name }, Table { kind, comment, columns: Vec::new(), estimated_rows });
+    }
+    let rows: Vec<ColumnRow> = conn
+        .query(format!(
+            "SELECT table_schema, table_name, column_name, CAST(column_type AS CHAR), is_nullable, \
+             CAST(column_default AS CHAR), CAST(column_key AS CHAR), CAST(column_comment AS CHAR) \
+             FROM information_schema.columns WHERE table_schema {OTHERS} \
+             ORDER BY table_schema, table_name, ordinal_position"
+        ))
+        .await?;
+    for (schema, table, name, type_name, nullable, default, key, comment) in rows {
+        let Some(table) = tables.get_mut(&TableName { schema, name: table }) else { continue };
+        table.columns.push(Column {
+            name,
+            values: values(&type_name),
+            type_name,
+            nullable: nullable == "YES",
+            // MariaDB writes a column without a default as one whose default is NULL.
+            default: default.filter(|default| default != "NULL"),
+            key: match key.as_str() {
+                "PRI" => Some(Key::Primary),
+                "UNI" => Some(Key::Unique),
+                _ => None,
+            },
+            comment: Some(comment).filter(|comment| !comment.is_empty()),
+        });
+    }
+    let rows: Vec<KeyRow> = conn
+        .query(format!(
+            "SELECT table_schema, table_name, column_name, referenced_table_schema, referenced_table_name, \
+             referenced_column_name FROM information_schema.key_column_usage \
+             WHERE referenced_table_name IS NOT NULL AND table_schema {OTHERS}"
+        ))
+        .await?;
+    for (schema, table, column, to_schema, to_table, to_column) in rows {
+        let column = tables
+            .get_mut(&TableName { schema, name: table })
+            .and_then(|table| table.columns.iter_mut().find(|candidate| candidate.name == column));
+        if let (Some(column), Some(schema), Some(name), Some(to_column)) = (column, to_schema, to_table, to_column)
+            && column.key != Some(Key::Primary)
+        {
+            column.key = Some(Key::Foreign { table: TableName { schema, name }, column: to_column });
+        }
+    }
+    Ok(Schema { search_path: database.flatten().into_iter().collect(), tables })
+}
+
+/// Returns what an `enum('a','b')` or a `set(…)` may hold.
+fn values(type_name: &str) -> Vec<String> {
+    let list = type_name.strip_prefix("enum(").or_else(|| type_name.strip_prefix("set("));
+    let Some(mut rest) = list.and_then(|list| list.strip_suffix(')')) else { return Vec::new() };
+    let mut values = Vec::new();
+    while let Some(quoted) = rest.strip_prefix('\'') {
+        let mut value = String::new();
+        let mut characters = quoted.chars();
+        while let Some(character) = characters.next() {
+            if character != '\'' {
+                value.push(character);
+            } else if let Some(after) = characters.as_str().strip_prefix('\'') {
+                value.push('\'');
+                characters = after.chars();
+            } else {
+                break;
+            }
+        }
+        values.push(value);
+        rest = characters.as_str().strip_prefix(',').unwrap_or_default();
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_values_of_an_enumeration_are_read_with_their_quotes() {
+        assert_eq!(values("enum('a','it''s','x,y')"), ["a", "it's", "x,y"]);
+        assert_eq!(values("set('')"), [""]);
+        assert_eq!(values("varchar(3)"), [""; 0]);
+    }
+}

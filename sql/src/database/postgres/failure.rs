@@ -1,0 +1,109 @@
+//! What PostgreSQL reports, without what it quotes of rows: its detail, hint and context are never looked at.
+
+use std::error::Error as _;
+
+use tokio_postgres::error::{DbError, SqlState};
+
+use crate::database::error::{ConstraintKind, DatabaseError, shortened, without_quoted};
+use crate::database::stop::Stop;
+
+pub(super) fn of_connecting(error: &tokio_postgres::Error, address: &str) -> DatabaseError {
+    let address = address.to_owned();
+    let Some(reported) = error.as_db_error() else {
+        if error.to_string().contains("password") {
+            return DatabaseError::AuthenticationFailed { address };
+        }
+        // The driver's text names the step, its source what went wrong there.
+        let reason = error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+        return DatabaseError::Unreachable { address, reason };
+    };
+    match reported.code().code() {
+        "53300" => DatabaseError::TooManyConnections { address },
+        code if code.starts_with("28") => DatabaseError::AuthenticationFailed { address },
+        _ => DatabaseError::Unreachable { address, reason: shortened(reported.message()) },
+    }
+}
+
+pub(super) fn of_statement(error: &tokio_postgres::Error, address: &str, stop: &Stop) -> DatabaseError {
+    match error.as_db_error() {
+        // The server ends connections: it stops, or a human ended this one.
+        Some(reported) if reported.code().code().starts_with("57P") => {
+            DatabaseError::Unreachable { address: address.to_owned(), reason: shortened(reported.message()) }
+        }
+        Some(reported) => of_server(reported, stop),
+        None if error.is_closed() => {
+            DatabaseError::Unreachable { address: address.to_owned(), reason: "the connection broke".to_owned() }
+        }
+        None => {
+            let source = error.source().map(ToString::to_string);
+            match source {
+                Some(source) if error.to_string().contains("serializing parameter") => {
+                    DatabaseError::TypeMismatch { message: source }
+                }
+                _ => DatabaseError::Unreachable { address: address.to_owned(), reason: error.to_string() },
+            }
+        }
+    }
+}
+
+pub(super) fn of_server(error: &DbError, stop: &Stop) -> DatabaseError {
+    let state = error.code();
+    let message = shortened(error.message());
+    if *state == SqlState::QUERY_CANCELED {
+        return if error.message().contains("timeout") { stop.timeout() } else { DatabaseError::Cancelled };
+    }
+    if *state == SqlState::LOCK_NOT_AVAILABLE {
+        return stop.timeout();
+    }
+    if *state == SqlState::UNDEFINED_COLUMN {
+        return DatabaseError::UnknownColumn { column: named(error.message()).unwrap_or(message) };
+    }
+    if *state == SqlState::UNDEFINED_TABLE {
+        return DatabaseError::UnknownTable { table: named(error.message()).unwrap_or(message) };
+    }
+    if *state == SqlState::READ_ONLY_SQL_TRANSACTION {
+        return DatabaseError::ReadOnly { message };
+    }
+    if *state == SqlState::INSUFFICIENT_PRIVILEGE {
+        return DatabaseError::Denied { message };
+    }
+    let code = state.code();
+    if code.starts_with("23") {
+        let kind = match code {
+            "23505" => ConstraintKind::Unique,
+            "23503" => ConstraintKind::ForeignKey,
+            "23502" => ConstraintKind::NotNull,
+            "23514" => ConstraintKind::Check,
+            _ => ConstraintKind::Other,
+        };
+        let constraint = error.constraint().or_else(|| error.column()).map(ToOwned::to_owned);
+        return DatabaseError::Constraint { kind, constraint };
+    }
+    match code {
+        "42804" | "42883" | "42P18" | "42846" => DatabaseError::TypeMismatch { message },
+        "22P02" | "22P03" | "22007" | "22008" | "22003" | "22021" => {
+            DatabaseError::TypeMismatch { message: without_quoted(error.message(), &['"']) }
+        }
+        code if code.starts_with("42") => DatabaseError::Syntax { message },
+        // Names and words of the statement.
+        code if code.starts_with("0A")
+            || code.starts_with("40")
+            || code.starts_with("25")
+            || code.starts_with("54") =>
+        {
+            DatabaseError::Other { sqlstate: code.to_owned(), message }
+        }
+        // Everything else may speak of values, and what a function raises are its own words.
+        code => {
+            DatabaseError::Other { sqlstate: code.to_owned(), message: without_quoted(error.message(), &['"', '\'']) }
+        }
+    }
+}
+
+/// Returns the name in `column "x" does not exist` and `column t.x does not exist`.
+fn named(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once(' ')?;
+    let name =
+        rest.strip_suffix(" does not exist").or_else(|| rest.split_once(" of relation").map(|(name, _)| name))?;
+    Some(name.trim_matches('"').to_owned())
+}

@@ -1,0 +1,90 @@
+//! Reads the tables of a PostgreSQL database that the user may read.
+
+use std::collections::BTreeMap;
+
+use tokio_postgres::Client;
+
+use super::WorkError;
+use crate::schema::{Column, Key, Schema, Table, TableKind, TableName};
+
+/// Tables, views and the rest that a `SELECT` can name. A partition is left out: its table has all its rows.
+const TABLES: &str = "
+SELECT n.nspname::text, c.relname::text, c.relkind::text, obj_description(c.oid, 'pg_class'),
+       CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END,
+       CASE WHEN c.reltuples >= 0 THEN c.reltuples::int8 END
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+  AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND has_schema_privilege(n.oid, 'USAGE')
+  AND (has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT'))";
+
+/// The columns of all tables, with the values of enumerations, also of domains over them and arrays of them.
+const COLUMNS: &str = "
+SELECT n.nspname::text, c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+       pg_get_expr(d.adbin, d.adrelid), col_description(c.oid, a.attnum),
+       ARRAY(SELECT e.enumlabel::text FROM pg_catalog.pg_enum AS e
+             WHERE e.enumtypid IN (t.oid, t.typbasetype, t.typelem) ORDER BY e.enumsortorder)
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
+LEFT JOIN pg_catalog.pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+  AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+ORDER BY c.oid, a.attnum";
+
+/// Keys, the most important first. A unique key of several columns makes none of them unique.
+const KEYS: &str = "
+SELECT n.nspname::text, c.relname::text, a.attname::text, k.contype::text, fn.nspname::text, fc.relname::text, fa.attname::text
+FROM pg_catalog.pg_constraint AS k
+JOIN pg_catalog.pg_class AS c ON c.oid = k.conrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL unnest(k.conkey, k.confkey) AS u(attnum, fattnum)
+JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = u.attnum
+LEFT JOIN pg_catalog.pg_class AS fc ON fc.oid = k.confrelid
+LEFT JOIN pg_catalog.pg_namespace AS fn ON fn.oid = fc.relnamespace
+LEFT JOIN pg_catalog.pg_attribute AS fa ON fa.attrelid = fc.oid AND fa.attnum = u.fattnum
+WHERE k.contype IN ('p', 'f') OR (k.contype = 'u' AND cardinality(k.conkey) = 1)
+ORDER BY position(k.contype::text IN 'pfu'), k.oid, u.attnum";
+
+pub(super) async fn read(client: &Client) -> Result<Schema, WorkError> {
+    let path = client.query_one("SELECT current_schemas(false)::text[]", &[]).await?;
+    let search_path = path.try_get::<_, Vec<String>>(0)?;
+    let mut tables: BTreeMap<TableName, Table> = BTreeMap::new();
+    for row in client.query(TABLES, &[]).await? {
+        let kind = match row.try_get::<_, &str>(2)? {
+            "r" | "p" => TableKind::Base,
+            "v" => TableKind::View { definition: row.try_get(4)? },
+            _ => TableKind::Other,
+        };
+        let estimated_rows = row.try_get::<_, Option<i64>>(5)?.and_then(|rows| u64::try_from(rows).ok());
+        let table = Table { kind, comment: row.try_get(3)?, columns: Vec::new(), estimated_rows };
+        tables.insert(TableName { schema: row.try_get(0)?, name: row.try_get(1)? }, table);
+    }
+    for row in client.query(COLUMNS, &[]).await? {
+        let name = TableName { schema: row.try_get(0)?, name: row.try_get(1)? };
+        let Some(table) = tables.get_mut(&name) else { continue };
+        table.columns.push(Column {
+            name: row.try_get(2)?,
+            type_name: row.try_get(3)?,
+            nullable: !row.try_get::<_, bool>(4)?,
+            default: row.try_get(5)?,
+            key: None,
+            comment: row.try_get(6)?,
+            values: row.try_get(7)?,
+        });
+    }
+    for row in client.query(KEYS, &[]).await? {
+        let name = TableName { schema: row.try_get(0)?, name: row.try_get(1)? };
+        let column: &str = row.try_get(2)?;
+        let found = tables.get_mut(&name).and_then(|table| table.columns.iter_mut().find(|other| other.name == column));
+        let Some(column) = found else { continue };
+        let key = match row.try_get::<_, &str>(3)? {
+            "p" => Key::Primary,
+            "u" => Key::Unique,
+            _ => {
+                let table = TableName { schema: row.try_get(4)?, name: row.try_get(5)? };
+                Key::Foreign { table, column: row.try_get(6)? }
+            }
+        };
+        column.key.get_or_insert(key);
+    }
+    Ok(Schema { search_path, tables })
+}

@@ -1,0 +1,85 @@
+//! The schema as it was read last, shared by all who ask.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
+
+use super::error::DatabaseError;
+use crate::schema::Schema;
+
+/// How long a schema is taken for the present one.
+const MAX_AGE: Duration = Duration::from_secs(60);
+
+/// How new a schema must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// At most a minute old.
+    Recent,
+    /// Read after the call, since something was not found in an older one.
+    New,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct SchemaCache {
+    /// Held while the schema is read, so that one reading serves all who wait.
+    last: Mutex<Option<SchemaReading>>,
+}
+
+#[derive(Debug)]
+struct SchemaReading {
+    began: Instant,
+    result: Result<Arc<Schema>, DatabaseError>,
+}
+
+impl SchemaCache {
+    /// Returns the schema, reading it if there is none of that freshness. A failure is shared by those who waited for it.
+    pub(crate) async fn get<F>(
+        &self,
+        freshness: Freshness,
+        read: impl FnOnce() -> F,
+    ) -> Result<Arc<Schema>, DatabaseError>
+    where
+        F: Future<Output = Result<Schema, DatabaseError>>,
+    {
+        let asked = Instant::now();
+        let mut last = self.last.lock().await;
+        if let Some(reading) = &*last {
+            let is_recent = reading.result.is_ok() && reading.began.elapsed() < MAX_AGE;
+            if reading.began >= asked || (freshness == Freshness::Recent && is_recent) {
+                return reading.result.clone();
+            }
+        }
+        let began = Instant::now();
+        let result = read().await.map(Arc::new);
+        *last = Some(SchemaReading { began, result: result.clone() });
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn concurrent_callers_share_one_reading_and_a_new_one_is_read_on_demand() {
+        let cache = SchemaCache::default();
+        let readings = AtomicUsize::new(0);
+        let read = || async {
+            readings.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            Ok(Schema::default())
+        };
+        let all = futures_util::future::join_all((0..64).map(|_| cache.get(Freshness::New, read))).await;
+        assert!(all.iter().all(Result::is_ok));
+        // The first reading began before most callers could ask; one more serves all the others.
+        assert!(readings.load(Ordering::SeqCst) <= 2, "{readings:?}");
+        let before = readings.load(Ordering::SeqCst);
+        cache.get(Freshness::Recent, read).await.unwrap();
+        assert_eq!(readings.load(Ordering::SeqCst), before);
+        cache.get(Freshness::New, read).await.unwrap();
+        assert_eq!(readings.load(Ordering::SeqCst), before + 1);
+    }
+}
