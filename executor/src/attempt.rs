@@ -144,7 +144,9 @@ pub async fn preview(
     match &mut found {
         ReplacedValues::Fields(fields) => fields.values_mut().for_each(|value| hidden.redact_value(value)),
         ReplacedValues::Unknown(why) => hidden.redact(why),
-        ReplacedValues::Pending => {}
+        ReplacedValues::Impossible(error) => hidden.redact(&mut error.message),
+        // Its digest is that of the rows as they are, which are not the caller's.
+        ReplacedValues::Change(_) | ReplacedValues::Pending => {}
     }
     found
 }
@@ -196,6 +198,7 @@ impl Attempt<'_> {
             feedback: self.feedback.clone(),
             hidden: Arc::clone(&self.hidden),
             approved: self.task.confirmation.as_ref().map(|confirmation| confirmation.files.clone()),
+            approved_change: self.approved_change(),
             ..invocation(self.task, self.task.input.clone())
         };
         let timeout = timeout(definition, AttemptPurpose::Work, &self.context.config);
@@ -225,9 +228,23 @@ impl Attempt<'_> {
         }
     }
 
+    /// The digest of the rows that the human was shown. The change itself compares it.
+    fn approved_change(&self) -> Option<String> {
+        match self.task.confirmation.as_ref()?.preview.as_ref()? {
+            ReplacedValues::Change(change) => Some(change.digest.clone()),
+            ReplacedValues::Pending
+            | ReplacedValues::Fields(_)
+            | ReplacedValues::Unknown(_)
+            | ReplacedValues::Impossible(_) => None,
+        }
+    }
+
     /// Fails if the values to be replaced changed since a human was shown them. The runner compares the files.
     async fn check_unchanged(&self, definition: &Definition) -> Result<(), Failure> {
         let Some(confirmation) = &self.task.confirmation else { return Ok(()) };
+        if definition.preview.is_none() {
+            return Ok(());
+        }
         match (&confirmation.preview, lookup::preview(self, definition).await) {
             (Some(ReplacedValues::Fields(shown)), Some(now)) if ReplacedValues::Fields(shown.clone()) != now => {
                 Err(Failure::drifted("the values that it would replace changed after the human was asked"))

@@ -37,6 +37,7 @@ pub mod mcp;
 pub mod process;
 pub mod server_snapshot;
 mod spool;
+pub mod sql;
 pub mod steps;
 
 pub use http::ResponseFacts;
@@ -61,6 +62,8 @@ pub enum Run {
     Mcp(Box<mcp::Mcp>),
     /// Several subtools, one after another or side by side.
     Steps(steps::Steps),
+    /// A statement in a database.
+    Sql(Box<sql::Sql>),
 }
 
 /// What a runner performs: fixed when the task is accepted, and the same for each attempt.
@@ -82,6 +85,8 @@ pub struct Invocation {
     pub feedback: Feedback,
     /// The files that a human was shown, if the task was approved: what is executed must be these.
     pub approved: Option<Vec<Fingerprint>>,
+    /// The digest of the rows that a human was shown, if a change in a database was approved.
+    pub approved_change: Option<String>,
     /// Stands still while a human or another machine is waited for.
     pub clock: attempt_clock::AttemptClock,
     /// The hidden texts of `input`, which must not appear in a file that the runner writes.
@@ -184,6 +189,8 @@ pub struct RunnerContext {
     pub jq: Arc<JqPool>,
     /// The MCP servers that are kept.
     pub mcp: Arc<mcp::McpServers>,
+    /// The databases that are kept.
+    pub databases: Arc<sql::Databases>,
     /// How runners have other tasks run; `None` without an executor.
     pub delegation: Option<Arc<delegation::Delegation>>,
 }
@@ -192,8 +199,18 @@ impl RunnerContext {
     /// The context of a first configuration: evaluates jq in this process, and has no executor to delegate to.
     pub fn new(config: Config, secrets: Secrets, spool: PathBuf) -> Result<Self, HttpClientsError> {
         let http = Arc::new(HttpClients::new(&config)?);
-        let (tokens, jq, mcp) = (Arc::default(), Arc::new(JqPool::in_process()), Arc::default());
-        Ok(Self { config, secrets, http, tokens, own_folders: OwnFolders::default(), spool, jq, mcp, delegation: None })
+        Ok(Self {
+            config,
+            secrets,
+            http,
+            tokens: Arc::default(),
+            own_folders: OwnFolders::default(),
+            spool,
+            jq: Arc::new(JqPool::in_process()),
+            mcp: Arc::default(),
+            databases: Arc::default(),
+            delegation: None,
+        })
     }
 
     /// The context of the next configuration. Keeps the access tokens, and the connections unless their settings
@@ -203,9 +220,18 @@ impl RunnerContext {
             && self.config.http.user_agent == config.http.user_agent;
         let http = if keeps_clients { Arc::clone(&self.http) } else { Arc::new(HttpClients::new(&config)?) };
         let secrets = self.secrets.with_sources_of(&config);
-        let (tokens, jq, mcp) = (Arc::clone(&self.tokens), Arc::clone(&self.jq), Arc::clone(&self.mcp));
-        let (own_folders, spool) = (self.own_folders.clone(), self.spool.clone());
-        Ok(Self { config, secrets, http, tokens, own_folders, spool, jq, mcp, delegation: self.delegation.clone() })
+        Ok(Self {
+            config,
+            secrets,
+            http,
+            tokens: Arc::clone(&self.tokens),
+            own_folders: self.own_folders.clone(),
+            spool: self.spool.clone(),
+            jq: Arc::clone(&self.jq),
+            mcp: Arc::clone(&self.mcp),
+            databases: Arc::clone(&self.databases),
+            delegation: self.delegation.clone(),
+        })
     }
 }
 
@@ -332,6 +358,7 @@ impl Run {
             Self::Agent(_) => "agent",
             Self::Mcp(_) => "mcp",
             Self::Steps(_) => "steps",
+            Self::Sql(_) => "sql",
         }
     }
 
@@ -345,6 +372,7 @@ impl Run {
             Self::Agent(agent) => agent.check(),
             Self::Mcp(mcp) => mcp.check(),
             Self::Steps(steps) => steps.check(),
+            Self::Sql(sql) => sql.check(),
         }
     }
 
@@ -359,6 +387,7 @@ impl Run {
             Self::Agent(agent) => agent.text_kind(place),
             Self::Mcp(mcp) => mcp.text_kind(place),
             Self::Steps(steps) => steps.text_kind(place),
+            Self::Sql(sql) => sql.text_kind(place),
         }
     }
 
@@ -372,6 +401,7 @@ impl Run {
             Self::Agent(agent) => agent.plan(invocation, config),
             Self::Mcp(mcp) => mcp.plan(invocation, config),
             Self::Steps(steps) => steps.plan(invocation, config),
+            Self::Sql(sql) => sql.plan(invocation, config),
         }
     }
 
@@ -380,9 +410,13 @@ impl Run {
         match self {
             Self::Http(http) => http.check_before(invocation, context),
             Self::Process(process) => process.check_before(invocation, context),
-            Self::Builtin(_) | Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Mcp(_) | Self::Steps(_) => {
-                self.plan(invocation, &context.config).map(drop)
-            }
+            Self::Builtin(_)
+            | Self::AskUser(_)
+            | Self::Llm(_)
+            | Self::Agent(_)
+            | Self::Mcp(_)
+            | Self::Steps(_)
+            | Self::Sql(_) => self.plan(invocation, &context.config).map(drop),
         }
     }
 
@@ -391,15 +425,27 @@ impl Run {
         match self {
             Self::Agent(_) => true,
             Self::Llm(llm) => llm.calls(),
-            Self::Http(_) | Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Mcp(_) | Self::Steps(_) => {
-                false
-            }
+            Self::Http(_)
+            | Self::Process(_)
+            | Self::Builtin(_)
+            | Self::AskUser(_)
+            | Self::Mcp(_)
+            | Self::Steps(_)
+            | Self::Sql(_) => false,
         }
     }
 
     /// Whether the runner may wait for another task: those that it delegates, its steps, or a question to the human.
     pub fn waits_for_tasks(&self) -> bool {
         self.delegates() || matches!(self, Self::Mcp(_) | Self::Steps(_))
+    }
+
+    /// The change in a database that it makes, which can be tried.
+    pub fn change(&self) -> Option<&sql::Sql> {
+        match self {
+            Self::Sql(sql) if sql.changes() => Some(sql),
+            _ => None,
+        }
     }
 
     /// The subtools that it runs as its steps.
@@ -420,7 +466,8 @@ impl Run {
             | Self::Llm(_)
             | Self::Agent(_)
             | Self::Mcp(_)
-            | Self::Steps(_) => false,
+            | Self::Steps(_)
+            | Self::Sql(_) => false,
         }
     }
 
@@ -434,7 +481,8 @@ impl Run {
             | Self::Llm(_)
             | Self::Agent(_)
             | Self::Mcp(_)
-            | Self::Steps(_) => Ok(Vec::new()),
+            | Self::Steps(_)
+            | Self::Sql(_) => Ok(Vec::new()),
         }
     }
 
@@ -453,6 +501,7 @@ impl Run {
             Self::Agent(agent) => agent.perform(invocation, context, cancel).await,
             Self::Mcp(mcp) => mcp.perform(invocation, context, cancel).await,
             Self::Steps(steps) => steps.perform(invocation, context, cancel).await,
+            Self::Sql(sql) => sql.perform(invocation, context, cancel).await,
         }
     }
 }

@@ -22,6 +22,7 @@ mod relation;
 mod scope;
 mod statement;
 mod text;
+mod touched;
 mod view;
 mod walk;
 mod write;
@@ -35,6 +36,7 @@ pub(crate) use dialects::parser_dialect;
 pub use refusal::{Refusal, RefusalKind};
 pub use text::MAX_STATEMENT_BYTES;
 pub(crate) use text::{on_a_deep_stack, parse_one};
+pub use touched::TouchedQuery;
 
 use crate::dialect::Dialect;
 use crate::rules::AccessRules;
@@ -72,6 +74,7 @@ pub struct GuardedStatement {
     pub limit_added: bool,
     pub order: RowOrder,
     unlimited: Option<UnlimitedQuery>,
+    touched: Option<TouchedQuery>,
 }
 
 /// What a statement does.
@@ -164,8 +167,12 @@ impl Guard<'_> {
     /// Uses a thread with a large stack while it works, and takes time in proportion to the text.
     pub fn check(&self, sql: &str) -> Result<GuardedStatement, Refusal> {
         on_a_deep_stack(|| {
-            let parsed = text::parse_one(self.dialect, sql)?;
-            self.checked(parsed)
+            let parsed = parse_one(self.dialect, sql)?;
+            let mut checked = self.checked(parsed.clone())?;
+            if checked.kind.is_write() {
+                checked.touched = self.touched(&parsed, &checked);
+            }
+            Ok(checked)
         })
     }
 
@@ -180,6 +187,11 @@ impl GuardedStatement {
     pub fn paged(&self, limit: u64, offset: u64) -> Option<String> {
         let query = self.unlimited.as_ref().filter(|query| !query.is_values)?;
         Some(query.page(limit, offset))
+    }
+
+    /// Returns the query for the rows that an `UPDATE` or `DELETE` touches, if it can be told.
+    pub fn touched(&self) -> Option<&TouchedQuery> {
+        self.touched.as_ref()
     }
 
     /// Returns the text that counts all rows of the statement, in a column `row_count`; `None` if it is not a query.

@@ -136,7 +136,11 @@ async fn data_of(
 /// Looks up the current values that the task would replace, by field of its input, or why that failed. `None` if
 /// its definition has no preview.
 pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> Option<ReplacedValues> {
-    let preview = definition.preview.as_ref()?;
+    let Some(preview) = &definition.preview else {
+        let invocation = invocation(attempt.task, attempt.task.input.clone());
+        let change = definition.run.change()?;
+        return Box::pin(change.preview(&invocation, attempt.context, &attempt.cancel)).await;
+    };
     let Some(lookup) = &preview.lookup else {
         return Some(ReplacedValues::Unknown("the subtool of its preview is not available".to_owned()));
     };

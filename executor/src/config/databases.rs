@@ -124,7 +124,8 @@ impl DatabaseSettings {
 /// Finds the mistakes of `[databases]` that the types do not rule out.
 pub(super) fn check(databases: &BTreeMap<String, DatabaseSettings>) -> Result<(), (String, String)> {
     for (name, settings) in databases {
-        let is_name = !name.is_empty() && name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
+        let is_name =
+            !name.is_empty() && name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
         if !is_name {
             let message = format!("`{name}` is not a valid name of a database; use letters, digits and `_`");
             return Err(("databases".to_owned(), message));

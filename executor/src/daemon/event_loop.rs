@@ -393,12 +393,14 @@ impl Daemon {
         Ok(stop)
     }
 
-    /// Ends the MCP servers that are kept, while there is time to ask them politely.
+    /// Ends the MCP servers and the connections to databases that are kept, while there is time to do it politely.
     fn end_servers(&self) {
-        let servers = Arc::clone(&self.tasks.settings.runner_context().mcp);
-        let ended = self.runtime.block_on(async { tokio::time::timeout(SERVERS_TIMEOUT, servers.end_all()).await });
+        let context = self.tasks.settings.runner_context();
+        let (servers, databases) = (Arc::clone(&context.mcp), Arc::clone(&context.databases));
+        let all = async { tokio::join!(servers.end_all(), databases.close()) };
+        let ended = self.runtime.block_on(async { tokio::time::timeout(SERVERS_TIMEOUT, all).await });
         if ended.is_err() {
-            tracing::warn!("MCP servers did not end in time");
+            tracing::warn!("MCP servers or databases did not end in time");
         }
     }
 

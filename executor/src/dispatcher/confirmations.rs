@@ -350,12 +350,14 @@ impl Dispatcher {
         effects.actions.push(Action::Reply(ticket, Ok(decided)));
     }
 
-    /// Replaces the confirmation of a task that still waits with one that contains its preview.
+    /// Replaces the confirmation of a task that still waits with one that contains its preview. A task that can only
+    /// fail ends.
     pub(super) fn set_preview(
         &mut self,
         id: TaskId,
         expected: Digest,
         confirmation: Box<Confirmation>,
+        now: Timestamp,
         effects: &mut Effects,
     ) {
         let Some(open) = self.open.get_mut(&id).filter(|_| self.confirmations.waiting.contains_key(&id)) else {
@@ -363,6 +365,9 @@ impl Dispatcher {
         };
         if open.task.confirmation.as_ref().map(|current| current.digest) != Some(expected) {
             return;
+        }
+        if let Some(ReplacedValues::Impossible(error)) = &confirmation.preview {
+            return self.end_unstarted(id, Step::Fail, error.clone(), now, effects);
         }
         open.task.confirmation = Some(confirmation.clone());
         effects.changes.push(Change::SetPreview { id, expected, confirmation });

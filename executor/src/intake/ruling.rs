@@ -38,7 +38,7 @@ impl Intake {
         let invocation = attempt::invocation(task, seal::shown(&task.input));
         let files = definition.run.files(&invocation, self.settings().config()).unwrap_or_default();
         let files = files.iter().map(|(path, role)| Fingerprint::of(path, *role, task.caller.uid)).collect();
-        let has_preview = definition.preview.is_some();
+        let has_preview = definition.preview.is_some() || definition.run.change().is_some();
         let request = ConfirmationRequest { why, reason, needs, instance, wait, files, has_preview };
         let mut confirmation = Confirmation::ask(task, request, confirmation::nonce(), now);
         confirmation.asked_moment = MonotonicTime::now();

@@ -21,7 +21,7 @@ use crate::config::{Config, seal};
 use crate::runner::Run;
 use crate::runner::ask_user::UserQuestion;
 use crate::task::Task;
-use crate::task::confirmation::{Assurance, Confirmation, ReplacedValues};
+use crate::task::confirmation::{Assurance, Confirmation, ReplacedValues, TriedChange};
 use crate::task::effect::EffectClass;
 use crate::task::fingerprint::{FileRole, Fingerprint};
 
@@ -40,6 +40,8 @@ pub(super) struct Card {
     runs: Vec<ShownFile>,
     /// Whether what would be replaced is not known.
     unknown: Option<&'static str>,
+    /// What a change in a database does.
+    change: Option<ShownChange>,
     why: String,
     expires: CardExpiry,
     fields: Vec<ShownField>,
@@ -168,6 +170,28 @@ struct GrantChoice {
     value: Option<Value>,
 }
 
+/// What a change in a database does, as it was tried.
+#[derive(Debug, Serialize)]
+struct ShownChange {
+    rows_affected: u64,
+    /// The rows, one a line, before and after it.
+    diff: Option<LineDiff>,
+    /// The rows as they are, if the lines do not differ.
+    rows: Option<VisibleText>,
+}
+
+impl ShownChange {
+    fn of(change: &TriedChange) -> Self {
+        let rows =
+            |rows: &Option<Vec<Value>>| Value::String(rows.iter().flatten().map(|row| format!("{row}\n")).collect());
+        let (before, after) = (rows(&change.before), rows(&change.after));
+        let diff = LineDiff::of(&before, &after);
+        let shown = if after == json!("") { before } else { after };
+        let rows = (diff.is_none() && shown != json!("")).then(|| VisibleText::of(&shown));
+        Self { rows_affected: change.rows_affected, diff, rows }
+    }
+}
+
 impl Card {
     pub(super) fn of(task: &Task, page: &Page, now: Timestamp) -> Option<Self> {
         let confirmation = task.confirmation.as_ref()?;
@@ -180,7 +204,11 @@ impl Card {
             Some(ReplacedValues::Fields(replaced)) => (Some(replaced), None),
             Some(ReplacedValues::Unknown(_)) => (None, Some("What it would replace is unknown: looking it up failed.")),
             Some(ReplacedValues::Pending) => (None, Some("What it would replace is being looked up.")),
-            None => (None, None),
+            Some(ReplacedValues::Change(_) | ReplacedValues::Impossible(_)) | None => (None, None),
+        };
+        let change = match &confirmation.preview {
+            Some(ReplacedValues::Change(change)) => Some(ShownChange::of(change)),
+            _ => None,
         };
         let shown = seal::shown(&task.input);
         let fields = fields(subtool, &shown, replaced);
@@ -211,6 +239,7 @@ impl Card {
             touches: touches(subtool, &would_send, &confirmation.files, config),
             runs: confirmation.files.iter().map(ShownFile::of).collect(),
             unknown,
+            change,
             why: confirmation.why.clone(),
             expires: CardExpiry { at: confirmation.expires_at.to_string(), left: span(left) },
             long: (height > preview_lines).then_some(preview_lines),

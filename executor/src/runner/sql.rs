@@ -8,7 +8,7 @@ use serde_json::{Map, json};
 
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
-    JsonSchema, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
+    JsonSchema, Retry, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
 };
 use crate::config::DatabaseSettings;
 use crate::task::confirmation::ReplacedValues;
@@ -16,12 +16,10 @@ use crate::task::confirmation::ReplacedValues;
 mod change;
 mod databases;
 mod failure;
-mod gates;
 mod query;
 mod structure;
 
 pub use databases::Databases;
-use databases::OpenDatabase;
 
 /// What to do in a database: exactly one of `query`, `statement`, `change`, `explain`, `describe` and `list_tables`.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
@@ -33,12 +31,13 @@ pub struct Sql {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "{{ query }}")]
     pub query: Option<String>,
-    /// A statement of the definition, with `:name` for each value. A value is that of `parameters`, or else the field of the input with that name; an absent one is NULL, and a list fills `IN (:names)`.
+    /// A statement of the definition, with `:name` for each value of `parameters`. If its rows come in pages, it has no LIMIT of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "SELECT id, status FROM orders WHERE customer_id = :customer ORDER BY id")]
     pub statement: Option<String>,
-    /// The values of `statement`, as JSON templates.
+    /// The values of `statement`, as JSON templates. They are bound, never written into the text. An absent one is NULL; a list fills `IN (:names)`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schemars(example = json!({"customer": "{{ customer_id }}"}))]
     pub parameters: Map<String, Value>,
     /// An INSERT, UPDATE or DELETE of the caller: a template. Only in a database that is writable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,10 +103,10 @@ impl Sql {
     }
 
     /// Whether it may change something.
-    fn changes(&self) -> bool {
+    pub fn changes(&self) -> bool {
         match self.operation() {
             Operation::Change(_) => true,
-            Operation::Statement(statement) => query::is_change(statement),
+            Operation::Statement(statement) => query::is_change(statement, &self.parameters),
             Operation::Query(_) | Operation::Explain(_) | Operation::Describe(_) | Operation::ListTables(_) => false,
         }
     }
@@ -115,7 +114,8 @@ impl Sql {
     fn settings<'a>(&self, config: &'a Config) -> Result<&'a DatabaseSettings, Failure> {
         config.databases.get(&self.database).ok_or_else(|| {
             let names: Vec<_> = config.databases.keys().map(|name| format!("`{name}`")).collect();
-            let there = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
+            let there =
+                if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
             Failure::new(Code::BadConfig, format!("the configuration has no database `{}`; {there}", self.database))
                 .hint(format!("a human must add [databases.{}] with its `url` to config.toml", self.database))
         })
@@ -141,7 +141,8 @@ impl Sql {
             return None;
         }
         Some(match Box::pin(self.tried(invocation, context, cancel)).await {
-            Ok(fields) => ReplacedValues::Fields(fields),
+            Ok(change) => ReplacedValues::Change(change),
+            Err(failure) if failure.retry == Retry::Never => ReplacedValues::Impossible(failure.error),
             Err(failure) => ReplacedValues::Unknown(failure.error.message),
         })
     }
@@ -178,9 +179,12 @@ impl Runner for Sql {
             )),
         }
         let [operation] = self.operations()[..] else { return mistakes.into_vec() };
-        let is_read = matches!(operation, Operation::Query(_)) || (matches!(operation, Operation::Statement(_)) && !self.changes());
+        let is_read = matches!(operation, Operation::Query(_))
+            || (matches!(operation, Operation::Statement(_)) && !self.changes());
         if !is_read {
-            for (field, value) in [("page", &self.page), ("limit", &self.limit), ("count", &self.count.clone().map(Value::String))] {
+            for (field, value) in
+                [("page", &self.page), ("limit", &self.limit), ("count", &self.count.clone().map(Value::String))]
+            {
                 if value.is_some() {
                     mistakes.note(wrong(field, "only a query has pages"));
                 }
@@ -205,8 +209,8 @@ impl Runner for Sql {
     fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
         self.settings(config)?;
         let mut plan = Value::Object(fields::FieldValues::of(invocation).all(self)?);
-        if let Operation::Statement(statement) = self.operation() {
-            let values = query::values(statement, &self.parameters, invocation)?;
+        if matches!(self.operation(), Operation::Statement(_)) {
+            let values = query::values(&self.parameters, invocation)?;
             plan["parameters"] = Value::Object(values);
         }
         Ok(plan)
@@ -228,9 +232,7 @@ impl Runner for Sql {
                 let part = fields::FieldValues::of(invocation).text(Some(template))?.unwrap_or_default();
                 structure::list_tables(&part, &database, cancel).await
             }
-            Operation::Explain(template) => {
-                query::explain(&Self::text(template, invocation)?, &database, cancel).await
-            }
+            Operation::Explain(template) => query::explain(&Self::text(template, invocation)?, &database, cancel).await,
             Operation::Query(_) | Operation::Statement(_) if !self.changes() => {
                 Box::pin(self.read(invocation, &database, cancel)).await
             }

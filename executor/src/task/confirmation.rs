@@ -132,6 +132,24 @@ pub enum ReplacedValues {
     Fields(Map<String, Value>),
     /// The lookup failed for this reason.
     Unknown(String),
+    /// What a change in a database does, as it was tried.
+    Change(TriedChange),
+    /// The change was tried and can only fail, so a human is not asked.
+    Impossible(ErrorBody),
+}
+
+/// A change in a database that was tried and rolled back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TriedChange {
+    pub rows_affected: u64,
+    /// The rows as they are before and after it, if they can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Vec<Value>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Vec<Value>>,
+    /// Of the rows before it: the change is made only if they are still these.
+    pub digest: String,
 }
 
 /// A decision on one task.

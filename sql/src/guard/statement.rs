@@ -75,6 +75,7 @@ impl Guard<'_> {
                 limit_added: false,
                 order,
                 unlimited: Some(unlimited),
+                touched: None,
             });
         }
         let sent = unlimited.sent();
@@ -87,6 +88,7 @@ impl Guard<'_> {
             limit_added: sent.was_added || unlimited.is_lowered(),
             order,
             unlimited: Some(unlimited),
+            touched: None,
         })
     }
 
@@ -145,6 +147,7 @@ impl Guard<'_> {
             limit_added: false,
             order: RowOrder::Unordered,
             unlimited: None,
+            touched: None,
         })
     }
 

@@ -1,0 +1,236 @@
+//! Queries: those of the caller, which the guard rewrites, and those of the definition, with bound values.
+
+use std::sync::Arc;
+
+use protocol::code::Code;
+use serde_json::{Map, Value};
+use sql::answer::{Answer, CountMode, Page};
+use sql::database::{BoundStatement, DatabaseError, Freshness, ReadQuery, Rows};
+use sql::dialect::Dialect;
+use sql::guard::{Guard, GuardedStatement, Refusal, RefusalKind, RowOrder};
+use sql::parameters::{DeclaredKind, DeclaredStatement, ParameterError, ParameterValue};
+use sql::schema::Schema;
+use tokio_util::sync::CancellationToken;
+
+use super::databases::OpenDatabase;
+use super::failure::{self, StatementEffect};
+use super::{Operation, Sql};
+use crate::runner::{DefinitionMistake, Invocation, RunnerOutput, fields};
+use crate::task::failure::Failure;
+
+const DIALECTS: [Dialect; 3] = [Dialect::Postgres, Dialect::Mysql, Dialect::Sqlite];
+
+/// Whether a statement of a definition changes rows, as far as its text tells.
+pub(super) fn is_change(statement: &str, parameters: &Map<String, Value>) -> bool {
+    let read = |dialect| declared(dialect, statement, parameters).is_ok_and(|it| it.kind == DeclaredKind::Read);
+    !DIALECTS.into_iter().any(read)
+}
+
+/// Finds what is wrong with a statement of a definition in whatever dialect it is.
+pub(super) fn check_statement(statement: &str, parameters: &Map<String, Value>) -> Result<(), DefinitionMistake> {
+    let [first, rest @ ..] = DIALECTS.map(|dialect| declared(dialect, statement, parameters));
+    match first {
+        Err(error) if rest.iter().all(Result::is_err) => Err(DefinitionMistake::new("statement", &error)),
+        _ => Ok(()),
+    }
+}
+
+fn declared(
+    dialect: Dialect,
+    statement: &str,
+    parameters: &Map<String, Value>,
+) -> Result<DeclaredStatement, ParameterError> {
+    DeclaredStatement::new(dialect, statement, parameters.keys().map(String::as_str))
+}
+
+/// The values of the parameters of a statement of a definition; an absent one is null.
+pub(super) fn values(parameters: &Map<String, Value>, invocation: &Invocation) -> Result<Map<String, Value>, Failure> {
+    let filled = fields::FieldValues::of(invocation);
+    let value =
+        |(name, template): (&String, &Value)| Ok((name.clone(), filled.value(Some(template))?.unwrap_or_default()));
+    parameters.iter().map(value).collect()
+}
+
+/// Binds the values to a statement of a definition.
+pub(super) fn bound(
+    statement: &str,
+    parameters: &Map<String, Value>,
+    invocation: &Invocation,
+    dialect: Dialect,
+) -> Result<BoundStatement, Failure> {
+    let values = values(parameters, invocation)?;
+    let value_of = |name: &str| {
+        Some(match values.get(name)? {
+            Value::Array(items) => ParameterValue::List(items.iter().map(sql::value::Value::from).collect()),
+            value => ParameterValue::One(sql::value::Value::from(value)),
+        })
+    };
+    let bound = declared(dialect, statement, parameters).and_then(|statement| statement.bind(value_of));
+    let bound = bound.map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
+    Ok(BoundStatement { sql: bound.sql, parameters: bound.values })
+}
+
+/// Has the guard check a statement of the caller. A name that is missing in an older schema is looked up in a new one.
+pub(super) async fn guarded(
+    text: &str,
+    may_write: bool,
+    open: &OpenDatabase,
+    cancel: &CancellationToken,
+) -> Result<GuardedStatement, Failure> {
+    let refusal = match checked(text, may_write, open, Freshness::Recent, cancel).await? {
+        Ok(statement) => return Ok(statement),
+        Err(refusal) => refusal,
+    };
+    let is_name = matches!(refusal.kind, RefusalKind::NoSuchTable | RefusalKind::NoSuchColumn);
+    let refusal = if is_name {
+        match checked(text, may_write, open, Freshness::New, cancel).await? {
+            Ok(statement) => return Ok(statement),
+            Err(refusal) => refusal,
+        }
+    } else {
+        refusal
+    };
+    Err(failure::of_refusal(refusal))
+}
+
+async fn checked(
+    text: &str,
+    may_write: bool,
+    open: &OpenDatabase,
+    freshness: Freshness,
+    cancel: &CancellationToken,
+) -> Result<Result<GuardedStatement, Refusal>, Failure> {
+    let schema = schema(open, freshness, cancel).await?;
+    let (rules, dialect) = (Arc::clone(&open.rules), open.database.dialect());
+    let (text, max_rows) = (text.to_owned(), open.settings.max_rows);
+    // Long statements take a while.
+    let check = tokio::task::spawn_blocking(move || {
+        Guard { dialect, schema: &schema, rules: &rules, max_rows, may_write }.check(&text)
+    });
+    check.await.map_err(|error| Failure::new(Code::Internal, format!("the guard stopped: {error}")))
+}
+
+pub(super) async fn schema(
+    open: &OpenDatabase,
+    freshness: Freshness,
+    cancel: &CancellationToken,
+) -> Result<Arc<Schema>, Failure> {
+    let schema = open.database.schema(freshness, cancel).await;
+    schema.map_err(|error| failed(&error))
+}
+
+fn failed(error: &DatabaseError) -> Failure {
+    failure::of_database(error, StatementEffect::None)
+}
+
+pub(super) async fn explain(
+    text: &str,
+    open: &OpenDatabase,
+    cancel: &CancellationToken,
+) -> Result<RunnerOutput, Failure> {
+    let verb = match open.database.dialect() {
+        Dialect::Sqlite => "EXPLAIN QUERY PLAN",
+        Dialect::Postgres | Dialect::Mysql => "EXPLAIN",
+    };
+    let statement = guarded(&format!("{verb} {text}"), false, open, cancel).await?;
+    let rows = read(BoundStatement { sql: statement.sql, parameters: Vec::new() }, open, cancel).await?;
+    Ok(output(Answer::of_read(rows, None, CountMode::None, None)))
+}
+
+async fn read(statement: BoundStatement, open: &OpenDatabase, cancel: &CancellationToken) -> Result<Rows, Failure> {
+    let query = ReadQuery { statement, ..ReadQuery::default() };
+    open.database.read(query, cancel).await.map_err(|error| failed(&error))
+}
+
+/// The answer as the data of the task, and what is said about it as its `_meta`.
+pub(super) fn output(answer: Answer) -> RunnerOutput {
+    let mut data = serde_json::to_value(answer).expect("an answer is plain JSON");
+    let meta = data.as_object_mut().and_then(|fields| fields.shift_remove("meta"));
+    let mut output = RunnerOutput::json(data);
+    if let Some(Value::Object(meta)) = meta {
+        output.meta = meta;
+    }
+    output
+}
+
+/// The parts of a query that are asked for one after the other.
+struct PagedQuery {
+    page: Option<(Page, BoundStatement)>,
+    whole: BoundStatement,
+    counted: Option<BoundStatement>,
+}
+
+impl Sql {
+    pub(super) async fn read(
+        &self,
+        invocation: &Invocation,
+        open: &OpenDatabase,
+        cancel: &CancellationToken,
+    ) -> Result<RunnerOutput, Failure> {
+        let (page, count) = self.page(invocation, open)?;
+        let query = match self.operation() {
+            Operation::Query(template) => {
+                let statement = guarded(&Self::text(template, invocation)?, false, open, cancel).await?;
+                let asks_for_later_page = page.number > 1;
+                if asks_for_later_page && statement.order == RowOrder::Unordered {
+                    let message = "the query has no ORDER BY, so its pages could overlap or miss rows";
+                    return Err(Failure::new(Code::InvalidInput, message)
+                        .hint("add an ORDER BY over a unique column, like the primary key"));
+                }
+                let rows = u64::try_from(page.rows_to_read(count)).unwrap_or(u64::MAX);
+                let plain = |sql: String| BoundStatement { sql, parameters: Vec::new() };
+                PagedQuery {
+                    page: statement.paged(rows, page.offset()).map(|sql| (page, plain(sql))),
+                    counted: statement.counted().filter(|_| count == CountMode::Exact).map(plain),
+                    whole: plain(statement.sql),
+                }
+            }
+            Operation::Statement(statement) => {
+                let whole = bound(statement, &self.parameters, invocation, open.database.dialect())?;
+                let counted = (count == CountMode::Exact)
+                    .then(|| around("SELECT count(*) AS row_count FROM (", &whole, ") AS counted"));
+                let limit = format!("LIMIT {} OFFSET {}", page.rows_to_read(count), page.offset());
+                let is_paged = self.page.is_some() || self.limit.is_some();
+                let page = is_paged.then(|| (page, around("", &whole, &limit)));
+                PagedQuery { page, whole, counted }
+            }
+            _ => unreachable!("other operations do not read rows"),
+        };
+        let (page, statement) = match query.page {
+            Some((page, statement)) => (Some(page), statement),
+            None => (None, query.whole),
+        };
+        let rows = read(statement, open, cancel).await?;
+        let total = match query.counted {
+            Some(counted) => read(counted, open, cancel).await?.rows.first().and_then(|row| row.first()?.as_u64()),
+            None => None,
+        };
+        Ok(output(Answer::of_read(rows, page, count, total)))
+    }
+
+    fn page(&self, invocation: &Invocation, open: &OpenDatabase) -> Result<(Page, CountMode), Failure> {
+        let values = fields::FieldValues::of(invocation);
+        let number = values.whole_number("page", self.page.as_ref())?.unwrap_or(1);
+        let limit = values.whole_number("limit", self.limit.as_ref())?.unwrap_or(open.settings.max_rows);
+        if number == 0 || limit == 0 {
+            return Err(Failure::new(Code::InvalidInput, "`page` and `limit` begin at 1"));
+        }
+        let limit = usize::try_from(limit.min(open.settings.max_rows)).unwrap_or(usize::MAX);
+        let count = match values.text(self.count.as_deref())?.as_deref() {
+            None | Some("next_pages") => CountMode::NextPages,
+            Some("exact") => CountMode::Exact,
+            Some("none") => CountMode::None,
+            Some(other) => {
+                let message = format!("`{other}` is not a way to count; use `exact`, `next_pages` or `none`");
+                return Err(Failure::new(Code::InvalidInput, message));
+            }
+        };
+        Ok((Page { number, limit }, count))
+    }
+}
+
+/// A statement with text around it, and the same parameters.
+fn around(before: &str, inner: &BoundStatement, after: &str) -> BoundStatement {
+    let sql = inner.sql.trim_end().trim_end_matches(';');
+    BoundStatement { sql: format!("{before}{sql}\n{after}"), parameters: inner.parameters.clone() }
+}
