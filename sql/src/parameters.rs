@@ -98,8 +98,8 @@ impl DeclaredStatement {
 
     /// Puts placeholders in the place of the parameters.
     ///
-    /// A list becomes as many placeholders as it has values; an empty one becomes a subquery without rows, so that `IN`
-    /// matches nothing and `NOT IN` everything.
+    /// A list becomes as many placeholders as it has values; an empty one becomes `NULL`, with which both `IN` and
+    /// `NOT IN` match nothing: a list that is empty by mistake must not delete every row.
     pub fn bind<T: Clone>(
         &self,
         value_of: impl Fn(&str) -> Option<ParameterValue<T>>,
@@ -115,7 +115,7 @@ impl DeclaredStatement {
                         return Err(ParameterError::ListOutsideOfParentheses(name.clone()));
                     }
                     Some(ParameterValue::List(values)) if values.is_empty() => {
-                        bound.sql.push_str("SELECT NULL WHERE 1 = 0");
+                        bound.sql.push_str("NULL");
                     }
                     Some(ParameterValue::List(values)) => {
                         for (index, value) in values.into_iter().enumerate() {

@@ -94,7 +94,6 @@ mod tests {
             "crosstab",
             "sys_",
             "fts3_tokenizer",
-            "xp_",
             "edit",
             "last_insert",
             "txid",
