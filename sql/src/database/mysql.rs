@@ -18,6 +18,7 @@ use mysql_common::named_params::ParsedNamedParams;
 use tokio::time::Instant;
 
 use self::connection::{Connector, Flavor, MysqlConnection};
+use self::failure::Phase;
 use super::BoundStatement;
 use super::error::DatabaseError;
 use super::pool::{ConnectionSlot, Pool};
@@ -66,13 +67,19 @@ struct Session {
 
 /// Why work in a session ended without a result.
 enum WorkError {
-    Driver(mysql_async::Error),
+    Driver(mysql_async::Error, Phase),
     Refused(DatabaseError),
+}
+
+impl WorkError {
+    fn running(error: mysql_async::Error) -> Self {
+        Self::Driver(error, Phase::Running)
+    }
 }
 
 impl From<mysql_async::Error> for WorkError {
     fn from(error: mysql_async::Error) -> Self {
-        Self::Driver(error)
+        Self::Driver(error, Phase::Compiling)
     }
 }
 
@@ -140,7 +147,7 @@ impl MysqlDatabase {
                     match tokio::time::timeout(stop.limit + CLEANUP_TIME, commit).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error @ mysql_async::Error::Server(_))) => {
-                            return Err(self.connector.failure(&error, &stop));
+                            return Err(self.connector.failure(&error, &stop, Phase::Running));
                         }
                         Ok(Err(_)) | Err(_) => return Err(DatabaseError::OutcomeUnknown),
                     }
@@ -205,7 +212,7 @@ impl MysqlDatabase {
              lock_wait_timeout = {seconds}, innodb_lock_wait_timeout = {seconds}, {limit}; {transaction}"
         );
         match tokio::time::timeout(self.connector.connect_timeout(), connection.conn.query_drop(&sql)).await {
-            Ok(result) => result.map_err(|error| self.connector.failure(&error, stop)),
+            Ok(result) => result.map_err(|error| self.connector.failure(&error, stop, Phase::Compiling)),
             Err(_) => Err(self.connector.unreachable("it does not answer".to_owned())),
         }
     }
@@ -218,15 +225,20 @@ impl MysqlDatabase {
         work: impl Future<Output = Result<T, WorkError>>,
     ) -> Result<T, SessionError> {
         let mut work = pin!(work);
+        let started = Instant::now();
         tokio::select! {
-            result = &mut work => result.map_err(|error| match error {
-                WorkError::Driver(error @ mysql_async::Error::Server(_)) => {
-                    SessionError::Refused(self.connector.failure(&error, stop))
+            result = &mut work => match result {
+                // Some functions (`benchmark`) end with their time and give a result all the same.
+                Ok(_) if started.elapsed() >= stop.limit => Err(SessionError::Broken(stop.timeout())),
+                Ok(result) => Ok(result),
+                Err(WorkError::Driver(error, phase)) => {
+                    let failure = self.connector.failure(&error, stop, phase);
+                    let is_refused = matches!(error, mysql_async::Error::Server(_));
+                    Err(if is_refused { SessionError::Refused(failure) } else { SessionError::Broken(failure) })
                 }
-                WorkError::Driver(error) => SessionError::Broken(self.connector.failure(&error, stop)),
-                WorkError::Refused(error) => SessionError::Refused(error),
-            }),
-            reason = stop.reason(Instant::now()) => {
+                Err(WorkError::Refused(error)) => Err(SessionError::Refused(error)),
+            },
+            reason = stop.reason(started) => {
                 self.kill(id).await;
                 // The statement's own end, however it ends: only then no thread of the server works on it.
                 drop(tokio::time::timeout(CLEANUP_TIME, work).await);
@@ -350,7 +362,7 @@ async fn fetch(
     parameters: Params,
     caps: RowCaps,
 ) -> Result<(Option<Rows>, bool, u64), WorkError> {
-    let mut result = conn.exec_iter(statement, parameters).await?;
+    let mut result = conn.exec_iter(statement, parameters).await.map_err(WorkError::running)?;
     let Some(columns) = result.columns().filter(|columns| !columns.is_empty()) else {
         let affected = result.affected_rows();
         result.drop_result().await?;
@@ -368,7 +380,7 @@ async fn fetch(
                 is_complete = false;
                 break;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(WorkError::running(error)),
         };
         let cells = row.unwrap_raw().into_iter().zip(columns.iter());
         let cells = cells.map(|(value, column)| decode::cell(value.unwrap_or(DriverValue::NULL), column)).collect();
