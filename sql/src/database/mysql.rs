@@ -33,6 +33,9 @@ use crate::value::Value;
 /// How long a server may take to end a statement that was cancelled, and to reset a session.
 const CLEANUP_TIME: Duration = Duration::from_secs(5);
 
+/// How long to wait for the end of a statement before it is killed again.
+const KILL_INTERVAL: Duration = Duration::from_millis(250);
+
 /// How the server reads a statement: the defaults of each, without the modes that change what quotes and backslashes
 /// mean (`ANSI_QUOTES`, `NO_BACKSLASH_ESCAPES`, `PIPES_AS_CONCAT`), whatever the server is configured to.
 fn sql_mode(flavor: Flavor) -> &'static str {
@@ -114,7 +117,7 @@ impl MysqlDatabase {
                 if is_complete {
                     self.put_back(session).await;
                 } else {
-                    self.kill(id).await;
+                    self.kill("CONNECTION", id).await;
                 }
                 Ok(rows)
             }
@@ -239,19 +242,29 @@ impl MysqlDatabase {
                 Err(WorkError::Refused(error)) => Err(SessionError::Refused(error)),
             },
             reason = stop.reason(started) => {
-                self.kill(id).await;
-                // The statement's own end, however it ends: only then no thread of the server works on it.
-                drop(tokio::time::timeout(CLEANUP_TIME, work).await);
+                // Until the work ends, however it ends: only then no thread of the server is busy with it. More than once,
+                // since what ends is what runs at that moment, and a step of the work may begin after it.
+                let stopped = Instant::now();
+                loop {
+                    self.kill("QUERY", id).await;
+                    if tokio::time::timeout(KILL_INTERVAL, &mut work).await.is_ok() {
+                        break;
+                    }
+                    if stopped.elapsed() > CLEANUP_TIME {
+                        self.kill("CONNECTION", id).await;
+                        break;
+                    }
+                }
                 Err(SessionError::Broken(reason))
             }
         }
     }
 
-    /// Ends the statement that a connection runs, over another one.
-    async fn kill(&self, id: u32) {
+    /// Ends the statement that a connection runs, or the connection, over another one.
+    async fn kill(&self, what: &str, id: u32) {
         let killing = async {
             let mut connection = self.connector.connect().await.ok()?;
-            connection.conn.query_drop(format!("KILL QUERY {id}")).await.ok()?;
+            connection.conn.query_drop(format!("KILL {what} {id}")).await.ok()?;
             connection.conn.disconnect().await.ok()
         };
         if !matches!(tokio::time::timeout(CLEANUP_TIME, killing).await, Ok(Some(()))) {

@@ -37,6 +37,9 @@ use crate::schema::Schema;
 /// How long a server may take to end a statement that was cancelled, and to reset a session.
 const CLEANUP_TIME: Duration = Duration::from_secs(5);
 
+/// How long to wait for the end of a statement before it is cancelled again.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(250);
+
 /// What is the same in every session, whatever the user's defaults are: how values are written, and how a statement is
 /// read. `SET LOCAL`, so that it ends with the transaction, also behind a proxy that shares sessions.
 const SESSION: &str = "
@@ -191,9 +194,15 @@ impl PostgresDatabase {
         tokio::select! {
             result = &mut work => result.map_err(|error| error.explained(&self.connector, stop)),
             reason = stop.reason(Instant::now()) => {
-                self.cancel(session).await;
-                // The statement's own end, however it ends: only then no server process works on it.
-                drop(tokio::time::timeout(CLEANUP_TIME, work).await);
+                // Until the work ends, however it ends: only then no process of the server is busy with it. More than
+                // once, since what ends is what runs at that moment, and a step of the work may begin after it.
+                let stopped = Instant::now();
+                while stopped.elapsed() < CLEANUP_TIME {
+                    self.cancel(session).await;
+                    if tokio::time::timeout(CANCEL_INTERVAL, &mut work).await.is_ok() {
+                        break;
+                    }
+                }
                 Err(WorkError::Stopped(reason))
             }
         }

@@ -82,7 +82,7 @@ async fn no_message_quotes_what_stands_in_a_row() {
                 "DROP TABLE IF EXISTS private; CREATE TABLE private (id int PRIMARY KEY, word text); \
                  INSERT INTO private VALUES (1, 'my s3cret ''x'' word'); DROP FUNCTION IF EXISTS tell; \
                  CREATE FUNCTION tell() RETURNS int READS SQL DATA BEGIN DECLARE w text; SELECT word INTO w FROM private; \
-                 SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = w; END",
+                 SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = w; RETURN 1; END",
             )
             .await;
         let database = server.database();

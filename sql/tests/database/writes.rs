@@ -147,7 +147,7 @@ async fn only_changes_of_rows_are_written_and_only_in_writable_databases() {
             ..several
         };
         let error = write(&database, several, WriteMode::DryRun).await.unwrap_err();
-        assert!(matches!(error, DatabaseError::Syntax { .. }), "{error:?}");
+        assert!(matches!(error, DatabaseError::Syntax { .. } | DatabaseError::ReadOnly { .. }), "{error:?}");
         let mut settings = database.settings().clone();
         settings.writable = false;
         let query = rename(database.dialect(), &table, "x", 1);
