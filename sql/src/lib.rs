@@ -7,5 +7,8 @@
 pub mod answer;
 pub mod database;
 pub mod dialect;
+pub mod guard;
+pub mod parameters;
+pub mod rules;
 pub mod schema;
 pub mod value;

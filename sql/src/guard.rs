@@ -1,0 +1,189 @@
+//! Which statements of a stranger's model may run, and what is sent in their place.
+//!
+//! A statement is parsed, walked and printed again; what is sent is never the text that came in. The walk knows each
+//! kind of node by name and refuses the others. Tables with hidden columns are replaced by queries of their visible
+//! columns, so no expression around them can reach the rest.
+//!
+//! It judges the text alone. These things are left to the connection: the user's own rights, a read-only transaction
+//! where nothing is to be written, a time limit (recursive queries, joins without conditions), and bounds on rows and
+//! bytes. Two things it cannot know are left to the rules: a column that is computed from a hidden one, and the rows that
+//! a parent table shows of a denied child. Rules and triggers of the database run as it was set up.
+
+mod catalog;
+mod data_type;
+mod dialects;
+mod expression;
+mod function;
+mod functions;
+mod limit;
+mod print;
+mod refusal;
+mod relation;
+mod scope;
+mod statement;
+mod text;
+mod view;
+mod walk;
+mod write;
+
+use std::fmt;
+
+use catalog::Catalog;
+use limit::UnlimitedQuery;
+
+pub(crate) use dialects::parser_dialect;
+pub use refusal::{Refusal, RefusalKind};
+pub use text::MAX_STATEMENT_BYTES;
+pub(crate) use text::{on_a_deep_stack, parse_one};
+
+use crate::dialect::Dialect;
+use crate::rules::AccessRules;
+use crate::schema::{Schema, TableName};
+
+/// How many rows a query returns unless a configuration says otherwise.
+pub const DEFAULT_MAX_ROWS: u64 = 100;
+
+/// Checks and rewrites statements for one database and one caller.
+#[derive(Debug, Clone, Copy)]
+pub struct Guard<'a> {
+    pub dialect: Dialect,
+    /// All of the database, also what the caller may not see.
+    pub schema: &'a Schema,
+    pub rules: &'a AccessRules,
+    /// Most rows that a query returns at once.
+    pub max_rows: u64,
+    /// Whether `INSERT`, `UPDATE` and `DELETE` are allowed.
+    pub may_write: bool,
+}
+
+/// A statement that may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuardedStatement {
+    /// The text to be sent.
+    pub sql: String,
+    pub kind: StatementKind,
+    /// The tables and views that it uses, in the order in which it names them, each access once.
+    pub tables: Vec<TableUse>,
+    /// The most rows that `sql` returns; `None` if it has no limit of rows.
+    pub limit: Option<u64>,
+    /// How many rows `sql` leaves out before the first one.
+    pub offset: u64,
+    /// The limit is not the statement's own: more rows may exist.
+    pub limit_added: bool,
+    pub order: RowOrder,
+    unlimited: Option<UnlimitedQuery>,
+}
+
+/// What a statement does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StatementKind {
+    Select,
+    Show,
+    Describe,
+    Explain,
+    Insert,
+    Update,
+    Delete,
+}
+
+impl StatementKind {
+    pub fn is_write(self) -> bool {
+        match self {
+            Self::Select | Self::Show | Self::Describe | Self::Explain => false,
+            Self::Insert | Self::Update | Self::Delete => true,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Select => "select",
+            Self::Show => "show",
+            Self::Describe => "describe",
+            Self::Explain => "explain",
+            Self::Insert => "insert",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+impl fmt::Display for StatementKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a statement does with one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableUse {
+    pub name: TableName,
+    pub access: TableAccess,
+}
+
+/// Its stable text is part of the names of gates: `orders.read`, `orders.insert`.
+impl fmt::Display for TableUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.name.schema, self.name.name, self.access.as_str())
+    }
+}
+
+/// How a statement uses a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TableAccess {
+    Read,
+    Insert,
+    Update,
+    Delete,
+}
+
+impl TableAccess {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Insert => "insert",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+
+    pub fn is_write(self) -> bool {
+        self != Self::Read
+    }
+}
+
+/// Whether the rows come in an order that the statement names. Pages of unordered rows may overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOrder {
+    Ordered,
+    Unordered,
+}
+
+impl Guard<'_> {
+    /// Checks one statement.
+    ///
+    /// Uses a thread with a large stack while it works, and takes time in proportion to the text.
+    pub fn check(&self, sql: &str) -> Result<GuardedStatement, Refusal> {
+        on_a_deep_stack(|| {
+            let parsed = text::parse_one(self.dialect, sql)?;
+            self.checked(parsed)
+        })
+    }
+
+    fn catalog(&self) -> Catalog<'_> {
+        Catalog { dialect: self.dialect, schema: self.schema, rules: self.rules }
+    }
+}
+
+impl GuardedStatement {
+    /// Returns the text for rows `offset..offset + limit` of what the statement returns, at most `max_rows` of them;
+    /// `None` if it is not a query. A limit and offset of the statement itself bound all pages together.
+    pub fn paged(&self, limit: u64, offset: u64) -> Option<String> {
+        let query = self.unlimited.as_ref().filter(|query| !query.is_values)?;
+        Some(query.page(limit, offset))
+    }
+
+    /// Returns the text that counts all rows of the statement, in a column `row_count`; `None` if it is not a query.
+    pub fn counted(&self) -> Option<String> {
+        self.unlimited.as_ref().map(UnlimitedQuery::counted)
+    }
+}

@@ -1,0 +1,37 @@
+//! The statements of the data files beside the tests.
+
+use sql::dialect::Dialect;
+
+/// One line of a data file: a statement and what it is about.
+pub(crate) struct Line {
+    pub(crate) sql: String,
+    pub(crate) about: &'static str,
+}
+
+pub(crate) fn lines(text: &'static str) -> Vec<Line> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("# "));
+    lines
+        .map(|line| {
+            let (sql, about) = line.split_once('\t').unwrap_or((line, ""));
+            // A tab may be part of the statement; what it is about is behind the last one.
+            let (sql, about) = line.rsplit_once('\t').unwrap_or((sql, about));
+            Line { sql: sql.replace('⏎', "\n"), about }
+        })
+        .collect()
+}
+
+pub(crate) fn hostile(dialect: Dialect) -> Vec<Line> {
+    lines(match dialect {
+        Dialect::Sqlite => include_str!("../hostile/sqlite.sql"),
+        Dialect::Postgres => include_str!("../hostile/postgres.sql"),
+        Dialect::Mysql => include_str!("../hostile/mysql.sql"),
+    })
+}
+
+pub(crate) fn harmless(dialect: Dialect) -> Vec<Line> {
+    lines(match dialect {
+        Dialect::Sqlite => include_str!("../harmless/sqlite.sql"),
+        Dialect::Postgres => include_str!("../harmless/postgres.sql"),
+        Dialect::Mysql => include_str!("../harmless/mysql.sql"),
+    })
+}

@@ -1,0 +1,104 @@
+# Ways to reach the hidden columns `password_hash` and `api_token` of `customers`, one on each line. Each is refused, or
+# no row of what is sent holds a hidden value: the tests store values that contain `hidden-value`.
+SELECT password_hash FROM customers
+SELECT c.password_hash FROM customers c
+SELECT customers.password_hash FROM customers
+SELECT "PASSWORD_HASH" FROM customers
+SELECT * FROM customers
+SELECT customers.* FROM customers
+SELECT c.* FROM customers c
+SELECT * FROM customers c JOIN orders o ON o.customer_id = c.id
+SELECT * FROM customers NATURAL JOIN orders
+SELECT * FROM customers a JOIN customers b USING (password_hash)
+SELECT a.id FROM customers a JOIN customers b USING (api_token)
+SELECT * FROM (SELECT * FROM customers) AS x
+SELECT x.password_hash FROM (SELECT * FROM customers) AS x
+SELECT * FROM (SELECT * FROM (SELECT * FROM customers) AS x) AS y
+WITH x AS (SELECT * FROM customers) SELECT * FROM x
+WITH x AS (SELECT * FROM customers) SELECT password_hash FROM x
+WITH customers AS (SELECT * FROM customers) SELECT * FROM customers
+WITH customers AS (SELECT * FROM customers) SELECT password_hash FROM customers
+WITH customers AS (SELECT 1 AS password_hash) SELECT * FROM (SELECT 1 AS one) AS t WHERE EXISTS (SELECT password_hash FROM customers)
+WITH x(a, b, c, d, e, f, g, h, i) AS (SELECT * FROM customers) SELECT g FROM x
+WITH x(a, b, c, d, e, f, g) AS (SELECT * FROM customers) SELECT g FROM x
+SELECT g FROM customers AS x(a, b, c, d, e, f, g, h, i)
+SELECT (SELECT password_hash FROM customers WHERE id = 1)
+SELECT (SELECT c.password_hash) FROM customers c
+SELECT id FROM customers WHERE password_hash LIKE '$2%'
+SELECT id FROM customers WHERE length(password_hash) > 5
+SELECT id FROM customers WHERE EXISTS (SELECT 1 FROM customers c WHERE c.password_hash = customers.password_hash)
+SELECT id FROM customers WHERE id IN (SELECT id FROM customers WHERE password_hash > 'a')
+SELECT id FROM customers ORDER BY password_hash
+SELECT count(*) FROM customers GROUP BY password_hash
+SELECT id FROM customers GROUP BY id HAVING max(password_hash) > 'a'
+SELECT max(password_hash) FROM customers
+SELECT count(DISTINCT password_hash) FROM customers
+SELECT row_number() OVER (ORDER BY password_hash) FROM customers
+SELECT first_value(password_hash) OVER (ORDER BY id) FROM customers
+SELECT sum(id) OVER w FROM customers WINDOW w AS (PARTITION BY password_hash)
+SELECT CASE WHEN password_hash LIKE 'a%' THEN 1 ELSE 0 END FROM customers
+SELECT o.id FROM orders o JOIN customers c ON c.password_hash = o.note
+SELECT o.id FROM orders o LEFT JOIN customers c ON o.note = c.api_token
+SELECT note FROM orders UNION SELECT password_hash FROM customers
+SELECT note FROM orders UNION ALL SELECT api_token FROM customers
+SELECT id, name, email, city, country, created_at, password_hash FROM customers EXCEPT SELECT * FROM customers
+SELECT * FROM customers UNION SELECT 1, 2, 3, 4, 5, 6, 7, 8, 9
+SELECT * FROM customer_secrets
+SELECT p FROM customer_secrets
+SELECT * FROM customer_copies
+SELECT password_hash FROM customer_copies
+SELECT * FROM secret_lengths
+SELECT s.p FROM customer_names n JOIN customer_secrets s ON s.id = n.id
+SELECT upper(api_token) FROM customers
+SELECT concat(name, password_hash) FROM customers
+SELECT coalesce(password_hash, '') FROM customers
+SELECT CAST(password_hash AS CHAR(10)) FROM customers
+SELECT substr(password_hash, 1, 1) FROM customers
+SELECT id, (SELECT count(*) FROM orders WHERE note < customers.password_hash) FROM customers
+SELECT id FROM customers WHERE (id, password_hash) IN (SELECT 1, 'x')
+SELECT id FROM customers WHERE password_hash IS NOT NULL
+SELECT id FROM customers WHERE password_hash BETWEEN 'a' AND 'b'
+EXPLAIN SELECT * FROM customers WHERE password_hash = 'x'
+SELECT c.id AS password_hash, c.password_hash FROM customers c
+WITH RECURSIVE x AS (SELECT password_hash AS v FROM customers UNION ALL SELECT v FROM x WHERE 1 = 0) SELECT v FROM x
+SELECT id FROM customers LIMIT (SELECT length(password_hash) FROM customers LIMIT 1)
+SELECT customers FROM customers
+SELECT c FROM customers AS c
+SELECT c::text FROM customers c
+SELECT row_to_json(c) FROM customers c
+SELECT to_jsonb(customers) FROM customers
+SELECT to_jsonb(c) ->> 'password_hash' FROM customers c
+SELECT json_agg(c) FROM customers c
+SELECT array_agg(c) FROM customers c
+SELECT ROW(c.*) FROM customers c
+SELECT ROW(customers.*) FROM customers
+SELECT concat(c.*) FROM customers c
+SELECT concat(c) FROM customers c
+SELECT max(c::text) FROM customers c
+SELECT (c).password_hash FROM customers c
+SELECT (SELECT c FROM customers c LIMIT 1)
+SELECT c.* FROM customers c WHERE c IS NOT NULL
+SELECT id FROM customers c ORDER BY c
+SELECT password_hash(c) FROM customers c
+SELECT (json_populate_record(c, '{}')).password_hash FROM customers c
+SELECT jsonb_each_text(to_jsonb(c)) FROM customers c
+SELECT e.* FROM customers c, jsonb_each_text(to_jsonb(c)) AS e
+SELECT x.* FROM customers c, LATERAL (SELECT c.*) AS x
+SELECT x.* FROM customers c, LATERAL (SELECT c.password_hash) AS x
+SELECT x.* FROM customers c CROSS JOIN LATERAL (VALUES (c.password_hash)) AS x(v)
+SELECT u FROM customers c, unnest(ARRAY[c.password_hash]) AS u
+SELECT ARRAY(SELECT password_hash FROM customers)
+SELECT DISTINCT ON (password_hash) id FROM customers
+SELECT string_agg(password_hash, ',') FROM customers
+SELECT count(*) FILTER (WHERE password_hash > 'a') FROM customers
+SELECT mode() WITHIN GROUP (ORDER BY password_hash) FROM customers
+SELECT public.customers.password_hash FROM public.customers
+SELECT password_hash COLLATE "C" FROM customers
+SELECT U&"password\005fhash" FROM customers
+SELECT id FROM customers WHERE password_hash ~ '^a'
+SELECT id FROM ONLY customers
+SELECT id FROM customers TABLESAMPLE SYSTEM (100) WHERE password_hash > ''
+SELECT format('%s', c) FROM customers c
+SELECT CASE WHEN c::text LIKE '%$2b$%' THEN 1 END FROM customers c
+SELECT num_nulls(c.*) FROM customers c
+SELECT hashtext(c::text) FROM customers c
