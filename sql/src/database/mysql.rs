@@ -18,6 +18,7 @@ use mysql_common::named_params::ParsedNamedParams;
 use tokio::time::Instant;
 
 use self::connection::{Connector, Flavor, MysqlConnection};
+use self::failure::Phase;
 use super::BoundStatement;
 use super::error::DatabaseError;
 use super::pool::{ConnectionSlot, Pool};
@@ -31,6 +32,9 @@ use crate::value::Value;
 
 /// How long a server may take to end a statement that was cancelled, and to reset a session.
 const CLEANUP_TIME: Duration = Duration::from_secs(5);
+
+/// How long to wait for the end of a statement before it is killed again.
+const KILL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How the server reads a statement: the defaults of each, without the modes that change what quotes and backslashes
 /// mean (`ANSI_QUOTES`, `NO_BACKSLASH_ESCAPES`, `PIPES_AS_CONCAT`), whatever the server is configured to.
@@ -66,13 +70,19 @@ struct Session {
 
 /// Why work in a session ended without a result.
 enum WorkError {
-    Driver(mysql_async::Error),
+    Driver(mysql_async::Error, Phase),
     Refused(DatabaseError),
+}
+
+impl WorkError {
+    fn running(error: mysql_async::Error) -> Self {
+        Self::Driver(error, Phase::Running)
+    }
 }
 
 impl From<mysql_async::Error> for WorkError {
     fn from(error: mysql_async::Error) -> Self {
-        Self::Driver(error)
+        Self::Driver(error, Phase::Compiling)
     }
 }
 
@@ -107,7 +117,7 @@ impl MysqlDatabase {
                 if is_complete {
                     self.put_back(session).await;
                 } else {
-                    self.kill(id).await;
+                    self.kill("CONNECTION", id).await;
                 }
                 Ok(rows)
             }
@@ -140,7 +150,7 @@ impl MysqlDatabase {
                     match tokio::time::timeout(stop.limit + CLEANUP_TIME, commit).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error @ mysql_async::Error::Server(_))) => {
-                            return Err(self.connector.failure(&error, &stop));
+                            return Err(self.connector.failure(&error, &stop, Phase::Running));
                         }
                         Ok(Err(_)) | Err(_) => return Err(DatabaseError::OutcomeUnknown),
                     }
@@ -205,7 +215,7 @@ impl MysqlDatabase {
              lock_wait_timeout = {seconds}, innodb_lock_wait_timeout = {seconds}, {limit}; {transaction}"
         );
         match tokio::time::timeout(self.connector.connect_timeout(), connection.conn.query_drop(&sql)).await {
-            Ok(result) => result.map_err(|error| self.connector.failure(&error, stop)),
+            Ok(result) => result.map_err(|error| self.connector.failure(&error, stop, Phase::Compiling)),
             Err(_) => Err(self.connector.unreachable("it does not answer".to_owned())),
         }
     }
@@ -218,28 +228,43 @@ impl MysqlDatabase {
         work: impl Future<Output = Result<T, WorkError>>,
     ) -> Result<T, SessionError> {
         let mut work = pin!(work);
+        let started = Instant::now();
         tokio::select! {
-            result = &mut work => result.map_err(|error| match error {
-                WorkError::Driver(error @ mysql_async::Error::Server(_)) => {
-                    SessionError::Refused(self.connector.failure(&error, stop))
+            result = &mut work => match result {
+                // Some functions (`benchmark`) end with their time and give a result all the same.
+                Ok(_) if started.elapsed() >= stop.limit => Err(SessionError::Broken(stop.timeout())),
+                Ok(result) => Ok(result),
+                Err(WorkError::Driver(error, phase)) => {
+                    let failure = self.connector.failure(&error, stop, phase);
+                    let is_refused = matches!(error, mysql_async::Error::Server(_));
+                    Err(if is_refused { SessionError::Refused(failure) } else { SessionError::Broken(failure) })
                 }
-                WorkError::Driver(error) => SessionError::Broken(self.connector.failure(&error, stop)),
-                WorkError::Refused(error) => SessionError::Refused(error),
-            }),
-            reason = stop.reason(Instant::now()) => {
-                self.kill(id).await;
-                // The statement's own end, however it ends: only then no thread of the server works on it.
-                drop(tokio::time::timeout(CLEANUP_TIME, work).await);
+                Err(WorkError::Refused(error)) => Err(SessionError::Refused(error)),
+            },
+            reason = stop.reason(started) => {
+                // Until the work ends, however it ends: only then no thread of the server is busy with it. More than once,
+                // since what ends is what runs at that moment, and a step of the work may begin after it.
+                let stopped = Instant::now();
+                loop {
+                    self.kill("QUERY", id).await;
+                    if tokio::time::timeout(KILL_INTERVAL, &mut work).await.is_ok() {
+                        break;
+                    }
+                    if stopped.elapsed() > CLEANUP_TIME {
+                        self.kill("CONNECTION", id).await;
+                        break;
+                    }
+                }
                 Err(SessionError::Broken(reason))
             }
         }
     }
 
-    /// Ends the statement that a connection runs, over another one.
-    async fn kill(&self, id: u32) {
+    /// Ends the statement that a connection runs, or the connection, over another one.
+    async fn kill(&self, what: &str, id: u32) {
         let killing = async {
             let mut connection = self.connector.connect().await.ok()?;
-            connection.conn.query_drop(format!("KILL QUERY {id}")).await.ok()?;
+            connection.conn.query_drop(format!("KILL {what} {id}")).await.ok()?;
             connection.conn.disconnect().await.ok()
         };
         if !matches!(tokio::time::timeout(CLEANUP_TIME, killing).await, Ok(Some(()))) {
@@ -350,7 +375,7 @@ async fn fetch(
     parameters: Params,
     caps: RowCaps,
 ) -> Result<(Option<Rows>, bool, u64), WorkError> {
-    let mut result = conn.exec_iter(statement, parameters).await?;
+    let mut result = conn.exec_iter(statement, parameters).await.map_err(WorkError::running)?;
     let Some(columns) = result.columns().filter(|columns| !columns.is_empty()) else {
         let affected = result.affected_rows();
         result.drop_result().await?;
@@ -368,7 +393,7 @@ async fn fetch(
                 is_complete = false;
                 break;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(WorkError::running(error)),
         };
         let cells = row.unwrap_raw().into_iter().zip(columns.iter());
         let cells = cells.map(|(value, column)| decode::cell(value.unwrap_or(DriverValue::NULL), column)).collect();

@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use self::connection::{Connector, PostgresConnection};
 use self::decode::TextCell;
+use self::failure::Phase;
 use self::parameter::TextParameter;
 use super::error::DatabaseError;
 use super::pool::{ConnectionSlot, Pool};
@@ -35,6 +36,9 @@ use crate::schema::Schema;
 
 /// How long a server may take to end a statement that was cancelled, and to reset a session.
 const CLEANUP_TIME: Duration = Duration::from_secs(5);
+
+/// How long to wait for the end of a statement before it is cancelled again.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What is the same in every session, whatever the user's defaults are: how values are written, and how a statement is
 /// read. `SET LOCAL`, so that it ends with the transaction, also behind a proxy that shares sessions.
@@ -174,7 +178,7 @@ impl PostgresDatabase {
         );
         let begun = tokio::time::timeout(self.connector.connect_timeout(), connection.client.batch_execute(&sql));
         match begun.await {
-            Ok(result) => result.map_err(|error| self.connector.failure(&error, stop)),
+            Ok(result) => result.map_err(|error| self.connector.failure(&error, stop, Phase::Compiling)),
             Err(_) => Err(self.connector.unreachable("it does not answer".to_owned())),
         }
     }
@@ -190,9 +194,15 @@ impl PostgresDatabase {
         tokio::select! {
             result = &mut work => result.map_err(|error| error.explained(&self.connector, stop)),
             reason = stop.reason(Instant::now()) => {
-                self.cancel(session).await;
-                // The statement's own end, however it ends: only then no server process works on it.
-                drop(tokio::time::timeout(CLEANUP_TIME, work).await);
+                // Until the work ends, however it ends: only then no process of the server is busy with it. More than
+                // once, since what ends is what runs at that moment, and a step of the work may begin after it.
+                let stopped = Instant::now();
+                while stopped.elapsed() < CLEANUP_TIME {
+                    self.cancel(session).await;
+                    if tokio::time::timeout(CANCEL_INTERVAL, &mut work).await.is_ok() {
+                        break;
+                    }
+                }
                 Err(WorkError::Stopped(reason))
             }
         }
@@ -226,7 +236,7 @@ impl PostgresDatabase {
                 error
             }
             WorkError::Stopped(error) => error,
-            WorkError::Driver(error) => self.connector.unreachable(error.to_string()),
+            WorkError::Driver(error, _) => self.connector.unreachable(error.to_string()),
         }
     }
 }
@@ -234,7 +244,7 @@ impl PostgresDatabase {
 /// Why work in a session ended without a result.
 enum WorkError {
     /// As the driver gives it, until [`WorkError::explained`].
-    Driver(tokio_postgres::Error),
+    Driver(tokio_postgres::Error, Phase),
     /// The session is as good as before.
     Refused(DatabaseError),
     /// Whether the session is good is not known.
@@ -244,15 +254,21 @@ enum WorkError {
 impl WorkError {
     fn explained(self, connector: &Connector, stop: &Stop) -> Self {
         match self {
-            Self::Driver(error) => Self::Refused(connector.failure(&error, stop)),
+            Self::Driver(error, phase) => Self::Refused(connector.failure(&error, stop, phase)),
             other => other,
         }
     }
 }
 
+impl WorkError {
+    fn running(error: tokio_postgres::Error) -> Self {
+        Self::Driver(error, Phase::Running)
+    }
+}
+
 impl From<tokio_postgres::Error> for WorkError {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::Driver(error)
+        Self::Driver(error, Phase::Compiling)
     }
 }
 
@@ -266,9 +282,9 @@ async fn commit(client: &Client, stop: &Stop) -> Result<(), DatabaseError> {
     match tokio::time::timeout(stop.limit + CLEANUP_TIME, client.batch_execute("COMMIT")).await {
         Ok(Ok(())) => Ok(()),
         // A deferred constraint speaks up now.
-        Ok(Err(error)) => {
-            Err(error.as_db_error().map_or(DatabaseError::OutcomeUnknown, |error| failure::of_server(error, stop)))
-        }
+        Ok(Err(error)) => Err(error
+            .as_db_error()
+            .map_or(DatabaseError::OutcomeUnknown, |error| failure::of_server(error, stop, Phase::Running))),
         Err(_) => Err(DatabaseError::OutcomeUnknown),
     }
 }
@@ -312,7 +328,7 @@ async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<Wr
         }
         None => {
             let parameters = bound.parameters.iter().map(TextParameter);
-            (None, client.execute_raw(&described, parameters).await?)
+            (None, client.execute_raw(&described, parameters).await.map_err(WorkError::running)?)
         }
     };
     let again = query.touched.as_ref().zip(before.as_ref());
@@ -394,8 +410,8 @@ async fn fetch(
     let columns = described.columns().iter().map(|column| (column.name().to_owned(), column.type_().name().to_owned()));
     let mut collector = RowCollector::new(columns, caps);
     let parameters = bound.parameters.iter().map(TextParameter);
-    let mut stream = pin!(client.query_raw(executed, parameters).await?);
-    while let Some(row) = stream.try_next().await? {
+    let mut stream = pin!(client.query_raw(executed, parameters).await.map_err(WorkError::running)?);
+    while let Some(row) = stream.try_next().await.map_err(WorkError::running)? {
         let mut cells = Vec::with_capacity(described.columns().len());
         for (index, column) in described.columns().iter().enumerate() {
             let text: Option<TextCell> = row.try_get(index)?;
@@ -403,7 +419,7 @@ async fn fetch(
         }
         if !collector.push(cells) {
             // One row too many was asked for; whether it was the last one shows at the next look.
-            let is_complete = stream.try_next().await?.is_none();
+            let is_complete = matches!(stream.try_next().await, Ok(None));
             return Ok(Reading { rows: collector.finish(), is_complete, affected: None });
         }
     }

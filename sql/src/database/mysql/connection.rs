@@ -6,7 +6,7 @@ use std::time::Duration;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, DriverError, Error, IoError, Opts, OptsBuilder, SslOpts};
 
-use super::failure;
+use super::failure::{self, Phase};
 use crate::database::error::DatabaseError;
 use crate::database::settings::{DatabaseSettings, TlsMode};
 use crate::database::stop::Stop;
@@ -89,8 +89,8 @@ impl Connector {
         DatabaseError::Unreachable { address: self.address.clone(), reason }
     }
 
-    pub(super) fn failure(&self, error: &Error, stop: &Stop) -> DatabaseError {
-        failure::of_statement(error, &self.address, stop)
+    pub(super) fn failure(&self, error: &Error, stop: &Stop, phase: Phase) -> DatabaseError {
+        failure::of_statement(error, &self.address, stop, phase)
     }
 }
 
@@ -98,7 +98,7 @@ impl Connector {
 pub(super) fn is_too_large(error: &Error) -> bool {
     match error {
         Error::Driver(DriverError::PacketTooLarge) => true,
-        Error::Io(IoError::Io(error)) => error.to_string().contains("too large"),
+        Error::Io(IoError::Io(error)) => error.to_string().contains("max_allowed_packet"),
         _ => false,
     }
 }

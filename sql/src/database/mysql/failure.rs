@@ -17,9 +17,16 @@ pub(super) fn of_connecting(error: &Error, address: &str) -> DatabaseError {
     }
 }
 
-pub(super) fn of_statement(error: &Error, address: &str, stop: &Stop) -> DatabaseError {
+/// When a statement failed. What is reported while it is compiled quotes the statement; later, it may quote rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Compiling,
+    Running,
+}
+
+pub(super) fn of_statement(error: &Error, address: &str, stop: &Stop, phase: Phase) -> DatabaseError {
     match error {
-        Error::Server(reported) => of_server(reported, address, stop),
+        Error::Server(reported) => of_server(reported, address, stop, phase),
         other => DatabaseError::Unreachable { address: address.to_owned(), reason: cause(other) },
     }
 }
@@ -37,28 +44,34 @@ fn cause(error: &Error) -> String {
     }
 }
 
-fn of_server(error: &ServerError, address: &str, stop: &Stop) -> DatabaseError {
-    let message = shortened(&error.message);
+fn of_server(error: &ServerError, address: &str, stop: &Stop, phase: Phase) -> DatabaseError {
+    let message = match phase {
+        Phase::Compiling => shortened(&error.message),
+        Phase::Running => without_quoted(&error.message, &['\'', '"']),
+    };
     match error.code {
         // Ended by its time, or by a `KILL` of ours or of others.
         3024 | 1969 | 1205 => stop.timeout(),
         1317 => DatabaseError::Cancelled,
         1927 | 1053 | 1080 => DatabaseError::Unreachable { address: address.to_owned(), reason: message },
-        1054 => DatabaseError::UnknownColumn { column: named(&error.message).unwrap_or(message) },
-        1146 | 1051 | 1109 => DatabaseError::UnknownTable { table: named(&error.message).unwrap_or(message) },
-        1064 | 1149 | 1065 | 1295 => DatabaseError::Syntax { message },
+        1054 => DatabaseError::UnknownColumn { column: named(&message).unwrap_or(message) },
+        1146 | 1051 | 1109 => DatabaseError::UnknownTable { table: named(&message).unwrap_or(message) },
         1792 | 1290 | 1836 => DatabaseError::ReadOnly { message },
         1044 | 1142 | 1143 | 1227 | 1370 | 1045 | 1095 => DatabaseError::Denied { message },
         1062 | 1586 | 1022 => constraint(ConstraintKind::Unique, &error.message),
         1216 | 1217 | 1451 | 1452 => constraint(ConstraintKind::ForeignKey, &error.message),
         1048 | 1364 => constraint(ConstraintKind::NotNull, &error.message),
         3819 | 4025 => constraint(ConstraintKind::Check, &error.message),
+        // `SIGNAL`: the words of a procedure, of which nothing is known.
+        _ if error.code == 1644 || error.state.starts_with("45") => DatabaseError::Other {
+            sqlstate: error.state.clone(),
+            message: "a function of the database raised an error of its own".to_owned(),
+        },
         1264 | 1265 | 1292 | 1366 | 1367 | 1406 | 1411 | 1525 => {
             DatabaseError::TypeMismatch { message: without_quoted(&error.message, &['\'', '"']) }
         }
-        // Names and words of the statement.
-        _ if error.state.starts_with("42") => DatabaseError::Syntax { message },
-        // Everything else may speak of values, and what a procedure signals are its own words.
+        1064 | 1149 | 1065 | 1295 => DatabaseError::Syntax { message },
+        _ if error.state.starts_with("42") && phase == Phase::Compiling => DatabaseError::Syntax { message },
         _ => DatabaseError::Other {
             sqlstate: error.state.clone(),
             message: without_quoted(&error.message, &['\'', '"']),

@@ -11,7 +11,7 @@ use tokio_postgres::{CancelToken, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::task::TaskTracker;
 
-use super::failure;
+use super::failure::{self, Phase};
 use crate::database::error::DatabaseError;
 use crate::database::settings::{DatabaseSettings, TlsMode};
 use crate::database::stop::Stop;
@@ -117,8 +117,8 @@ impl Connector {
         DatabaseError::Unreachable { address: self.address.clone(), reason }
     }
 
-    pub(super) fn failure(&self, error: &tokio_postgres::Error, stop: &Stop) -> DatabaseError {
-        failure::of_statement(error, &self.address, stop)
+    pub(super) fn failure(&self, error: &tokio_postgres::Error, stop: &Stop, phase: Phase) -> DatabaseError {
+        failure::of_statement(error, &self.address, stop, phase)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::database::stop::Stop;
 pub(super) fn of_connecting(error: &tokio_postgres::Error, address: &str) -> DatabaseError {
     let address = address.to_owned();
     let Some(reported) = error.as_db_error() else {
-        if error.to_string().contains("password") {
+        if error.source().is_some_and(|source| source.to_string().contains("password")) {
             return DatabaseError::AuthenticationFailed { address };
         }
         // The driver's text names the step, its source what went wrong there.
@@ -24,13 +24,20 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error, address: &str) -> Dat
     }
 }
 
-pub(super) fn of_statement(error: &tokio_postgres::Error, address: &str, stop: &Stop) -> DatabaseError {
+/// When a statement failed. What is reported while it is compiled quotes the statement; later, it may quote rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Compiling,
+    Running,
+}
+
+pub(super) fn of_statement(error: &tokio_postgres::Error, address: &str, stop: &Stop, phase: Phase) -> DatabaseError {
     match error.as_db_error() {
         // The server ends connections: it stops, or a human ended this one.
         Some(reported) if reported.code().code().starts_with("57P") => {
             DatabaseError::Unreachable { address: address.to_owned(), reason: shortened(reported.message()) }
         }
-        Some(reported) => of_server(reported, stop),
+        Some(reported) => of_server(reported, stop, phase),
         None if error.is_closed() => {
             DatabaseError::Unreachable { address: address.to_owned(), reason: "the connection broke".to_owned() }
         }
@@ -46,28 +53,15 @@ pub(super) fn of_statement(error: &tokio_postgres::Error, address: &str, stop: &
     }
 }
 
-pub(super) fn of_server(error: &DbError, stop: &Stop) -> DatabaseError {
+pub(super) fn of_server(error: &DbError, stop: &Stop, phase: Phase) -> DatabaseError {
     let state = error.code();
-    let message = shortened(error.message());
+    let code = state.code();
     if *state == SqlState::QUERY_CANCELED {
         return if error.message().contains("timeout") { stop.timeout() } else { DatabaseError::Cancelled };
     }
     if *state == SqlState::LOCK_NOT_AVAILABLE {
         return stop.timeout();
     }
-    if *state == SqlState::UNDEFINED_COLUMN {
-        return DatabaseError::UnknownColumn { column: named(error.message()).unwrap_or(message) };
-    }
-    if *state == SqlState::UNDEFINED_TABLE {
-        return DatabaseError::UnknownTable { table: named(error.message()).unwrap_or(message) };
-    }
-    if *state == SqlState::READ_ONLY_SQL_TRANSACTION {
-        return DatabaseError::ReadOnly { message };
-    }
-    if *state == SqlState::INSUFFICIENT_PRIVILEGE {
-        return DatabaseError::Denied { message };
-    }
-    let code = state.code();
     if code.starts_with("23") {
         let kind = match code {
             "23505" => ConstraintKind::Unique,
@@ -79,24 +73,23 @@ pub(super) fn of_server(error: &DbError, stop: &Stop) -> DatabaseError {
         let constraint = error.constraint().or_else(|| error.column()).map(ToOwned::to_owned);
         return DatabaseError::Constraint { kind, constraint };
     }
-    match code {
-        "42804" | "42883" | "42P18" | "42846" => DatabaseError::TypeMismatch { message },
-        "22P02" | "22P03" | "22007" | "22008" | "22003" | "22021" => {
-            DatabaseError::TypeMismatch { message: without_quoted(error.message(), &['"']) }
-        }
-        code if code.starts_with("42") => DatabaseError::Syntax { message },
-        // Names and words of the statement.
-        code if code.starts_with("0A")
-            || code.starts_with("40")
-            || code.starts_with("25")
-            || code.starts_with("54") =>
-        {
-            DatabaseError::Other { sqlstate: code.to_owned(), message }
-        }
-        // Everything else may speak of values, and what a function raises are its own words.
-        code => {
-            DatabaseError::Other { sqlstate: code.to_owned(), message: without_quoted(error.message(), &['"', '\'']) }
-        }
+    if code.starts_with("P0") {
+        let message = "a function of the database raised an error of its own".to_owned();
+        return DatabaseError::Other { sqlstate: code.to_owned(), message };
+    }
+    let message = match phase {
+        Phase::Compiling => shortened(error.message()),
+        Phase::Running => without_quoted(error.message(), &['"', '\'']),
+    };
+    match (code, phase) {
+        ("25006", _) => DatabaseError::ReadOnly { message },
+        ("42501", _) => DatabaseError::Denied { message },
+        ("42703", Phase::Compiling) => DatabaseError::UnknownColumn { column: named(&message).unwrap_or(message) },
+        ("42P01", Phase::Compiling) => DatabaseError::UnknownTable { table: named(&message).unwrap_or(message) },
+        ("42804" | "42883" | "42P18" | "42846", Phase::Compiling) => DatabaseError::TypeMismatch { message },
+        ("22P02" | "22P03" | "22007" | "22008" | "22003" | "22021", _) => DatabaseError::TypeMismatch { message },
+        (code, Phase::Compiling) if code.starts_with("42") => DatabaseError::Syntax { message },
+        (code, _) => DatabaseError::Other { sqlstate: code.to_owned(), message },
     }
 }
 

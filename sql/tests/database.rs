@@ -1,0 +1,20 @@
+//! The databases themselves: SQLite, and real servers of PostgreSQL and MariaDB that `tests/databases` starts.
+
+#[path = "database/crowds.rs"]
+mod crowds;
+#[path = "database/endings.rs"]
+mod endings;
+#[path = "database/failures.rs"]
+mod failures;
+#[path = "database/hostile.rs"]
+mod hostile;
+#[path = "database/schemas.rs"]
+mod schemas;
+#[path = "database/servers.rs"]
+mod servers;
+#[path = "../../tests/skip.rs"]
+mod skip;
+#[path = "database/values.rs"]
+mod values;
+#[path = "database/writes.rs"]
+mod writes;

@@ -1,0 +1,212 @@
+//! The databases of the tests. A server is started once for all tests that leave it alone.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use mysql_async::prelude::Queryable as _;
+use serde_json::Value as Json;
+use sql::database::{Database, DatabaseError, DatabaseSettings, ReadQuery, Rows};
+use sql::dialect::Dialect;
+use sql::value::Value;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::skip::skip;
+
+/// How long anything may take that is waited for.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// A server that stops when this is dropped, or when the process ends in any way: its input ends then.
+pub(crate) struct Server {
+    pub(crate) dialect: Dialect,
+    pub(crate) url: String,
+    pub(crate) password: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) certificate: PathBuf,
+    process: Mutex<(Child, Option<ChildStdin>, BufReader<ChildStdout>)>,
+}
+
+/// Returns the server of all tests; `None` if this machine has none.
+pub(crate) fn shared(dialect: Dialect) -> Option<&'static Server> {
+    static POSTGRES: OnceLock<Option<Server>> = OnceLock::new();
+    static MARIADB: OnceLock<Option<Server>> = OnceLock::new();
+    let server = if dialect == Dialect::Postgres { &POSTGRES } else { &MARIADB };
+    let server = server.get_or_init(|| start(dialect)).as_ref();
+    if server.is_none() {
+        skip(&format!("{dialect}: run `tests/run`, which installs it"));
+    }
+    server
+}
+
+/// Starts a server for one test; `None` if this machine has none.
+pub(crate) fn start(dialect: Dialect) -> Option<Server> {
+    let (kind, variable) = match dialect {
+        Dialect::Postgres => ("postgres", "AGENT_MAGIC_TOOL_TEST_POSTGRES"),
+        _ => ("mariadb", "AGENT_MAGIC_TOOL_TEST_MARIADB"),
+    };
+    std::env::var_os(variable)?;
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut child = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/databases"))
+        .args([kind, &port.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let input = child.stdin.take();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    let started: Json = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{kind} did not start: {line}"));
+    let text = |name: &str| started[name].as_str().unwrap().to_owned();
+    Some(Server {
+        dialect,
+        url: text("url"),
+        password: text("password"),
+        folder: text("folder").into(),
+        certificate: text("certificate").into(),
+        process: Mutex::new((child, input, output)),
+    })
+}
+
+impl Server {
+    pub(crate) fn settings(&self) -> DatabaseSettings {
+        let mut settings = DatabaseSettings::new(&self.url).unwrap();
+        settings.password = Some(self.password.clone());
+        settings
+    }
+
+    pub(crate) fn database(&self) -> Database {
+        Database::new(self.settings()).unwrap()
+    }
+
+    /// Stops or starts the server.
+    pub(crate) fn command(&self, command: &str) {
+        let mut process = self.process.lock().unwrap();
+        writeln!(process.1.as_mut().unwrap(), "{command}").unwrap();
+        let mut line = String::new();
+        process.2.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n");
+    }
+
+    /// Runs statements as the owner of the database, without anything of ours.
+    pub(crate) async fn run(&self, statements: &str) {
+        self.rows(statements).await;
+    }
+
+    /// Runs statements without anything of ours and returns all cells of all rows as text.
+    pub(crate) async fn rows(&self, statements: &str) -> Vec<String> {
+        let settings = self.settings();
+        let (host, path) = (settings.address(), url::Url::parse(&self.url).unwrap());
+        let port = path.port().unwrap_or_else(|| panic!("no port in {host}"));
+        if self.dialect == Dialect::Postgres {
+            let mut config = tokio_postgres::Config::new();
+            config.host("127.0.0.1").port(port).user("shop").dbname("shop").password(&self.password);
+            let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
+            let tasks = TaskTracker::new();
+            tasks.spawn(connection);
+            let messages = client.simple_query(statements).await.unwrap_or_else(|e| panic!("{e:?} in {statements}"));
+            let rows = messages.into_iter().filter_map(|message| match message {
+                tokio_postgres::SimpleQueryMessage::Row(row) => Some(row),
+                _ => None,
+            });
+            rows.flat_map(|row| (0..row.len()).map(|i| row.get(i).unwrap_or("NULL").to_owned()).collect::<Vec<_>>())
+                .collect()
+        } else {
+            let options = mysql_async::OptsBuilder::default()
+                .ip_or_hostname("127.0.0.1")
+                .tcp_port(port)
+                .user(Some("shop"))
+                .pass(Some(&self.password))
+                .db_name(Some("shop"))
+                .prefer_socket(false);
+            let mut conn = mysql_async::Conn::new(options).await.unwrap();
+            let mut result = conn.query_iter(statements).await.unwrap();
+            let mut cells = Vec::new();
+            while !result.is_empty() {
+                for row in result.collect::<mysql_async::Row>().await.unwrap() {
+                    cells.extend(row.unwrap().into_iter().map(|cell| cell.as_sql(true)));
+                }
+            }
+            drop(result);
+            conn.disconnect().await.unwrap();
+            cells
+        }
+    }
+
+    /// Returns how many connections run a statement that contains a text.
+    pub(crate) async fn running(&self, marker: &str) -> usize {
+        // Written in two parts, so that the question does not find itself.
+        let (first, second) = marker.split_at(marker.len() / 2);
+        let sql = if self.dialect == Dialect::Postgres {
+            format!("SELECT pid FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%{first}' || '{second}%'")
+        } else {
+            format!("SELECT id FROM information_schema.processlist WHERE info LIKE concat('%{first}', '{second}%')")
+        };
+        self.rows(&sql).await.len()
+    }
+
+    /// Returns how many connections the user has, without the one that asks.
+    pub(crate) async fn connections(&self) -> usize {
+        let sql = if self.dialect == Dialect::Postgres {
+            "SELECT pid FROM pg_stat_activity WHERE usename = 'shop' AND pid <> pg_backend_pid()"
+        } else {
+            "SELECT id FROM information_schema.processlist WHERE user = 'shop' AND id <> connection_id()"
+        };
+        self.rows(sql).await.len()
+    }
+
+    /// Waits until so many connections run a statement that contains a text.
+    pub(crate) async fn wait_until_running(&self, marker: &str, count: usize) {
+        let started = Instant::now();
+        while self.running(marker).await != count {
+            assert!(started.elapsed() < MAX_WAIT, "not {count} times `{marker}`, but {}", self.running(marker).await);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let process = self.process.get_mut().unwrap();
+        process.1 = None;
+        process.0.wait().unwrap();
+    }
+}
+
+/// A SQLite database in a folder of its own.
+pub(crate) struct SqliteFile {
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl SqliteFile {
+    pub(crate) fn new(statements: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = Self { folder };
+        rusqlite::Connection::open(file.path()).unwrap().execute_batch(statements).unwrap();
+        file
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("shop.db")
+    }
+
+    pub(crate) fn settings(&self) -> DatabaseSettings {
+        DatabaseSettings::new(&format!("sqlite://{}", self.path().display())).unwrap()
+    }
+
+    pub(crate) fn database(&self) -> Database {
+        Database::new(self.settings()).unwrap()
+    }
+}
+
+pub(crate) async fn read(database: &Database, sql: &str) -> Result<Rows, DatabaseError> {
+    read_with(database, sql, Vec::new()).await
+}
+
+pub(crate) async fn read_with(database: &Database, sql: &str, parameters: Vec<Value>) -> Result<Rows, DatabaseError> {
+    database.read(ReadQuery::new(sql, parameters), &CancellationToken::new()).await
+}
