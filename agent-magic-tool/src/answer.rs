@@ -21,8 +21,22 @@ const MAX_ECHOED_CHARS: usize = 400;
 /// The fields of `_meta` with which a caller can read large data.
 const LARGE_FIELDS: [&str; 6] = ["bytes", "content_type", "shape", "preview", "data_file", "read"];
 /// The other fields of `_meta` that a caller must know to understand the data.
-const NOTABLE_FIELDS: [&str; 9] =
-    ["http_status", "file_name", "text", "more_pages", "stderr", "output_problems", "truncated", "open", "resolution"];
+const NOTABLE_FIELDS: [&str; 14] = [
+    "http_status",
+    "file_name",
+    "text",
+    "more_pages",
+    "total",
+    "page",
+    "limit",
+    "has_next_page",
+    "dry_run",
+    "stderr",
+    "output_problems",
+    "truncated",
+    "open",
+    "resolution",
+];
 
 /// Prints a single result as an object and several as a list, and removes the caller's wake-ups for the final ones.
 /// With `jq`, the value of that expression takes the place of the data of those that succeeded.

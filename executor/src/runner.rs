@@ -29,6 +29,7 @@ pub mod agent;
 pub mod ask_user;
 pub mod attempt_clock;
 pub mod builtin;
+pub mod database_snapshot;
 pub mod delegation;
 mod fields;
 pub mod http;

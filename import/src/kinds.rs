@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::document::Document;
-use crate::{ImportError, ImportOptions, Imported, curl, google, graphql, mcp, openapi, program, schema};
+use crate::{ImportError, ImportOptions, Imported, curl, google, graphql, mcp, openapi, program, schema, sql};
 
 /// How the words that the user gave become a [`Document`]. Reading is up to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Reading {
     CurlLine,
     /// They are a name and an MCP server, which is asked what it offers; see [`mcp::document`].
     McpServer,
+    /// They are the name of a database of the configuration, which is asked what it contains; see [`sql::document`].
+    Database,
 }
 
 /// A kind of description.
@@ -84,6 +86,14 @@ pub const KINDS: &[Kind] = &[
         recognizes: mcp::recognizes,
         import: mcp::import,
         loosen: mcp::loosen,
+    },
+    Kind {
+        word: "sql",
+        about: "a database of the configuration",
+        reading: Reading::Database,
+        recognizes: sql::recognizes,
+        import: sql::import,
+        loosen: sql::loosen,
     },
 ];
 

@@ -22,6 +22,7 @@ pub mod names;
 mod openapi;
 pub mod program;
 mod schema;
+pub mod sql;
 mod text;
 
 /// What was made of one description.

@@ -75,6 +75,7 @@ pub struct AnswerMeta {
     /// Why rows or parts of cells are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncated: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
 }
 

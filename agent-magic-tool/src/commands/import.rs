@@ -1,4 +1,4 @@
-//! `import`: writes discovery JSON for an API, a program or an MCP server, from its description.
+//! `import`: writes discovery JSON for an API, a program, a database or an MCP server, from its description.
 //!
 //! This file has the arguments and what is printed. [`reading`] gets the description, the crate `import` makes
 //! definitions of it, [`checking`] asks the catalog whether they load, and [`writing`] puts them into files, without
@@ -25,6 +25,7 @@ use writing::{NameConflict, Pack, WrittenFile};
 
 mod agents;
 mod checking;
+mod databases;
 mod programs;
 mod reading;
 mod refresh;
@@ -35,7 +36,7 @@ mod writing;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Files or URLs, optionally after a word for their kind; `mcp NAME -- COMMAND...` or `mcp [NAME] URL` for an MCP
-    /// server; `cli PROGRAM [SUBCOMMAND...]`; `curl 'curl LINE'`; or `agents` to list the MCP servers of other agents;
+    /// server; `sql NAME [URL]` for a database; `cli PROGRAM [SUBCOMMAND...]`; `curl 'curl LINE'`; or `agents` to list the MCP servers of other agents;
     /// with --refresh, files or packs
     #[arg(required_unless_present_any = ["refresh", "command"], value_name = "[KIND] SOURCE")]
     sources: Vec<String>,
@@ -90,9 +91,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return refresh::run(args, &folder, &config, context);
     }
     args.name.as_deref().map_or(Ok(()), servers::check_name)?;
-    let is_server = args.sources.first().is_some_and(|word| word == servers::WORD);
-    let (documents, mut failed) =
-        if is_server { read_servers(args, &config, context)? } else { read_descriptions(args, &config)? };
+    let word = args.sources.first().map(String::as_str);
+    let is_server = word == Some(servers::WORD);
+    let (documents, mut failed) = match word {
+        Some(servers::WORD) => read_servers(args, &config, context)?,
+        Some(databases::WORD) => (vec![read_database(args, &config, context)?], Vec::new()),
+        _ => read_descriptions(args, &config)?,
+    };
     let mut taken = writing::TakenNames::of(&sources, &folder);
     let folder = writing::PackFolder::read(&folder, args.name.is_some() || is_server);
     let mut reports = Vec::new();
@@ -156,6 +161,13 @@ fn read_descriptions(args: &Args, config: &Config) -> Result<SourcesRead, Error>
     // Of several versions of one API, the newest stable one gets the plain names.
     documents.sort_by_cached_key(|source| std::cmp::Reverse(reading::stability(&source.document)));
     Ok((documents, failed))
+}
+
+/// Asks the database that the words name.
+fn read_database(args: &Args, config: &Config, context: &Context) -> Result<SourceToImport, Error> {
+    let kind = kinds::named(databases::WORD).expect("the table has this kind");
+    let (name, document) = databases::read(args, config, context)?;
+    Ok(SourceToImport { document, kind, name: Some(args.name.clone().unwrap_or(name)) })
 }
 
 /// Asks the MCP servers that the words name, or those of another client.

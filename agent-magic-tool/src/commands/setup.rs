@@ -22,7 +22,7 @@ use crate::launch;
 
 mod agents_md;
 mod aider;
-mod change;
+pub(super) mod change;
 mod claude_code;
 pub(crate) mod client;
 mod codex;

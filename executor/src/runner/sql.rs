@@ -83,6 +83,13 @@ enum Operation<'a> {
     ListTables(&'a str),
 }
 
+/// Returns what callers may see of the database `name`: its dialect, whether it may be changed, and its tables.
+pub async fn snapshot(name: &str, context: &RunnerContext, cancel: &CancellationToken) -> Result<Value, Failure> {
+    let sql = Sql { database: name.to_owned(), ..Sql::default() };
+    let open = context.databases.open(name, sql.settings(&context.config)?, context).await?;
+    structure::snapshot(&open, cancel).await
+}
+
 impl Sql {
     fn operations(&self) -> Vec<Operation<'_>> {
         [

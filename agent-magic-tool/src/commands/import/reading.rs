@@ -27,7 +27,9 @@ pub(super) fn document(words: &[String], kind: Option<&Kind>, config: &Config) -
             Document::new(name.as_str(), answer.text()).map_err(|error| failed(&name, error))
         }
         // A server is asked by `servers`.
-        Some(Reading::McpServer | Reading::FileOrUrl | Reading::FileOrGraphql(_)) | None => file_or_url(&name, config),
+        Some(Reading::McpServer | Reading::Database | Reading::FileOrUrl | Reading::FileOrGraphql(_)) | None => {
+            file_or_url(&name, config)
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::servers::{self, NamedServer};
 use super::writing::{self, ImportedFile, Pack, PackFolder};
-use super::{Args, StoredOptions, checking, flagged, reading};
+use super::{Args, StoredOptions, checking, databases, flagged, reading};
 use crate::context::Context;
 use crate::error::Error;
 
@@ -76,11 +76,15 @@ fn refresh(
             return Err(Error::usage("a `curl` line is not kept, so it cannot be read again")
                 .hint("import the line again under the same --name"));
         }
-        Reading::FileOrUrl | Reading::FileOrGraphql(_) | Reading::McpServer => vec![record.from.clone()],
+        Reading::FileOrUrl | Reading::FileOrGraphql(_) | Reading::McpServer | Reading::Database => {
+            vec![record.from.clone()]
+        }
     };
     let document = if kind.reading == Reading::McpServer {
         let server = servers::of_file(&writing::content(path).unwrap_or_default())?;
         servers::ask(&NamedServer { name: record.pack.clone(), server }, config, context)?
+    } else if kind.reading == Reading::Database {
+        databases::document(&record.from, config, context)?
     } else {
         reading::document(&words, Some(kind), config)?
     };

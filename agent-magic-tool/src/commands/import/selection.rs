@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use import::graphql::ANSWER_DEPTH;
 use import::mcp::{PREFIX, TRUST_ANNOTATIONS};
+use import::sql::TABLES;
 use import::{ImportOptions, Imported, ImportedSubtool};
 
 use crate::error::Error;
@@ -35,6 +36,9 @@ pub(super) struct Selection {
     /// The URL of the server, if it is not the one in the description
     #[arg(long, value_name = "URL")]
     server: Option<String>,
+    /// Write a subtool for the rows of each table whose name matches
+    #[arg(long, value_name = "GLOB", help_heading = "Databases")]
+    table: Vec<String>,
     /// Call each tool `SERVER__TOOL`; done by itself if a tool's name is taken
     #[arg(long, help_heading = "MCP servers")]
     prefix: bool,
@@ -57,6 +61,9 @@ impl Selection {
 
     fn others(&self) -> BTreeMap<String, String> {
         let mut others: BTreeMap<_, _> = self.flags().map(|flag| (flag.to_owned(), String::new())).collect();
+        if !self.table.is_empty() {
+            others.insert(TABLES.to_owned(), self.table.join(","));
+        }
         others.extend(self.answer_depth.map(|depth| (ANSWER_DEPTH.to_owned(), depth.to_string())));
         others
     }
@@ -75,9 +82,13 @@ impl Selection {
     /// The words of the command line for these options.
     pub(super) fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
-        for (option, values) in
-            [("include", &self.include), ("exclude", &self.exclude), ("tag", &self.tag), ("method", &self.method)]
-        {
+        for (option, values) in [
+            ("include", &self.include),
+            ("exclude", &self.exclude),
+            ("tag", &self.tag),
+            ("method", &self.method),
+            (TABLES, &self.table),
+        ] {
             words.extend(values.iter().map(|value| format!("--{option}={value}")));
         }
         if self.full {

@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 /// Replaces the text of a file; `None` means that the file does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Change {
-    pub(super) path: PathBuf,
-    pub(super) before: Option<String>,
-    pub(super) after: Option<String>,
+pub(in crate::commands) struct Change {
+    pub(in crate::commands) path: PathBuf,
+    pub(in crate::commands) before: Option<String>,
+    pub(in crate::commands) after: Option<String>,
 }
 
 impl Change {
-    pub(super) fn show(&self) -> Value {
+    pub(in crate::commands) fn show(&self) -> Value {
         let action = match (&self.before, &self.after) {
             (None, _) => "create",
             (_, None) => "remove",
@@ -31,7 +31,7 @@ impl Change {
     }
 
     /// Applies the change. Follows symbolic links and keeps the file's mode. Returns the folders that were created.
-    pub(super) fn apply(&self) -> io::Result<Vec<PathBuf>> {
+    pub(in crate::commands) fn apply(&self) -> io::Result<Vec<PathBuf>> {
         let Some(text) = &self.after else {
             fs::remove_file(&self.path)?;
             return Ok(Vec::new());
@@ -54,7 +54,7 @@ impl Change {
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Returns the text of a file; `None` if it does not exist.
-pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
+pub(in crate::commands) fn read(path: &Path) -> io::Result<Option<String>> {
     match regular_file::read_text(path, MAX_FILE_BYTES) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -59,6 +59,20 @@ pub(super) async fn list_tables(
     Ok(output.with_meta("total", matching.len()).with_meta("truncated", matching.len() > MAX_LISTED))
 }
 
+/// Returns what callers may see of a database: `{dialect, writable, tables}`, each table as it is described.
+pub(super) async fn snapshot(open: &OpenDatabase, cancel: &CancellationToken) -> Result<Value, Failure> {
+    let schema = query::schema(open, Freshness::New, cancel).await?;
+    let tables: Vec<_> = visible(&schema, open)
+        .map(|(shown, name, table)| {
+            let mut described = described(&shown, name, table, &schema, open);
+            described["name"] = shown.into();
+            described
+        })
+        .collect();
+    let dialect = open.database.dialect().to_string();
+    Ok(json!({"dialect": dialect, "writable": open.settings.writable, "tables": tables}))
+}
+
 fn kind(table: &Table) -> &'static str {
     match table.kind {
         TableKind::Base => "table",

@@ -1,0 +1,99 @@
+//! `import sql`: what a database of the configuration contains. A database that is not configured yet is added to the
+//! configuration, without a password.
+
+use executor::config::Config;
+use executor::config::secret::Secrets;
+use executor::runner::database_snapshot;
+use import::document::Document;
+use protocol::code::Code;
+use toml_edit::{DocumentMut, Item, Table};
+
+use super::{Args, reading};
+use crate::commands::setup::change::{self, Change};
+use crate::context::Context;
+use crate::error::Error;
+
+/// The kind on the command line.
+pub(super) const WORD: &str = "sql";
+
+const FORMS: &str = "agent-magic-tool import sql NAME, or, for a new database: agent-magic-tool import sql NAME URL, \
+                     like postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE or sqlite:///PATH";
+
+/// Reads the database that the words after `sql` name. Returns its name and what it contains.
+pub(super) fn read(args: &Args, config: &Config, context: &Context) -> Result<(String, Document), Error> {
+    let (name, url) = match &args.sources[1..] {
+        [name] if !name.contains("://") => (name, None),
+        [name, url] => (name, Some(url)),
+        _ => return Err(Error::usage("`import sql` needs the name of a database").hint(FORMS)),
+    };
+    let config = match (url, config.databases.get(name)) {
+        (None, _) => config.clone(),
+        (Some(url), Some(known)) if known.url == *url => config.clone(),
+        (Some(_), Some(known)) => {
+            return Err(Error::usage(format!(
+                "the configuration has a database `{name}` with another address: {}",
+                known.url
+            ))
+            .hint(format!("import it as it is: agent-magic-tool import sql {name}; or choose another name")));
+        }
+        (Some(url), None) => add(name, url, args.dry_run, context)?,
+    };
+    Ok((name.clone(), document(name, &config, context)?))
+}
+
+/// Asks the database `name` what it contains.
+pub(super) fn document(name: &str, config: &Config, context: &Context) -> Result<Document, Error> {
+    let snapshot = database_snapshot::take(name, config, Secrets::of(&context.paths, config)).map_err(|error| {
+        let needs_password = error.code == Code::NeedsReauthorization;
+        let has_hint = error.hint.is_some();
+        let error = Error::from(error);
+        match (needs_password, has_hint) {
+            (true, _) => error.hint(format!(
+                "store its password: agent-magic-tool secret set {name}-db; then write `password = \"secret:{name}-db\"` \
+                 under [databases.{name}] in config.toml"
+            )),
+            (false, true) => error,
+            (false, false) => error.hint(format!("it is described under [databases.{name}] in config.toml")),
+        }
+    })?;
+    import::sql::document(name, &snapshot).map_err(|error| reading::failed(name, error))
+}
+
+/// Adds `[databases.NAME]` to the configuration, and returns the new one.
+fn add(name: &str, url: &str, is_dry_run: bool, context: &Context) -> Result<Config, Error> {
+    let path = context.paths.config_file();
+    let failed =
+        |what: &str, error: &std::io::Error| Error::io(&format!("failed to {what} `{}`", path.display()), error);
+    let before = change::read(&path).map_err(|error| failed("read", &error))?.unwrap_or_default();
+    let mut document: DocumentMut = before
+        .parse()
+        .map_err(|error| Error::new(Code::BadConfig, format!("`{}` is not valid TOML: {error}", path.display())))?;
+    let databases = document.entry("databases").or_insert_with(|| {
+        let mut table = Table::new();
+        table.set_implicit(true);
+        Item::Table(table)
+    });
+    let mut database = Table::new();
+    database.insert("url", toml_edit::value(url));
+    let databases = databases.as_table_like_mut();
+    let databases =
+        databases.ok_or_else(|| Error::new(Code::BadConfig, "`databases` in the configuration is not a table"))?;
+    databases.insert(name, Item::Table(database));
+    let after = document.to_string();
+    // It is checked before it is written, and asked before it stays.
+    let folder = tempfile::tempdir().map_err(|error| Error::io("failed to make a folder", &error))?;
+    let trial = folder.path().join("config.toml");
+    std::fs::write(&trial, &after).map_err(|error| failed("write", &error))?;
+    let config = Config::load(&trial).map_err(|error| {
+        let problem = error.to_string();
+        Error::usage(format!("this database cannot be used: {}", problem.rsplit(": ").next().unwrap_or(&problem)))
+            .hint(FORMS)
+    })?;
+    let _asked = self::document(name, &config, context)?;
+    if !is_dry_run {
+        let change = Change { path: path.clone(), before: None, after: Some(after) };
+        change.apply().map_err(|error| failed("write", &error))?;
+        context.output.note(&format!("added [databases.{name}] to {}; it may only be read", path.display()));
+    }
+    Ok(config)
+}
