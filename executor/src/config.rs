@@ -175,6 +175,9 @@ pub struct RuleSettings {
     /// The rule applies to subtools with any of these tags; empty means every subtool.
     #[serde(default)]
     pub tags: Vec<String>,
+    /// The rule applies to calls that do this in a database: globs over `db.DATABASE.TABLE.write`; empty means every call.
+    #[serde(default)]
+    pub gates: Vec<String>,
     /// An expression over `input` and `caller`.
     #[serde(default)]
     pub when: Option<String>,

@@ -441,6 +441,14 @@ impl Run {
         self.delegates() || matches!(self, Self::Mcp(_) | Self::Steps(_))
     }
 
+    /// What it does with which tables, if it asks a database.
+    pub fn gates(&self, invocation: &Invocation) -> Option<sql::Gates> {
+        match self {
+            Self::Sql(sql) => Some(sql.gates(invocation)),
+            _ => None,
+        }
+    }
+
     /// The change in a database that it makes, which can be tried.
     pub fn change(&self) -> Option<&sql::Sql> {
         match self {

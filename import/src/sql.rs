@@ -109,9 +109,10 @@ impl DatabaseSource<'_> {
         self.subtool("query", json!({
             "description": format!(
                 "Runs one read-only SQL query ({dialect}) in the database {database} and returns its rows: how many, sums, \
-                 averages, lists, joins, what was newest. Tables: {tables}. For the columns of a table use \
-                 {}_describe_table first.", self.pack
+                 averages, lists, joins, what was newest. Tables: {tables}. The columns of a table: \
+                 {}_describe_table.", self.pack
             ),
+            "depends_on": [format!("{}_describe_table", self.pack)],
             "phrases": [
                 format!("ask the {database} database"), format!("how many rows in {database}"), "count records",
                 "query the database", "run a SQL select", "sum by month", "top ten by amount", "SQL-Abfrage ausführen",

@@ -15,6 +15,7 @@ mod dialects;
 mod expression;
 mod function;
 mod functions;
+mod gates;
 mod limit;
 mod print;
 mod refusal;
@@ -33,6 +34,7 @@ use catalog::Catalog;
 use limit::UnlimitedQuery;
 
 pub(crate) use dialects::parser_dialect;
+pub use gates::{NamedTable, named_tables};
 pub use refusal::{Refusal, RefusalKind};
 pub use text::MAX_STATEMENT_BYTES;
 pub(crate) use text::{on_a_deep_stack, parse_one};
@@ -131,7 +133,7 @@ impl fmt::Display for TableUse {
 }
 
 /// How a statement uses a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TableAccess {
     Read,
     Insert,

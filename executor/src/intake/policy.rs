@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::base::template::{self, TemplateValues, condition};
 use crate::catalog::definition::{Confirm, Definition};
 use crate::config::{self, RuleAction, RuleSample};
-use crate::runner::Run;
+use crate::runner::{Invocation, Run};
 use crate::task::confirmation::{Assurance, QUESTION};
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
@@ -77,6 +77,8 @@ struct CompiledRule {
     number: usize,
     tools: GlobSet,
     tags: Vec<String>,
+    /// Empty: whatever it does in a database.
+    gates: GlobSet,
     when: Option<String>,
     then: RuleAction,
     needs: Option<Assurance>,
@@ -202,7 +204,16 @@ impl CompiledRule {
             condition::check_mark(when).map_err(|error| invalid(error.to_string()))?;
         }
         let tools = globs(&tools).map_err(invalid)?;
-        Ok(Self { number, tools, tags, when, then: RuleAction::Ask, needs: None, because: Some(say) })
+        Ok(Self {
+            number,
+            tools,
+            tags,
+            gates: GlobSet::empty(),
+            when,
+            then: RuleAction::Ask,
+            needs: None,
+            because: Some(say),
+        })
     }
 
     fn new(rule: &config::RuleSettings, number: usize) -> Result<Self, RuleError> {
@@ -217,6 +228,7 @@ impl CompiledRule {
             number,
             tools: globs(&rule.tools).map_err(invalid)?,
             tags: rule.tags.clone(),
+            gates: globs(&rule.gates).map_err(invalid)?,
             when: rule.when.clone(),
             then: rule.then,
             needs: rule.min_assurance,
@@ -240,7 +252,7 @@ impl CompiledRule {
     /// Returns the action of this rule if it matches `case`. If evaluating its condition fails, an `ask` or `refuse`
     /// rule matches and an `allow` rule does not, so that a mistake never allows anything.
     fn apply(&self, case: PolicyCase<'_>) -> Option<(&Self, String)> {
-        if !self.covers(case.name.as_str(), &case.definition.tags) {
+        if !self.covers(case.name.as_str(), &case.definition.tags) || !self.covers_gates(case) {
             return None;
         }
         let why = self.because.clone().unwrap_or_else(|| format!("rule {} of `confirm.rules` applies", self.number));
@@ -253,6 +265,18 @@ impl CompiledRule {
                 Some((self, why))
             }
         }
+    }
+
+    /// Whether it is about what the call does in a database. To allow a call, it must be about all of that.
+    fn covers_gates(&self, case: PolicyCase<'_>) -> bool {
+        if self.gates.is_empty() {
+            return true;
+        }
+        let invocation = Invocation { input: case.input.clone(), caller: case.caller.clone(), ..Invocation::default() };
+        case.definition.run.gates(&invocation).is_some_and(|gates| match self.then {
+            RuleAction::Allow => gates.all(&self.gates),
+            RuleAction::Ask | RuleAction::Refuse => gates.any(&self.gates),
+        })
     }
 
     fn covers(&self, name: &str, tags: &[String]) -> bool {

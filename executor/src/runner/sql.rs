@@ -16,10 +16,12 @@ use crate::task::confirmation::ReplacedValues;
 mod change;
 mod databases;
 mod failure;
+mod gates;
 mod query;
 mod structure;
 
 pub use databases::Databases;
+pub use gates::Gates;
 
 /// What to do in a database: exactly one of `query`, `statement`, `change`, `explain`, `describe` and `list_tables`.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]

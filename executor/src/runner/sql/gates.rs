@@ -1,0 +1,49 @@
+//! Gates: what a statement does with which table, as the rules of the configuration name it.
+
+use globset::GlobSet;
+use sql::guard::{NamedTable, named_tables};
+
+use super::{Operation, Sql};
+use crate::runner::Invocation;
+
+/// The tables of one statement in one database.
+#[derive(Debug)]
+pub struct Gates {
+    database: String,
+    /// `None` if the statement cannot be read: then it may do anything.
+    tables: Option<Vec<NamedTable>>,
+}
+
+impl Gates {
+    /// Whether `patterns` have any of them, or what they are is not known.
+    pub fn any(&self, patterns: &GlobSet) -> bool {
+        self.tables.as_ref().is_none_or(|tables| tables.iter().any(|table| self.matches(table, patterns)))
+    }
+
+    /// Whether `patterns` have all of them, and there is one.
+    pub fn all(&self, patterns: &GlobSet) -> bool {
+        let known = self.tables.as_ref().filter(|tables| !tables.is_empty());
+        known.is_some_and(|tables| tables.iter().all(|table| self.matches(table, patterns)))
+    }
+
+    /// A change of a table is called by what it does, and `write`.
+    fn matches(&self, table: &NamedTable, patterns: &GlobSet) -> bool {
+        let gate = |access: &str| format!("db.{}.{}.{access}", self.database, table.name);
+        patterns.is_match(gate(table.access.as_str())) || (table.access.is_write() && patterns.is_match(gate("write")))
+    }
+}
+
+impl Sql {
+    /// The gates through which the statement of an invocation goes.
+    pub fn gates(&self, invocation: &Invocation) -> Gates {
+        let text = match self.operation() {
+            Operation::Query(template) | Operation::Change(template) | Operation::Explain(template) => {
+                Self::text(template, invocation).ok()
+            }
+            Operation::Statement(statement) => Some(statement.to_owned()),
+            Operation::Describe(_) | Operation::ListTables(_) => Some("SELECT 1".to_owned()),
+        };
+        let tables = text.and_then(|text| named_tables(&text)).map(|tables| tables.into_iter().collect());
+        Gates { database: self.database.clone(), tables }
+    }
+}
