@@ -170,3 +170,79 @@ fn preview_cell(text: &str) -> String {
     }
     cell
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::database::{ResultColumn, Truncation};
+
+    fn rows(count: usize) -> Rows {
+        let column =
+            |name: &str, type_name: &str| ResultColumn { name: name.to_owned(), type_name: type_name.to_owned() };
+        Rows {
+            columns: vec![column("id", "int8"), column("name", "text")],
+            rows: (0..count).map(|n| vec![json!(n), json!(format!("name {n}"))]).collect(),
+            truncation: Truncation::default(),
+        }
+    }
+
+    #[test]
+    fn an_answer_has_columns_and_data_and_says_what_is_missing() {
+        let mut rows = rows(2);
+        rows.rows[1][1] = Json::Null;
+        rows.truncation = Truncation { ended_by: Some(RowCap::Rows(2)), cut_cells: 1 };
+        let answer = serde_json::to_value(Answer::of_read(rows, None, CountMode::None, None)).unwrap();
+        let expected = json!({
+            "row_count": 2,
+            "columns": [{"name": "id", "type": "int8"}, {"name": "name", "type": "text"}],
+            "data": [{"id": 0, "name": "name 0"}, {"id": 1, "name": null}],
+            "meta": {"truncated": "there are more than 2 rows; 1 long values were cut", "dry_run": false},
+        });
+        assert_eq!(answer, expected);
+    }
+
+    #[test]
+    fn a_next_page_is_known_from_one_row_more_or_from_the_total() {
+        let page = Page { number: 2, limit: 3 };
+        assert_eq!(
+            (page.offset(), page.rows_to_read(CountMode::NextPages), page.rows_to_read(CountMode::Exact)),
+            (3, 4, 3)
+        );
+        let next = |count, read, total| {
+            let answer = Answer::of_read(rows(read), Some(page), count, total);
+            assert_eq!((answer.meta.page, answer.meta.limit), (Some(2), Some(3)));
+            (answer.row_count, answer.meta.has_next_page)
+        };
+        assert_eq!(next(CountMode::NextPages, 4, None), (3, Some(true)));
+        assert_eq!(next(CountMode::NextPages, 3, None), (3, Some(false)));
+        assert_eq!(next(CountMode::Exact, 3, Some(7)), (3, Some(true)));
+        assert_eq!(next(CountMode::Exact, 3, Some(6)), (3, Some(false)));
+        assert_eq!(next(CountMode::None, 3, None), (3, None));
+    }
+
+    #[test]
+    fn many_rows_have_a_preview_of_the_first_ones_with_short_cells() {
+        assert_eq!(Answer::of_read(rows(20), None, CountMode::None, None).preview, None);
+        let mut many = rows(22);
+        many.rows[0][1] = json!(format!("a|b\n{}", "ä".repeat(50)));
+        let preview = Answer::of_read(many, None, CountMode::None, None).preview.unwrap();
+        let lines: Vec<&str> = preview.lines().collect();
+        assert_eq!(lines.len(), 23);
+        assert_eq!(lines[0], "id | name");
+        assert_eq!(lines[1], format!("---+-{}", "-".repeat(40)));
+        assert_eq!(lines[2], format!("0  | a b {}…", "ä".repeat(35)));
+        assert_eq!(lines[3], "1  | name 1");
+        assert_eq!(lines[22], "… 2 more rows");
+    }
+
+    #[test]
+    fn a_change_is_answered_with_the_rows_that_it_returned_or_touched() {
+        let outcome = WriteOutcome { rows_affected: 5, after: Some(rows(2)), ..WriteOutcome::default() };
+        let answer = Answer::of_write(outcome.clone(), true);
+        assert_eq!((answer.row_count, answer.meta.total, answer.meta.dry_run), (2, Some(5), true));
+        let answer = Answer::of_write(WriteOutcome { returned: Some(rows(1)), ..outcome }, false);
+        assert_eq!((answer.row_count, answer.meta.dry_run), (1, false));
+    }
+}

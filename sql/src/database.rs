@@ -36,6 +36,7 @@ use self::schema_cache::SchemaCache;
 use self::sqlite::SqliteDatabase;
 use self::stop::Stop;
 use crate::dialect::Dialect;
+use crate::parameters::BoundStatement;
 use crate::schema::Schema;
 use crate::value::Value;
 
@@ -44,16 +45,22 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One statement with the values of its parameters.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct BoundStatement {
+pub struct SqlStatement {
     pub sql: String,
     /// A value for each place, in their order.
     pub parameters: Vec<Value>,
 }
 
+impl From<BoundStatement<Value>> for SqlStatement {
+    fn from(bound: BoundStatement<Value>) -> Self {
+        Self { sql: bound.sql, parameters: bound.values }
+    }
+}
+
 /// A read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReadQuery {
-    pub statement: BoundStatement,
+    pub statement: SqlStatement,
     /// Caps below those of the settings.
     pub caps: Option<RowCaps>,
     /// A time below that of the settings.
@@ -62,7 +69,7 @@ pub struct ReadQuery {
 
 impl ReadQuery {
     pub fn new(sql: impl Into<String>, parameters: Vec<Value>) -> Self {
-        Self { statement: BoundStatement { sql: sql.into(), parameters }, caps: None, timeout: None }
+        Self { statement: SqlStatement { sql: sql.into(), parameters }, caps: None, timeout: None }
     }
 }
 

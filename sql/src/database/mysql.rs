@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use self::connection::{Connector, Flavor, MysqlConnection};
 use self::failure::Phase;
-use super::BoundStatement;
+use super::SqlStatement;
 use super::error::DatabaseError;
 use super::pool::{ConnectionSlot, Pool};
 use super::rows::{RowCollector, Rows};
@@ -103,12 +103,7 @@ impl MysqlDatabase {
         }
     }
 
-    pub(crate) async fn read(
-        &self,
-        statement: BoundStatement,
-        caps: RowCaps,
-        stop: Stop,
-    ) -> Result<Rows, DatabaseError> {
+    pub(crate) async fn read(&self, statement: SqlStatement, caps: RowCaps, stop: Stop) -> Result<Rows, DatabaseError> {
         let mut session = self.begin(Access::Read, &stop).await?;
         let id = session.connection.conn.id();
         let result = self.supervise(id, &stop, read(&mut session.connection.conn, &statement, caps)).await;
@@ -306,7 +301,7 @@ enum SessionError {
 }
 
 /// Lets the server compile a statement, and checks its parameters.
-async fn prepare(conn: &mut Conn, bound: &BoundStatement) -> Result<(Statement, Params), WorkError> {
+async fn prepare(conn: &mut Conn, bound: &SqlStatement) -> Result<(Statement, Params), WorkError> {
     // The driver replaces `:name` by `?`, and mistakes a few texts for names: `1-':a'`.
     if !ParsedNamedParams::parse(bound.sql.as_bytes()).is_ok_and(|parsed| parsed.params().is_empty()) {
         let message =
@@ -324,7 +319,7 @@ async fn prepare(conn: &mut Conn, bound: &BoundStatement) -> Result<(Statement, 
 }
 
 /// Runs a query. Returns its rows, and whether the server has sent all there are.
-async fn read(conn: &mut Conn, bound: &BoundStatement, caps: RowCaps) -> Result<(Rows, bool), WorkError> {
+async fn read(conn: &mut Conn, bound: &SqlStatement, caps: RowCaps) -> Result<(Rows, bool), WorkError> {
     let (statement, parameters) = prepare(conn, bound).await?;
     if statement.num_columns() == 0 {
         let message = "it is not a query, since it gives no rows".to_owned();

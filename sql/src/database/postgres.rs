@@ -30,7 +30,7 @@ use super::rows::{RowCollector, Rows};
 use super::settings::{DatabaseSettings, RowCaps};
 use super::stop::Stop;
 use super::write::{WriteMode, WriteOutcome, WriteQuery};
-use super::{BoundStatement, statement};
+use super::{SqlStatement, statement};
 use crate::dialect::Dialect;
 use crate::schema::Schema;
 
@@ -88,12 +88,7 @@ impl PostgresDatabase {
         self.pool.clear();
     }
 
-    pub(crate) async fn read(
-        &self,
-        statement: BoundStatement,
-        caps: RowCaps,
-        stop: Stop,
-    ) -> Result<Rows, DatabaseError> {
+    pub(crate) async fn read(&self, statement: SqlStatement, caps: RowCaps, stop: Stop) -> Result<Rows, DatabaseError> {
         let session = self.begin("READ ONLY", &stop).await?;
         let client = &session.connection.client;
         let reading = self.supervise(&session, &stop, read(client, &statement, caps)).await;
@@ -290,7 +285,7 @@ async fn commit(client: &Client, stop: &Stop) -> Result<(), DatabaseError> {
 }
 
 /// Runs a query.
-async fn read(client: &Client, bound: &BoundStatement, caps: RowCaps) -> Result<Reading, WorkError> {
+async fn read(client: &Client, bound: &SqlStatement, caps: RowCaps) -> Result<Reading, WorkError> {
     let described = client.prepare(&bound.sql).await?;
     check_parameters(&described, bound)?;
     if described.columns().is_empty() && statement::first_word(&bound.sql) != "select" {
@@ -353,7 +348,7 @@ fn whole(reading: Reading) -> Result<Rows, WorkError> {
     whole_reading(reading).map(|reading| reading.rows)
 }
 
-fn check_parameters(statement: &Statement, bound: &BoundStatement) -> Result<(), DatabaseError> {
+fn check_parameters(statement: &Statement, bound: &SqlStatement) -> Result<(), DatabaseError> {
     let (expected, given) = (statement.params().len(), bound.parameters.len());
     if expected == given { Ok(()) } else { Err(DatabaseError::ParameterCount { expected, given }) }
 }
@@ -404,7 +399,7 @@ async fn fetch(
     client: &Client,
     executed: &Statement,
     described: &Statement,
-    bound: &BoundStatement,
+    bound: &SqlStatement,
     caps: RowCaps,
 ) -> Result<Reading, WorkError> {
     let columns = described.columns().iter().map(|column| (column.name().to_owned(), column.type_().name().to_owned()));

@@ -17,7 +17,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, ffi};
 use serde_json::Value as Json;
 
-use super::BoundStatement;
+use super::SqlStatement;
 use super::error::{ConstraintKind, DatabaseError, shortened, without_quoted};
 use super::pool::Pool;
 use super::rows::{RowCollector, Rows, bytes_to_json, float_to_json};
@@ -54,12 +54,7 @@ impl SqliteDatabase {
         Self { path: settings.path(), pool: Pool::new(settings) }
     }
 
-    pub(crate) async fn read(
-        &self,
-        statement: BoundStatement,
-        caps: RowCaps,
-        stop: Stop,
-    ) -> Result<Rows, DatabaseError> {
+    pub(crate) async fn read(&self, statement: SqlStatement, caps: RowCaps, stop: Stop) -> Result<Rows, DatabaseError> {
         self.perform(Access::Read, stop, move |connection| {
             authorizer::allow_reads(connection)?;
             query(connection, &statement, caps)
@@ -161,7 +156,7 @@ fn close_ways_out(connection: &Connection, access: Access, limit: Duration) -> r
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
 }
 
-fn query(connection: &Connection, bound: &BoundStatement, caps: RowCaps) -> Result<Rows, DatabaseError> {
+fn query(connection: &Connection, bound: &SqlStatement, caps: RowCaps) -> Result<Rows, DatabaseError> {
     let mut statement = prepare(connection, bound)?;
     if !statement.readonly() {
         return Err(DatabaseError::ReadOnly { message: "it is not a query".to_owned() });
@@ -170,7 +165,7 @@ fn query(connection: &Connection, bound: &BoundStatement, caps: RowCaps) -> Resu
 }
 
 /// Compiles a statement and binds its parameters. More than one statement is an error.
-fn prepare<'c>(connection: &'c Connection, bound: &BoundStatement) -> Result<Statement<'c>, DatabaseError> {
+fn prepare<'c>(connection: &'c Connection, bound: &SqlStatement) -> Result<Statement<'c>, DatabaseError> {
     let mut statement = connection.prepare(&bound.sql).map_err(|error| failure(&error))?;
     let (expected, given) = (statement.parameter_count(), bound.parameters.len());
     if expected != given {

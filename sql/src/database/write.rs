@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::error::DatabaseError;
 use super::rows::Rows;
 use super::settings::RowCaps;
-use super::{BoundStatement, ReadQuery};
+use super::{ReadQuery, SqlStatement};
 use crate::dialect::Dialect;
 use crate::schema::TableName;
 use crate::value::Value;
@@ -19,7 +19,7 @@ const MAX_TOUCHED_ROWS: usize = 500;
 /// A change.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WriteQuery {
-    pub statement: BoundStatement,
+    pub statement: SqlStatement,
     /// The rows that it touches, to show them before and after it.
     pub touched: Option<TouchedRows>,
     /// A change of more rows is rolled back.
@@ -32,7 +32,7 @@ pub struct WriteQuery {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TouchedRows {
     /// Gives the rows before the change, each with the columns of the key.
-    pub select: BoundStatement,
+    pub select: SqlStatement,
     pub table: TableName,
     /// The columns of the table's primary key, as they are called in the result of `select`.
     pub key: Vec<String>,
@@ -152,7 +152,7 @@ mod tests {
             ..Rows::default()
         };
         let table = TableName { schema: "s".to_owned(), name: "t".to_owned() };
-        let touched = TouchedRows { select: BoundStatement::default(), table, key: vec!["k`".to_owned()] };
+        let touched = TouchedRows { select: SqlStatement::default(), table, key: vec!["k`".to_owned()] };
         let again = touched.read_again(&before, Dialect::Postgres).unwrap().statement;
         assert_eq!(
             again.sql,

@@ -180,8 +180,8 @@ async fn a_broken_rule_is_named_without_the_row() {
     }
 }
 
-fn statement(sql: &str) -> sql::database::BoundStatement {
-    sql::database::BoundStatement { sql: sql.to_owned(), parameters: Vec::new() }
+fn statement(sql: &str) -> sql::database::SqlStatement {
+    sql::database::SqlStatement { sql: sql.to_owned(), parameters: Vec::new() }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Changes: shown without being made, and made as they were shown.
 
 use serde_json::json;
-use sql::database::{BoundStatement, Database, DatabaseError, TouchedRows, WriteMode, WriteOutcome, WriteQuery};
+use sql::database::{Database, DatabaseError, SqlStatement, TouchedRows, WriteMode, WriteOutcome, WriteQuery};
 use sql::dialect::Dialect;
 use sql::schema::TableName;
 use sql::value::Value;
@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::servers::{self, SqliteFile, read};
 
-fn bound(sql: &str, parameters: Vec<Value>) -> BoundStatement {
-    BoundStatement { sql: sql.to_owned(), parameters }
+fn bound(sql: &str, parameters: Vec<Value>) -> SqlStatement {
+    SqlStatement { sql: sql.to_owned(), parameters }
 }
 
 /// Makes a table of its own for one test in each database.
