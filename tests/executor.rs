@@ -18,6 +18,7 @@ mod notices;
 mod recovery;
 mod sandbox;
 mod schedules;
+mod sql;
 mod steps;
 mod telemetry;
 mod trust;

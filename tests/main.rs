@@ -6,6 +6,7 @@
 mod agent;
 mod browser;
 mod cli;
+mod database_server;
 mod docs;
 mod executor;
 mod fuzz;
