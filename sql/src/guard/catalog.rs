@@ -20,6 +20,8 @@ pub(super) struct Catalog<'a> {
     pub(super) dialect: Dialect,
     pub(super) schema: &'a Schema,
     pub(super) rules: &'a AccessRules,
+    /// Something is hidden or denied, so what a view reads matters.
+    pub(super) hides_anything: bool,
 }
 
 /// A name in `FROM`, in parts as the database compares them.
@@ -89,10 +91,10 @@ impl<'a> Catalog<'a> {
             TableKind::Base => true,
             TableKind::View { definition } => {
                 self.rules.trusts_view(name)
-                    || !self.rules.hides_anything(self.schema)
+                    || !self.hides_anything
                     || definition.as_deref().is_some_and(|text| super::view::shows_nothing_hidden(self, text))
             }
-            TableKind::Other => self.rules.trusts_view(name) || !self.rules.hides_anything(self.schema),
+            TableKind::Other => self.rules.trusts_view(name) || !self.hides_anything,
         }
     }
 

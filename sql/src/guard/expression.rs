@@ -232,7 +232,7 @@ impl Walk<'_> {
         let mut refusal = self.catalog.no_such_column(&name, of, &self.scopes.all_columns());
         if self.dialect() != Dialect::Mysql && ident.quote_style == Some('"') {
             refusal.hint.push_str("; a string is written in single quotes");
-        } else if self.scopes.strict {
+        } else if self.scopes.strict.is_some() {
             refusal.hint.push_str("; where a table is written to, name the columns of subqueries");
         }
         Err(refusal)
@@ -266,14 +266,15 @@ impl Walk<'_> {
 
     fn is_column_of(&self, source: &Source, column: &str) -> bool {
         match &source.columns {
+            _ if self.scopes.forbids_column(column) => false,
             Some(columns) => super::scope::has(self.dialect(), columns, column),
-            None => !self.scopes.strict,
+            None => self.scopes.strict.is_none(),
         }
     }
 
     /// Checks `table.*` and gives a table with a schema its own name.
     pub(super) fn qualified_wildcard(&mut self, name: &mut ObjectName) -> Result<(), Refusal> {
-        if self.scopes.strict {
+        if self.scopes.strict.is_some() {
             return Err(Refusal::not_allowed(
                 "`.*` where a table with unnamed columns is written to",
                 "name the columns",

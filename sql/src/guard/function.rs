@@ -114,6 +114,12 @@ impl Walk<'_> {
                 keep_plain(name)?;
                 arg
             }
+            FunctionArg::ExprNamed { name: Expr::Identifier(name), arg, operator: FunctionArgOperator::RightArrow }
+                if self.dialect() == Dialect::Postgres =>
+            {
+                keep_plain(name)?;
+                arg
+            }
             FunctionArg::ExprNamed { .. } => {
                 return Err(Refusal::not_allowed("a named argument", "give the arguments in their order"));
             }
@@ -130,7 +136,7 @@ impl Walk<'_> {
     }
 
     fn star(&self, called: &str) -> Result<(), Refusal> {
-        if called == "count" || !self.scopes.strict {
+        if called == "count" || self.scopes.strict.is_none() {
             return Ok(());
         }
         Err(Refusal::not_allowed(format!("`{called}(*)`"), "name the columns that you need"))

@@ -29,7 +29,12 @@ fn where_writing_is_allowed_only_the_plain_writes_among_them_pass() {
             let result = world.check(&line.sql);
             let is_plain_write = line.about.contains("(w)");
             if result.is_ok() != is_plain_write || result.as_ref().is_ok_and(|guarded| !guarded.kind.is_write()) {
-                wrong.push(format!("{dialect}: {} {}\n    {:?}", line.sql, line.about, result.map(|guarded| guarded.sql)));
+                wrong.push(format!(
+                    "{dialect}: {} {}\n    {:?}",
+                    line.sql,
+                    line.about,
+                    result.map(|guarded| guarded.sql)
+                ));
             }
         }
     }
