@@ -12,10 +12,10 @@ mod harmless;
 mod hidden;
 #[path = "guard/hostile.rs"]
 mod hostile;
-#[path = "guard/shop.rs"]
-mod shop;
 #[path = "guard/sent.rs"]
 mod sent;
+#[path = "guard/shop.rs"]
+mod shop;
 #[path = "guard/world.rs"]
 mod world;
 #[path = "guard/writes.rs"]

@@ -8,7 +8,7 @@ fn bound(dialect: Dialect, sql: &str, values: &[(&str, ParameterValue<i64>)]) ->
     let names = values.iter().map(|(name, _)| *name);
     let statement = DeclaredStatement::new(dialect, sql, names).unwrap_or_else(|error| panic!("{sql}: {error}"));
     let value_of = |name: &str| values.iter().find(|(own, _)| *own == name).map(|(_, value)| value.clone());
-    let BoundStatement { sql, values } = statement.bind(value_of).unwrap();
+    let BoundStatement { sql, values } = statement.bind(value_of).expect("each parameter has a value");
     (sql, values)
 }
 
@@ -97,7 +97,10 @@ fn the_kind_of_a_declared_statement_is_known_where_it_parses() {
         ("EXPLAIN SELECT :a", DeclaredKind::Read),
         ("SELECT * FROM t WHERE a = :a FOR UPDATE", DeclaredKind::Write),
         ("WITH x AS (DELETE FROM t WHERE a = :a RETURNING *) SELECT * FROM x", DeclaredKind::Write),
-        ("SELECT * FROM (WITH x AS (DELETE FROM t WHERE a = :a RETURNING *) SELECT * FROM x) AS y", DeclaredKind::Write),
+        (
+            "SELECT * FROM (WITH x AS (DELETE FROM t WHERE a = :a RETURNING *) SELECT * FROM x) AS y",
+            DeclaredKind::Write,
+        ),
         ("EXPLAIN ANALYZE DELETE FROM t WHERE a = :a", DeclaredKind::Write),
         ("UPDATE t SET a = :a", DeclaredKind::Write),
         ("CALL f(:a)", DeclaredKind::Write),

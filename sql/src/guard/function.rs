@@ -6,6 +6,7 @@ use sqlparser::ast::{
     WildcardAdditionalOptions, WindowType,
 };
 
+use super::expression::literal;
 use super::functions::{lists, may_call};
 use super::print::keep_as_it_is;
 use super::refusal::Refusal;
@@ -145,7 +146,7 @@ impl Walk<'_> {
     fn argument_clause(&mut self, clause: &mut FunctionArgumentClause) -> Result<(), Refusal> {
         match clause {
             FunctionArgumentClause::OrderBy(exprs) => self.order_by_exprs(exprs),
-            FunctionArgumentClause::Separator(value) => self.value(value),
+            FunctionArgumentClause::Separator(value) => literal(value),
             FunctionArgumentClause::Limit(expr) => self.expr(expr),
             FunctionArgumentClause::IgnoreOrRespectNulls(_) | FunctionArgumentClause::JsonNullClause(_) => Ok(()),
             FunctionArgumentClause::JsonReturningClause(returning) => self.data_type(&mut returning.data_type),

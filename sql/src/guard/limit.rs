@@ -74,7 +74,11 @@ impl UnlimitedQuery {
     pub(super) fn page(&self, limit: u64, offset: u64) -> String {
         let left = self.own.limit.map_or(u64::MAX, |own| own.saturating_sub(offset));
         let mut text = self.text.clone();
-        push_limit(&mut text, limit.min(self.max_rows).min(left), self.own.offset.saturating_add(offset).min(MAX_NUMBER));
+        push_limit(
+            &mut text,
+            limit.min(self.max_rows).min(left),
+            self.own.offset.saturating_add(offset).min(MAX_NUMBER),
+        );
         text
     }
 

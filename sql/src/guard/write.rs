@@ -9,6 +9,7 @@ use sqlparser::ast::{
     TableAliasWithoutColumns, TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind, With,
 };
 
+use super::catalog::Catalog;
 use super::print::exact;
 use super::refusal::{Refusal, RefusalKind};
 use super::relation::full_name;
@@ -386,7 +387,7 @@ impl Walk<'_> {
         if super::scope::has(self.dialect(), &target.columns, &name) {
             return Ok(());
         }
-        Err(self.catalog.no_such_column(&name, &target.name.name, &target.columns))
+        Err(Catalog::no_such_column(&name, &target.name.name, &target.columns))
     }
 
     fn returning(&mut self, returning: Option<&mut Vec<SelectItem>>) -> Result<(), Refusal> {

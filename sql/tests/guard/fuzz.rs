@@ -250,10 +250,11 @@ fn examine_in(world: &World, open: &World, sql: &str) {
     assert!(world.may_write || !guarded.kind.is_write());
     let texts = [Some(guarded.sql.clone()), guarded.paged(7, 3), guarded.counted()];
     for text in texts.into_iter().flatten() {
-        let statements = Parser::parse_sql(parser_dialect(dialect).as_ref(), &text).unwrap();
+        let statements = Parser::parse_sql(parser_dialect(dialect).as_ref(), &text).expect("what is sent parses");
         assert_eq!(statements.len(), 1, "{dialect}: {sql}\n{text}");
         assert!(is_allowed(&statements[0], guarded.kind.is_write()), "{dialect}: {sql}\n{text}");
-        let tokens = Tokenizer::new(parser_dialect(dialect).as_ref(), &text).tokenize().unwrap();
+        let tokens =
+            Tokenizer::new(parser_dialect(dialect).as_ref(), &text).tokenize().expect("what is sent has tokens");
         let has_comment = |token: &Token| {
             let is_space =
                 |space: &Whitespace| matches!(space, Whitespace::Space | Whitespace::Newline | Whitespace::Tab);

@@ -120,7 +120,8 @@ fn a_limit_is_added_kept_or_lowered() {
 #[test]
 fn a_page_stays_within_the_limit_of_the_statement_and_of_the_guard() {
     let guarded = World::new(Dialect::Sqlite).check("SELECT id FROM orders ORDER BY id LIMIT 30 OFFSET 3").unwrap();
-    let ends = |page: Option<String>, clause: &str| assert!(page.as_ref().is_some_and(|p| p.ends_with(clause)), "{page:?}");
+    let ends =
+        |page: Option<String>, clause: &str| assert!(page.as_ref().is_some_and(|p| p.ends_with(clause)), "{page:?}");
     ends(guarded.paged(20, 0), " LIMIT 20 OFFSET 3");
     ends(guarded.paged(20, 20), " LIMIT 10 OFFSET 23");
     ends(guarded.paged(20, 40), " LIMIT 0 OFFSET 43");

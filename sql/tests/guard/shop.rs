@@ -28,15 +28,17 @@ INSERT INTO payroll VALUES (1, 4711);
 ";
 
 pub(crate) fn open() -> Connection {
-    let connection = Connection::open_in_memory().unwrap();
+    let connection = Connection::open_in_memory().expect("SQLite takes the shop");
     for (table, columns) in TABLES {
         let columns: Vec<String> = columns.iter().map(|(name, type_name)| format!("{name} {type_name}")).collect();
-        connection.execute_batch(&format!("CREATE TABLE {table} ({})", columns.join(", "))).unwrap();
+        connection
+            .execute_batch(&format!("CREATE TABLE {table} ({})", columns.join(", ")))
+            .expect("SQLite takes the shop");
     }
     for (view, definition, _) in VIEWS.iter().filter(|(view, ..)| *view != "computed") {
-        connection.execute_batch(&format!("CREATE VIEW {view} AS {definition}")).unwrap();
+        connection.execute_batch(&format!("CREATE VIEW {view} AS {definition}")).expect("SQLite takes the shop");
     }
-    connection.execute_batch(ROWS).unwrap();
+    connection.execute_batch(ROWS).expect("SQLite takes the shop");
     connection
 }
 
