@@ -164,13 +164,14 @@ impl Guard<'_> {
     /// Uses a thread with a large stack while it works, and takes time in proportion to the text.
     pub fn check(&self, sql: &str) -> Result<GuardedStatement, Refusal> {
         on_a_deep_stack(|| {
-            let parsed = text::parse_one(self.dialect, sql)?;
+            let parsed = parse_one(self.dialect, sql)?;
             self.checked(parsed)
         })
     }
 
     fn catalog(&self) -> Catalog<'_> {
-        Catalog { dialect: self.dialect, schema: self.schema, rules: self.rules }
+        let hides_anything = self.rules.hides_anything(self.schema);
+        Catalog { dialect: self.dialect, schema: self.schema, rules: self.rules, hides_anything }
     }
 }
 
