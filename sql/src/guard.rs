@@ -179,7 +179,8 @@ impl Guard<'_> {
     }
 
     fn catalog(&self) -> Catalog<'_> {
-        Catalog { dialect: self.dialect, schema: self.schema, rules: self.rules }
+        let hides_anything = self.rules.hides_anything(self.schema);
+        Catalog { dialect: self.dialect, schema: self.schema, rules: self.rules, hides_anything }
     }
 }
 

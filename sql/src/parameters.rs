@@ -4,8 +4,10 @@
 //! written into the text.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
 
-use sqlparser::ast::{SetExpr, Statement};
+use sqlparser::ast::{Query, Select, Statement, Visit as _, Visitor};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::dialect::Dialect;
@@ -134,7 +136,9 @@ impl DeclaredStatement {
     fn push<T>(&self, bound: &mut BoundStatement<T>, value: T) {
         bound.values.push(value);
         match self.dialect {
-            Dialect::Postgres => bound.sql.push_str(&format!("${}", bound.values.len())),
+            Dialect::Postgres => {
+                write!(bound.sql, "${}", bound.values.len()).expect("a string takes any text");
+            }
             Dialect::Sqlite | Dialect::Mysql => bound.sql.push('?'),
         }
     }
@@ -267,12 +271,8 @@ fn kind_of(dialect: Dialect, sql: &str) -> DeclaredKind {
 
 fn kind_of_statement(statement: &Statement) -> DeclaredKind {
     match statement {
-        Statement::Query(query) => {
-            let parts = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| &cte.query.body);
-            let bodies = parts.chain(std::iter::once(&query.body));
-            let writes = bodies.into_iter().any(|body| writes(body)) || !query.locks.is_empty();
-            if writes { DeclaredKind::Write } else { DeclaredKind::Read }
-        }
+        Statement::Query(query) if query.visit(&mut WriteSearch).is_break() => DeclaredKind::Write,
+        Statement::Query(_) => DeclaredKind::Read,
         Statement::Explain { analyze: false, options: None, statement, .. } => kind_of_statement(statement),
         Statement::ShowVariable { .. }
         | Statement::ShowTables { .. }
@@ -282,12 +282,22 @@ fn kind_of_statement(statement: &Statement) -> DeclaredKind {
     }
 }
 
-fn writes(body: &SetExpr) -> bool {
-    match body {
-        SetExpr::Select(select) => select.into.is_some(),
-        SetExpr::Query(query) => kind_of_statement(&Statement::Query(query.clone())) == DeclaredKind::Write,
-        SetExpr::SetOperation { left, right, .. } => writes(left) || writes(right),
-        SetExpr::Values(_) | SetExpr::Table(_) => false,
-        SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => true,
+/// Looks for a part of a query that writes or locks, however deep.
+struct WriteSearch;
+
+impl Visitor for WriteSearch {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        if query.locks.is_empty() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        if select.into.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// A statement inside of a query is an insert, update, delete or merge.
+    fn pre_visit_statement(&mut self, _: &Statement) -> ControlFlow<()> {
+        ControlFlow::Break(())
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use serde::Deserialize;
 
 use crate::schema::{Schema, TableKind, TableName};
@@ -123,7 +123,9 @@ pub enum AccessListError {
 pub struct AccessRules {
     allow: Vec<TablePattern>,
     deny: Vec<TablePattern>,
-    hidden: Vec<ColumnPattern>,
+    /// The columns' part of each pattern of hidden columns; the tables' part stands at the same place in the next list.
+    hidden_columns: GlobSet,
+    hidden_tables: Vec<TablePattern>,
     functions: BTreeSet<String>,
     views: Vec<TablePattern>,
 }
@@ -134,18 +136,25 @@ struct TablePattern {
     name: GlobMatcher,
 }
 
-#[derive(Debug, Clone)]
-struct ColumnPattern {
-    table: TablePattern,
-    column: GlobMatcher,
-}
-
 impl AccessRules {
     pub fn new(lists: &AccessLists) -> Result<Self, AccessListError> {
+        let mut hidden_columns = GlobSetBuilder::new();
+        let mut hidden_tables = Vec::new();
+        for pattern in &lists.hidden_columns {
+            let (table, column) = column_pattern(pattern)?;
+            hidden_columns.add(column);
+            hidden_tables.push(table);
+        }
+        let hidden_columns = hidden_columns.build().map_err(|error| AccessListError::Glob {
+            list: "hidden_columns",
+            pattern: error.glob().unwrap_or_default().to_owned(),
+            reason: error.kind().to_string(),
+        })?;
         Ok(Self {
             allow: table_patterns("allow", &lists.allow)?,
             deny: table_patterns("deny", &lists.deny)?,
-            hidden: lists.hidden_columns.iter().map(|pattern| column_pattern(pattern)).collect::<Result<_, _>>()?,
+            hidden_columns,
+            hidden_tables,
             functions: lists.functions.iter().map(|name| function_name(name)).collect::<Result<_, _>>()?,
             views: table_patterns("views", &lists.views)?,
         })
@@ -158,7 +167,8 @@ impl AccessRules {
 
     /// Tells whether the column does not exist for the caller.
     pub fn hides(&self, table: &TableName, column: &str) -> bool {
-        self.hidden.iter().any(|pattern| pattern.table.matches(table) && pattern.column.is_match(column))
+        let patterns = self.hidden_columns.matches(column);
+        patterns.into_iter().any(|place| self.hidden_tables.get(place).is_some_and(|pattern| pattern.matches(table)))
     }
 
     /// Tells whether a person said that this view may be read whatever it reads.
@@ -196,28 +206,26 @@ fn table_patterns(list: &'static str, patterns: &[String]) -> Result<Vec<TablePa
         .map(|pattern| {
             let parts = parts_of(list, pattern)?;
             match parts.as_slice() {
-                [name] => Ok(TablePattern { schema: None, name: glob(list, pattern, name)? }),
-                [schema, name] => {
-                    Ok(TablePattern { schema: Some(glob(list, pattern, schema)?), name: glob(list, pattern, name)? })
-                }
+                [name] => Ok(TablePattern { schema: None, name: matcher(list, pattern, name)? }),
+                [schema, name] => Ok(TablePattern {
+                    schema: Some(matcher(list, pattern, schema)?),
+                    name: matcher(list, pattern, name)?,
+                }),
                 _ => Err(AccessListError::Table { list, pattern: pattern.clone() }),
             }
         })
         .collect()
 }
 
-fn column_pattern(pattern: &str) -> Result<ColumnPattern, AccessListError> {
+fn column_pattern(pattern: &str) -> Result<(TablePattern, Glob), AccessListError> {
     const LIST: &str = "hidden_columns";
     let parts = parts_of(LIST, pattern)?;
     let (schema, table, column) = match parts.as_slice() {
         [table, column] => (None, table, column),
-        [schema, table, column] => (Some(glob(LIST, pattern, schema)?), table, column),
+        [schema, table, column] => (Some(matcher(LIST, pattern, schema)?), table, column),
         _ => return Err(AccessListError::Column { pattern: pattern.to_owned() }),
     };
-    Ok(ColumnPattern {
-        table: TablePattern { schema, name: glob(LIST, pattern, table)? },
-        column: glob(LIST, pattern, column)?,
-    })
+    Ok((TablePattern { schema, name: matcher(LIST, pattern, table)? }, glob(LIST, pattern, column)?))
 }
 
 fn parts_of<'a>(list: &'static str, pattern: &'a str) -> Result<Vec<&'a str>, AccessListError> {
@@ -228,13 +236,13 @@ fn parts_of<'a>(list: &'static str, pattern: &'a str) -> Result<Vec<&'a str>, Ac
     Ok(parts)
 }
 
-fn glob(list: &'static str, pattern: &str, part: &str) -> Result<GlobMatcher, AccessListError> {
-    GlobBuilder::new(part)
-        .case_insensitive(true)
-        .literal_separator(false)
-        .build()
-        .map(|glob| glob.compile_matcher())
-        .map_err(|error| AccessListError::Glob { list, pattern: pattern.to_owned(), reason: error.kind().to_string() })
+fn matcher(list: &'static str, pattern: &str, part: &str) -> Result<GlobMatcher, AccessListError> {
+    glob(list, pattern, part).map(|glob| glob.compile_matcher())
+}
+
+fn glob(list: &'static str, pattern: &str, part: &str) -> Result<Glob, AccessListError> {
+    let glob = GlobBuilder::new(part).case_insensitive(true).literal_separator(false).build();
+    glob.map_err(|error| AccessListError::Glob { list, pattern: pattern.to_owned(), reason: error.kind().to_string() })
 }
 
 fn function_name(name: &str) -> Result<String, AccessListError> {

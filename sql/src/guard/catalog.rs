@@ -1,5 +1,7 @@
 //! The schema as the caller may see it: which table a name means, which columns exist, which names are near.
 
+use std::fmt::Write as _;
+
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 
 use super::dialects::{folded, same};
@@ -20,6 +22,8 @@ pub(super) struct Catalog<'a> {
     pub(super) dialect: Dialect,
     pub(super) schema: &'a Schema,
     pub(super) rules: &'a AccessRules,
+    /// Something is hidden or denied, so what a view reads matters.
+    pub(super) hides_anything: bool,
 }
 
 /// A name in `FROM`, in parts as the database compares them.
@@ -89,10 +93,10 @@ impl<'a> Catalog<'a> {
             TableKind::Base => true,
             TableKind::View { definition } => {
                 self.rules.trusts_view(name)
-                    || !self.rules.hides_anything(self.schema)
+                    || !self.hides_anything
                     || definition.as_deref().is_some_and(|text| super::view::shows_nothing_hidden(self, text))
             }
-            TableKind::Other => self.rules.trusts_view(name) || !self.rules.hides_anything(self.schema),
+            TableKind::Other => self.rules.trusts_view(name) || !self.hides_anything,
         }
     }
 
@@ -115,7 +119,7 @@ impl<'a> Catalog<'a> {
         )
     }
 
-    pub(super) fn no_such_column(&self, column: &str, of: &str, columns: &[String]) -> Refusal {
+    pub(super) fn no_such_column(column: &str, of: &str, columns: &[String]) -> Refusal {
         let columns: Vec<String> =
             columns.iter().filter(|column| !super::relation::ROW_IDS.contains(&column.as_str())).cloned().collect();
         let of = if of.is_empty() { String::new() } else { format!(" in `{}`", shortened(of)) };
@@ -159,7 +163,7 @@ fn with_nearest(wrong: &str, names: &[String], all: &str) -> String {
         hint.push(' ');
         hint.push_str(&quoted(&mut names.iter().take(MAX_LISTED)));
         if names.len() > MAX_LISTED {
-            hint.push_str(&format!(" and {} more", names.len() - MAX_LISTED));
+            write!(hint, " and {} more", names.len() - MAX_LISTED).expect("a string takes any text");
         }
     }
     hint

@@ -63,6 +63,7 @@ const NAMED_TYPES: &[&str] = &[
 ];
 
 impl Walk<'_> {
+    #[expect(clippy::too_many_lines, reason = "one row for each type")]
     pub(super) fn data_type(&mut self, data_type: &mut DataType) -> Result<(), Refusal> {
         match data_type {
             DataType::Character(_)

@@ -50,7 +50,7 @@ pub(crate) fn parser_dialect(dialect: Dialect) -> &'static dyn ParserDialect {
     }
 }
 
-/// Returns the name that the database looks up for what was written: `PostgreSQL` lowers a name without quotes.
+/// Returns the name that the database looks up for what was written: PostgreSQL lowers a name without quotes.
 pub(super) fn folded(dialect: Dialect, ident: &Ident) -> String {
     match (dialect, ident.quote_style) {
         (Dialect::Postgres, None) => ident.value.to_ascii_lowercase(),
@@ -184,9 +184,9 @@ fn is_number(digits: &str) -> bool {
 
 /// Writes a count, as in `LIMIT 100`.
 pub(super) fn push_limit(text: &mut String, limit: u64, offset: u64) {
-    let _ = write!(text, " LIMIT {limit}");
+    write!(text, " LIMIT {limit}").expect("a string takes any text");
     if offset > 0 {
-        let _ = write!(text, " OFFSET {offset}");
+        write!(text, " OFFSET {offset}").expect("a string takes any text");
     }
 }
 

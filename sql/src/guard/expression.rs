@@ -6,6 +6,7 @@ use sqlparser::ast::{
     WindowFrameBound, WindowSpec,
 };
 
+use super::catalog::Catalog;
 use super::print::{exact, keep_as_it_is};
 use super::refusal::Refusal;
 use super::scope::{Meaning, Source};
@@ -22,11 +23,12 @@ impl Walk<'_> {
         exprs.iter_mut().try_for_each(|expr| self.expr(expr))
     }
 
+    #[expect(clippy::too_many_lines, reason = "one row for each kind of expression")]
     pub(super) fn expr(&mut self, expr: &mut Expr) -> Result<(), Refusal> {
         match expr {
             Expr::Identifier(ident) => self.bare_identifier(ident),
             Expr::CompoundIdentifier(parts) => self.compound(parts),
-            Expr::Value(value) => self.value(value),
+            Expr::Value(value) => literal(value),
             Expr::Nested(inner)
             | Expr::IsFalse(inner)
             | Expr::IsNotFalse(inner)
@@ -77,9 +79,9 @@ impl Walk<'_> {
                 self.expr(right)
             }
             Expr::UnaryOp { op, expr } => {
-                self.unary_operator(op)?;
+                self.unary_operator(*op)?;
                 self.expr(expr)?;
-                separate_operand(op, expr);
+                separate_operand(*op, expr);
                 Ok(())
             }
             Expr::Convert { is_try: false, expr, data_type, charset, target_before_value: false, styles }
@@ -106,7 +108,7 @@ impl Walk<'_> {
             Expr::Ceil { expr, field } | Expr::Floor { expr, field } => {
                 match field {
                     CeilFloorKind::DateTimeField(field) => date_field(field)?,
-                    CeilFloorKind::Scale(value) => self.value(value)?,
+                    CeilFloorKind::Scale(value) => literal(value)?,
                 }
                 self.expr(expr)
             }
@@ -133,17 +135,17 @@ impl Walk<'_> {
             }
             Expr::Collate { expr, collation } => {
                 self.expr(expr)?;
-                self.collation(collation)
+                check_collation(collation)
             }
             Expr::Prefixed { prefix, value } if self.dialect() == Dialect::Mysql => {
-                self.introducer(prefix)?;
+                introducer(prefix)?;
                 match value.as_mut() {
-                    Expr::Value(value) => self.value(value),
+                    Expr::Value(value) => literal(value),
                     _ => Err(Refusal::not_allowed("a prefix before an expression", "leave out the prefix")),
                 }
             }
             Expr::TypedString(TypedString { data_type, value, uses_odbc_syntax: false }) => {
-                self.value(value)?;
+                literal(value)?;
                 self.data_type(data_type)
             }
             Expr::Function(function) => self.function(function),
@@ -178,7 +180,7 @@ impl Walk<'_> {
                 for column in columns {
                     self.match_column(column)?;
                 }
-                self.value(match_value)
+                literal(match_value)
             }
             Expr::MemberOf(MemberOf { value, array }) if self.dialect() == Dialect::Mysql => {
                 self.expr(value)?;
@@ -229,10 +231,10 @@ impl Walk<'_> {
             return Ok(());
         }
         let of = self.scopes.only_source().unwrap_or_default();
-        let mut refusal = self.catalog.no_such_column(&name, of, &self.scopes.all_columns());
+        let mut refusal = Catalog::no_such_column(&name, of, &self.scopes.all_columns());
         if self.dialect() != Dialect::Mysql && ident.quote_style == Some('"') {
             refusal.hint.push_str("; a string is written in single quotes");
-        } else if self.scopes.strict {
+        } else if self.scopes.strict.is_some() {
             refusal.hint.push_str("; where a table is written to, name the columns of subqueries");
         }
         Err(refusal)
@@ -255,7 +257,7 @@ impl Walk<'_> {
         let Some(source) = source else { return Err(self.scopes.no_such_source(&shown)) };
         if !self.is_column_of(source, column) {
             let columns = source.columns.clone().unwrap_or_default();
-            return Err(self.catalog.no_such_column(column, &shown, &columns));
+            return Err(Catalog::no_such_column(column, &shown, &columns));
         }
         if let Some(own_name) = source.name.clone().filter(|_| names.len() == 3) {
             // What is sent may have another schema's spelling, or no schema: the table's own name is enough.
@@ -266,14 +268,15 @@ impl Walk<'_> {
 
     fn is_column_of(&self, source: &Source, column: &str) -> bool {
         match &source.columns {
+            _ if self.scopes.forbids_column(column) => false,
             Some(columns) => super::scope::has(self.dialect(), columns, column),
-            None => !self.scopes.strict,
+            None => self.scopes.strict.is_none(),
         }
     }
 
     /// Checks `table.*` and gives a table with a schema its own name.
     pub(super) fn qualified_wildcard(&mut self, name: &mut ObjectName) -> Result<(), Refusal> {
-        if self.scopes.strict {
+        if self.scopes.strict.is_some() {
             return Err(Refusal::not_allowed(
                 "`.*` where a table with unnamed columns is written to",
                 "name the columns",
@@ -293,23 +296,11 @@ impl Walk<'_> {
     fn match_column(&mut self, column: &mut ObjectName) -> Result<(), Refusal> {
         let parts: Option<Vec<Ident>> = column.0.iter().map(|part| part.as_ident().cloned()).collect();
         let mut parts = parts.unwrap_or_default();
-        match parts.as_slice() {
-            [ident] => self.column(&ident.clone()),
-            _ => {
-                self.compound(&mut parts)?;
-                *column = ObjectName::from(parts);
-                Ok(())
-            }
+        if let [ident] = parts.as_slice() {
+            return self.column(ident);
         }
-    }
-
-    pub(super) fn value(&mut self, value: &mut ValueWithSpan) -> Result<(), Refusal> {
-        if let Value::Placeholder(name) = &value.value {
-            return Err(Refusal::not_allowed(
-                format!("the placeholder or variable `{}`", shortened(name)),
-                "write the value itself",
-            ));
-        }
+        self.compound(&mut parts)?;
+        *column = ObjectName::from(parts);
         Ok(())
     }
 
@@ -323,21 +314,6 @@ impl Walk<'_> {
                 Err(Refusal::not_allowed("a field of a row", "name the column in the query that makes the row"))
             }
         }
-    }
-
-    fn collation(&mut self, collation: &ObjectName) -> Result<(), Refusal> {
-        if collation.0.iter().all(|part| matches!(part, ObjectNamePart::Identifier(_))) && collation.0.len() <= 2 {
-            return Ok(());
-        }
-        Err(Refusal::not_allowed("this collation", "leave it out"))
-    }
-
-    fn introducer(&mut self, prefix: &mut Ident) -> Result<(), Refusal> {
-        if prefix.quote_style.is_none() && INTRODUCERS.contains(&prefix.value.to_ascii_lowercase().as_str()) {
-            keep_as_it_is(prefix);
-            return Ok(());
-        }
-        Err(Refusal::not_allowed(format!("the prefix `{}`", shortened(&prefix.value)), "leave out the prefix"))
     }
 
     pub(super) fn window_spec(&mut self, spec: &mut WindowSpec) -> Result<(), Refusal> {
@@ -439,7 +415,7 @@ impl Walk<'_> {
         Err(Refusal::not_allowed(format!("the operator `{}`", shortened(&op.to_string())), "use another operator"))
     }
 
-    fn unary_operator(&mut self, op: &UnaryOperator) -> Result<(), Refusal> {
+    fn unary_operator(&mut self, op: UnaryOperator) -> Result<(), Refusal> {
         let is_listed = match op {
             UnaryOperator::Plus | UnaryOperator::Minus | UnaryOperator::Not | UnaryOperator::BitwiseNot => true,
             UnaryOperator::BangNot => self.dialect() == Dialect::Mysql,
@@ -461,10 +437,36 @@ impl Walk<'_> {
     }
 }
 
+/// A literal, and not a variable or placeholder.
+pub(super) fn literal(value: &ValueWithSpan) -> Result<(), Refusal> {
+    if let Value::Placeholder(name) = &value.value {
+        return Err(Refusal::not_allowed(
+            format!("the placeholder or variable `{}`", shortened(name)),
+            "write the value itself",
+        ));
+    }
+    Ok(())
+}
+
+fn check_collation(collation: &ObjectName) -> Result<(), Refusal> {
+    if collation.0.iter().all(|part| matches!(part, ObjectNamePart::Identifier(_))) && collation.0.len() <= 2 {
+        return Ok(());
+    }
+    Err(Refusal::not_allowed("this collation", "leave it out"))
+}
+
+fn introducer(prefix: &mut Ident) -> Result<(), Refusal> {
+    if prefix.quote_style.is_none() && INTRODUCERS.contains(&prefix.value.to_ascii_lowercase().as_str()) {
+        keep_as_it_is(prefix);
+        return Ok(());
+    }
+    Err(Refusal::not_allowed(format!("the prefix `{}`", shortened(&prefix.value)), "leave out the prefix"))
+}
+
 /// Puts parentheses around an operand that begins with a sign, because `--` is a comment.
-fn separate_operand(op: &UnaryOperator, expr: &mut Box<Expr>) {
+fn separate_operand(op: UnaryOperator, expr: &mut Box<Expr>) {
     let begins_with_sign = matches!(expr.as_ref(), Expr::UnaryOp { op: inner, .. } if *inner != UnaryOperator::Not);
-    if *op != UnaryOperator::Not && begins_with_sign {
+    if op != UnaryOperator::Not && begins_with_sign {
         let inner = std::mem::replace(expr.as_mut(), Expr::Value(Value::Null.with_empty_span()));
         **expr = Expr::Nested(Box::new(inner));
     }
@@ -486,10 +488,7 @@ fn keep_listed(name: &mut ObjectName, list: &[&str], what: &str) -> Result<(), R
 
 /// A unit of time; other words must look like one, because they are printed as they are.
 fn date_field(field: &mut DateTimeField) -> Result<(), Refusal> {
-    let ident = match field {
-        DateTimeField::Custom(ident) | DateTimeField::Week(Some(ident)) => ident,
-        _ => return Ok(()),
-    };
+    let (DateTimeField::Custom(ident) | DateTimeField::Week(Some(ident))) = field else { return Ok(()) };
     let is_word = ident.value.chars().all(|character| character.is_ascii_alphabetic() || character == '_');
     if is_word && !ident.value.is_empty() && matches!(ident.quote_style, None | Some('\'')) {
         keep_as_it_is(ident);

@@ -6,6 +6,7 @@ use sqlparser::ast::{
     WildcardAdditionalOptions, WindowType,
 };
 
+use super::expression::literal;
 use super::functions::{lists, may_call};
 use super::print::keep_as_it_is;
 use super::refusal::Refusal;
@@ -114,6 +115,12 @@ impl Walk<'_> {
                 keep_plain(name)?;
                 arg
             }
+            FunctionArg::ExprNamed { name: Expr::Identifier(name), arg, operator: FunctionArgOperator::RightArrow }
+                if self.dialect() == Dialect::Postgres =>
+            {
+                keep_plain(name)?;
+                arg
+            }
             FunctionArg::ExprNamed { .. } => {
                 return Err(Refusal::not_allowed("a named argument", "give the arguments in their order"));
             }
@@ -130,7 +137,7 @@ impl Walk<'_> {
     }
 
     fn star(&self, called: &str) -> Result<(), Refusal> {
-        if called == "count" || !self.scopes.strict {
+        if called == "count" || self.scopes.strict.is_none() {
             return Ok(());
         }
         Err(Refusal::not_allowed(format!("`{called}(*)`"), "name the columns that you need"))
@@ -139,7 +146,7 @@ impl Walk<'_> {
     fn argument_clause(&mut self, clause: &mut FunctionArgumentClause) -> Result<(), Refusal> {
         match clause {
             FunctionArgumentClause::OrderBy(exprs) => self.order_by_exprs(exprs),
-            FunctionArgumentClause::Separator(value) => self.value(value),
+            FunctionArgumentClause::Separator(value) => literal(value),
             FunctionArgumentClause::Limit(expr) => self.expr(expr),
             FunctionArgumentClause::IgnoreOrRespectNulls(_) | FunctionArgumentClause::JsonNullClause(_) => Ok(()),
             FunctionArgumentClause::JsonReturningClause(returning) => self.data_type(&mut returning.data_type),

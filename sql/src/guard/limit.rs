@@ -11,6 +11,9 @@ use super::print::print;
 use super::refusal::Refusal;
 use crate::dialect::Dialect;
 
+/// The largest number of rows that the databases can count; a larger limit is none.
+const MAX_NUMBER: u64 = i64::MAX.unsigned_abs();
+
 /// A checked query without its own limit, from which the texts of its pages are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UnlimitedQuery {
@@ -19,7 +22,7 @@ pub(super) struct UnlimitedQuery {
     own: OwnLimit,
     /// Counts the rows of the query without its own limit.
     count: Counting,
-    /// It has as many rows as it says, and no limit can be added.
+    /// It is a list of rows, behind which SQLite takes no limit.
     pub(super) is_values: bool,
     max_rows: u64,
 }
@@ -47,13 +50,13 @@ pub(super) struct SentLimit {
 }
 
 impl UnlimitedQuery {
-    /// Takes the limit off a checked query. `values` is true for rows that are written out.
+    /// Takes the limit off a checked query.
     pub(super) fn of(dialect: Dialect, query: &Query, max_rows: u64) -> Result<Self, Refusal> {
         let mut query = unwrapped(query.clone());
         let own = own_limit(&query)?;
         query.limit_clause = None;
         query.fetch = None;
-        let is_values = matches!(query.body.as_ref(), SetExpr::Values(_));
+        let is_values = dialect == Dialect::Sqlite && matches!(query.body.as_ref(), SetExpr::Values(_));
         let text = print(dialect, &Statement::Query(Box::new(query.clone())))?;
         let count = counting(dialect, query, own)?;
         Ok(Self { text, own, count, is_values, max_rows })
@@ -71,7 +74,11 @@ impl UnlimitedQuery {
     pub(super) fn page(&self, limit: u64, offset: u64) -> String {
         let left = self.own.limit.map_or(u64::MAX, |own| own.saturating_sub(offset));
         let mut text = self.text.clone();
-        push_limit(&mut text, limit.min(self.max_rows).min(left), self.own.offset.saturating_add(offset));
+        push_limit(
+            &mut text,
+            limit.min(self.max_rows).min(left),
+            self.own.offset.saturating_add(offset).min(MAX_NUMBER),
+        );
         text
     }
 
@@ -87,7 +94,7 @@ impl UnlimitedQuery {
     pub(super) fn counted(&self) -> String {
         let mut text = format!("{}{}", self.count.before, self.count.text);
         if self.own.limit.is_some() || self.own.offset > 0 {
-            push_limit(&mut text, self.own.limit.unwrap_or(i64::MAX.unsigned_abs()), self.own.offset);
+            push_limit(&mut text, self.own.limit.unwrap_or(MAX_NUMBER), self.own.offset);
         }
         text.push_str(self.count.after);
         text
@@ -147,7 +154,7 @@ fn rows(expr: &Expr) -> Result<Option<u64>, Refusal> {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => rows(expr).map(|_| None),
         Expr::Value(value) => match &value.value {
             Value::Number(digits, _) => match digits.parse::<u64>() {
-                Ok(number) => Ok(Some(number)),
+                Ok(number) => Ok((number <= MAX_NUMBER).then_some(number)),
                 Err(_) if digits.bytes().all(|digit| digit.is_ascii_digit()) => Ok(None),
                 Err(_) => Err(not_a_number()),
             },

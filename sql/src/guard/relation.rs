@@ -12,6 +12,7 @@ use super::dialects::{same, written_name};
 use super::print::exact;
 use super::refusal::Refusal;
 use super::scope::Source;
+use super::text::shortened;
 use super::walk::{OutputColumns, Walk};
 use super::{TableAccess, functions};
 use crate::dialect::Dialect;
@@ -311,6 +312,14 @@ impl Walk<'_> {
                     renamed.into_iter().chain(kept).collect()
                 });
             }
+        }
+        if let (Some(strict), Some(name)) = (&self.scopes.strict, &source.name)
+            && (strict.names_row(name) || !name.is_ascii())
+        {
+            return Err(Refusal::not_allowed(
+                format!("another relation with the name `{}`", shortened(name)),
+                "give it an alias of its own",
+            ));
         }
         self.scopes.innermost().sources.push(source);
         Ok(())

@@ -47,8 +47,31 @@ pub(super) enum Meaning {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scopes {
     pub(super) stack: Vec<Scope>,
-    /// No relation with unknown columns makes an unknown name pass: an unwrapped table with hidden columns is in scope.
-    pub(super) strict: bool,
+    /// Set while a table with hidden columns is written to: it cannot be wrapped, so every name must be certain.
+    pub(super) strict: Option<StrictNames>,
+}
+
+/// What no expression may name while a table with hidden columns is written to.
+///
+/// A name is refused wherever it is used: which of two relations of one name an expression in `ON` sees depends on how
+/// the joins are nested, and must not be guessed here.
+#[derive(Debug, Clone)]
+pub(super) struct StrictNames {
+    /// The hidden columns, in lower case.
+    pub(super) hidden: Vec<String>,
+    /// The names of the table and of its rows, in lower case: no other relation may take one, and none stands alone.
+    pub(super) rows: Vec<String>,
+}
+
+impl StrictNames {
+    /// Names with other letters than ASCII are not certain: MySQL takes `ä` for `a`.
+    fn forbids_column(&self, name: &str) -> bool {
+        !name.is_ascii() || self.hidden.contains(&name.to_lowercase()) || self.names_row(name)
+    }
+
+    pub(super) fn names_row(&self, name: &str) -> bool {
+        self.rows.contains(&name.to_lowercase())
+    }
 }
 
 impl Scopes {
@@ -61,24 +84,33 @@ impl Scopes {
 
     /// Looks for a column without a table's name.
     pub(super) fn column(&self, dialect: Dialect, column: &str) -> Meaning {
+        if self.forbids_column(column) {
+            return Meaning::Unknown;
+        }
         for scope in self.stack.iter().rev() {
-            let is_alias = scope.aliases.iter().any(|alias| same(dialect, alias, column));
+            // Not every clause sees an alias, so where names must be certain it does not count.
+            let is_alias = self.strict.is_none() && scope.aliases.iter().any(|alias| same(dialect, alias, column));
             if is_alias || scope.sources.iter().any(|source| self.may_have(source, dialect, column)) {
                 return Meaning::Found;
             }
             // A whole row, which shows no more than the columns of the source.
             let is_row = |source: &Source| source.name.as_ref().is_some_and(|name| same(dialect, name, column));
-            if dialect == Dialect::Postgres && !self.strict && scope.sources.iter().any(is_row) {
+            if dialect == Dialect::Postgres && self.strict.is_none() && scope.sources.iter().any(is_row) {
                 return Meaning::Found;
             }
         }
         Meaning::Unknown
     }
 
+    /// Tells whether no expression may name a column so, with or without a table's name before it.
+    pub(super) fn forbids_column(&self, column: &str) -> bool {
+        self.strict.as_ref().is_some_and(|strict| strict.forbids_column(column))
+    }
+
     fn may_have(&self, source: &Source, dialect: Dialect, column: &str) -> bool {
         match &source.columns {
             Some(columns) => has(dialect, columns, column),
-            None => !self.strict,
+            None => self.strict.is_none(),
         }
     }
 

@@ -63,7 +63,6 @@ impl Guard<'_> {
         walk.query(&mut query)?;
         let unlimited = UnlimitedQuery::of(self.dialect, &query, self.max_rows)?;
         let order = if query.order_by.is_some() { RowOrder::Ordered } else { RowOrder::Unordered };
-        // Rows that are written out are as many as they are; not every database has a limit for them.
         if unlimited.is_values {
             let sql = unlimited.text().to_owned();
             return Ok(GuardedStatement {

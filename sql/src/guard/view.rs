@@ -161,7 +161,9 @@ impl Visitor for Survey<'_, '_> {
         }
         match self.catalog.lookup(&written) {
             Some((name, _)) => {
-                self.tables.push(name.clone());
+                if !self.tables.contains(name) {
+                    self.tables.push(name.clone());
+                }
                 self.relations.push(name.name.to_lowercase());
                 ControlFlow::Continue(())
             }

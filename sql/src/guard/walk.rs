@@ -23,6 +23,9 @@ use crate::schema::TableName;
 /// The names of a query's columns; `None` if one of them is not known.
 pub(super) type OutputColumns = Option<Vec<String>>;
 
+/// More columns than any database returns. Beyond, they are not counted up: joins of joins double them.
+const MAX_OUTPUT_COLUMNS: usize = 4_096;
+
 /// The state of one walk.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
@@ -120,13 +123,13 @@ impl<'a> Walk<'a> {
         if recursive {
             // Each of them may refer to each other one.
             for cte in cte_tables.iter() {
-                let name = self.cte_name(cte, None);
+                let name = self.cte_name(cte, None)?;
                 self.ctes.push(name);
             }
         }
         for cte in cte_tables {
             let columns = self.cte(cte)?;
-            let name = self.cte_name(cte, columns);
+            let name = self.cte_name(cte, columns)?;
             cte.alias.name = exact(&name.sent);
             if recursive {
                 let known = self.ctes.iter_mut().rev().find(|known| known.sent == name.sent);
@@ -159,15 +162,22 @@ impl<'a> Walk<'a> {
 
     /// A name of `WITH` that a table has too is sent under another one, so that the database cannot take it for the
     /// table where we do not, nor the other way round.
-    fn cte_name(&self, cte: &Cte, columns: OutputColumns) -> CteName {
+    fn cte_name(&self, cte: &Cte, columns: OutputColumns) -> Result<CteName, Refusal> {
         let name = self.name(&cte.alias.name);
+        let lowered = name.to_lowercase();
+        if ["pg_", "sqlite_"].iter().any(|prefix| lowered.starts_with(prefix)) {
+            return Err(Refusal::not_allowed(
+                format!("the name `{}` in `WITH`", shortened(&name)),
+                "choose a name that does not look like a catalog's",
+            ));
+        }
         let mut sent = name.clone();
         let mut number = 1;
         while self.catalog.has_table_named(&sent) {
             number += 1;
             sent = format!("{name}_{number}");
         }
-        CteName { name, sent, columns }
+        Ok(CteName { name, sent, columns })
     }
 
     fn set_expr(&mut self, body: &mut SetExpr) -> Result<OutputColumns, Refusal> {
@@ -304,6 +314,9 @@ impl<'a> Walk<'a> {
     fn output_columns(&self, projection: &[SelectItem]) -> OutputColumns {
         let mut columns = Vec::new();
         for item in projection {
+            if columns.len() > MAX_OUTPUT_COLUMNS {
+                return None;
+            }
             match item {
                 SelectItem::ExprWithAlias { expr: _, alias } => columns.push(self.name(alias)),
                 SelectItem::UnnamedExpr(Expr::Identifier(ident)) => columns.push(self.name(ident)),
@@ -311,6 +324,9 @@ impl<'a> Walk<'a> {
                 SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAliases { .. } => return None,
                 SelectItem::Wildcard(_) => {
                     for source in &self.scopes.stack.last()?.sources {
+                        if columns.len() > MAX_OUTPUT_COLUMNS {
+                            return None;
+                        }
                         columns.extend(source.columns.clone()?);
                     }
                 }

@@ -9,10 +9,11 @@ use sqlparser::ast::{
     TableAliasWithoutColumns, TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind, With,
 };
 
+use super::catalog::Catalog;
 use super::print::exact;
 use super::refusal::{Refusal, RefusalKind};
 use super::relation::full_name;
-use super::scope::{Scope, Source};
+use super::scope::{Scope, Source, StrictNames};
 use super::walk::Walk;
 use super::{StatementKind, TableAccess};
 use crate::dialect::Dialect;
@@ -179,6 +180,9 @@ impl Walk<'_> {
             Some(aliases) if !aliases.is_empty() => aliases.iter().map(|alias| self.name(alias)).collect(),
             _ => target.columns.clone(),
         };
+        if let Some(strict) = &mut self.scopes.strict {
+            strict.rows.push(alias.value.to_lowercase());
+        }
         let row = Source { name: Some(self.name(alias)), table: None, is_wrapped: false, columns: Some(columns) };
         self.scopes.innermost().sources.push(row);
         Ok(())
@@ -314,7 +318,12 @@ impl Walk<'_> {
             return Err(self.catalog.no_such_table(&written));
         }
         *name = full_name(found);
-        self.scopes.strict = hides;
+        let is_hidden = |column: &&str| !columns.iter().any(|visible| visible == column);
+        let hidden = table.columns.iter().map(|column| column.name.as_str()).filter(is_hidden);
+        self.scopes.strict = hides.then(|| StrictNames {
+            hidden: hidden.map(str::to_lowercase).collect(),
+            rows: vec![found.name.to_lowercase(), "excluded".to_owned()],
+        });
         Ok(Target { name: found.clone(), columns, hides })
     }
 
@@ -322,6 +331,9 @@ impl Walk<'_> {
         let mut columns = target.columns.clone();
         if self.dialect() == Dialect::Sqlite && !target.hides {
             columns.extend(super::relation::ROW_IDS.map(str::to_owned));
+        }
+        if let (Some(strict), Some(alias)) = (&mut self.scopes.strict, &alias) {
+            strict.rows.push(alias.to_lowercase());
         }
         let table = alias.is_none().then(|| target.name.clone());
         let name = Some(alias.unwrap_or_else(|| target.name.name.clone()));
@@ -375,7 +387,7 @@ impl Walk<'_> {
         if super::scope::has(self.dialect(), &target.columns, &name) {
             return Ok(());
         }
-        Err(self.catalog.no_such_column(&name, &target.name.name, &target.columns))
+        Err(Catalog::no_such_column(&name, &target.name.name, &target.columns))
     }
 
     fn returning(&mut self, returning: Option<&mut Vec<SelectItem>>) -> Result<(), Refusal> {
@@ -386,7 +398,7 @@ impl Walk<'_> {
                     | SelectItem::QualifiedWildcard(..)
                     | SelectItem::UnnamedExpr(Expr::Wildcard(_) | Expr::QualifiedWildcard(..))
             );
-            if takes_all && self.scopes.strict {
+            if takes_all && self.scopes.strict.is_some() {
                 return Err(Refusal::not_allowed("`RETURNING *`", "name the columns that you need"));
             }
             self.select_item(item)?;

@@ -35,3 +35,11 @@ pub(crate) fn harmless(dialect: Dialect) -> Vec<Line> {
         Dialect::Mysql => include_str!("../harmless/mysql.sql"),
     })
 }
+
+pub(crate) fn hidden(dialect: Dialect) -> Vec<Line> {
+    lines(match dialect {
+        Dialect::Sqlite => include_str!("../hidden/sqlite.sql"),
+        Dialect::Postgres => include_str!("../hidden/postgres.sql"),
+        Dialect::Mysql => include_str!("../hidden/mysql.sql"),
+    })
+}

@@ -65,7 +65,7 @@ SELECT id FROM orders USE INDEX (PRIMARY) WHERE id > 5
 SELECT STRAIGHT_JOIN o.id FROM orders o JOIN customers c ON c.id = o.customer_id
 SELECT SQL_NO_CACHE id FROM orders
 SELECT CAST(total AS SIGNED), CAST(id AS CHAR), CONVERT(total, DECIMAL(10,2)), CONVERT(name USING utf8mb4) FROM orders, customers
-SELECT total DIV 10, total % 10, MOD(total, 10), 5 XOR 3, NOT 1, !0, 1 && 0, 1 || 0 FROM orders
+SELECT total DIV 10, total % 10, MOD(total, 10), 5 XOR 3, NOT 1, 1 && 0, 1 || 0 FROM orders
 SELECT note <=> NULL FROM orders
 SELECT name COLLATE utf8mb4_bin FROM customers ORDER BY name COLLATE utf8mb4_general_ci
 SELECT id, ROW_NUMBER() OVER (PARTITION BY customer_id ORDER BY created_at DESC) AS r FROM orders

@@ -13,7 +13,6 @@ SELECT name FROM customers c WHERE EXISTS (SELECT 1 FROM orders o WHERE o.custom
 SELECT name FROM customers WHERE email LIKE '%@example.org' OR city IS NULL ORDER BY name
 SELECT o.id, CASE WHEN o.total >= 100 THEN 'big' WHEN o.total >= 20 THEN 'middle' ELSE 'small' END AS size FROM orders o ORDER BY o.id
 WITH big AS (SELECT customer_id, sum(total) AS s FROM orders GROUP BY customer_id) SELECT c.name, big.s FROM big JOIN customers c ON c.id = big.customer_id ORDER BY big.s DESC, c.name
-WITH orders AS (SELECT * FROM orders WHERE total > 20) SELECT orders.id FROM orders ORDER BY orders.id
 WITH a AS (SELECT 1 AS x), b AS (SELECT x + 1 AS y FROM a) SELECT a.x, b.y FROM a, b
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5) SELECT i FROM n ORDER BY i
 WITH RECURSIVE tree AS (SELECT id, parent_id, name, 0 AS depth FROM products WHERE parent_id IS NULL UNION ALL SELECT p.id, p.parent_id, p.name, t.depth + 1 FROM products p JOIN tree t ON p.parent_id = t.id) SELECT id, depth FROM tree ORDER BY id

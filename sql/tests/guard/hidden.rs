@@ -1,0 +1,114 @@
+//! No way leads to a hidden column.
+
+use rusqlite::types::Value;
+use sql::dialect::Dialect;
+use sql::guard::RefusalKind;
+use sql::rules::AccessLists;
+
+use crate::corpus::hidden;
+use crate::shop;
+use crate::world::{DIALECTS, World};
+
+#[test]
+fn sqlite_returns_no_hidden_value_for_what_is_sent() {
+    let connection = shop::open();
+    let world = World::new(Dialect::Sqlite);
+    let mut run = 0;
+    for line in hidden(Dialect::Sqlite) {
+        let Ok(guarded) = world.check(&line.sql) else { continue };
+        let texts = [Some(guarded.sql.clone()), guarded.paged(5, 0), guarded.counted()];
+        for text in texts.into_iter().flatten() {
+            let Ok(rows) = shop::rows(&connection, &text) else { continue };
+            run += 1;
+            for value in rows.into_iter().flatten() {
+                if let Value::Text(text) = &value {
+                    assert!(!text.contains(shop::HIDDEN_VALUE), "{} shows {text}", line.sql);
+                }
+            }
+        }
+    }
+    assert!(run > 30, "{run}");
+}
+
+/// What is sent names a hidden column only where the statement itself gives that name to something else.
+#[test]
+fn what_is_sent_never_names_a_hidden_column() {
+    let mut wrong = Vec::new();
+    for dialect in DIALECTS {
+        let world = World::new(dialect);
+        for line in hidden(dialect) {
+            let Ok(guarded) = world.check(&line.sql) else { continue };
+            let gives_the_name = line.sql.contains("AS password_hash");
+            let without_strings = guarded.sql.replace("'password_hash'", "");
+            let names_it = without_strings.contains("password_hash") || without_strings.contains("api_token");
+            if names_it && !gives_the_name {
+                wrong.push(format!("{dialect}: {}\n    {}", line.sql, guarded.sql));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_hidden_denied_or_missing_has_the_same_words() {
+    for dialect in DIALECTS {
+        let world = World::new(dialect);
+        let words = |sql: &str, name: &str| {
+            let refusal = world.check(sql).unwrap_err();
+            (refusal.kind, refusal.message.replace(name, "NAME"))
+        };
+        let column = words("SELECT passwort FROM customers", "passwort");
+        assert_eq!(column, (RefusalKind::NoSuchColumn, "no column `NAME` in `customers`".to_owned()));
+        assert_eq!(words("SELECT password_hash FROM customers", "password_hash"), column);
+        assert_eq!(words("SELECT api_token FROM customers", "api_token"), column);
+        let table = words("SELECT 1 FROM pay", "pay");
+        assert_eq!(table, (RefusalKind::NoSuchTable, "no table `NAME`".to_owned()));
+        for name in ["payroll", "customer_secrets", "salaries", "computed"] {
+            assert_eq!(words(&format!("SELECT 1 FROM {name}"), name), table);
+        }
+    }
+}
+
+#[test]
+fn a_refusal_offers_the_near_names_and_never_a_hidden_one() {
+    let world = World::new(Dialect::Postgres);
+    let refusal = world.check("SELECT emial FROM customers").unwrap_err();
+    assert_eq!(refusal.message, "no column `emial` in `customers`");
+    assert_eq!(
+        refusal.hint,
+        "did you mean `email`? the columns are `id`, `name`, `email`, `city`, `country`, `created_at`, `data`"
+    );
+    let refusal = world.check("SELECT * FROM ordrs").unwrap_err();
+    assert_eq!(
+        refusal.hint,
+        "did you mean `orders`, `order_items`, `products`? the tables are `customer_names`, `customers`, `open_orders`, \
+         `order_items`, `orders`, `products`"
+    );
+    for line in hidden(Dialect::Postgres) {
+        if let Err(refusal) = world.check(&line.sql) {
+            assert!(!refusal.hint.contains("api_token") && !refusal.hint.contains("payroll"), "{refusal:?}");
+        }
+    }
+}
+
+#[test]
+fn a_view_may_be_read_if_it_shows_nothing_hidden_or_if_the_rules_name_it() {
+    for dialect in DIALECTS {
+        let world = World::new(dialect);
+        assert!(world.check("SELECT * FROM customer_names").is_ok());
+        assert!(world.check("SELECT * FROM open_orders").is_ok());
+        let lists = AccessLists {
+            deny: vec!["payroll".to_owned()],
+            views: vec!["salaries".to_owned(), "computed".to_owned()],
+            ..AccessLists::default()
+        };
+        let trusting = World::with(dialect, &lists);
+        assert!(trusting.check("SELECT * FROM salaries").is_ok());
+        assert!(trusting.check("SELECT * FROM computed").is_ok());
+        assert!(trusting.check("SELECT * FROM customer_secrets").is_err());
+        assert!(trusting.check("SELECT * FROM payroll").is_err());
+        // Where nothing is hidden, each view may be read.
+        let open = World::with(dialect, &AccessLists { hidden_columns: Vec::new(), ..AccessLists::default() });
+        assert!(open.check("SELECT * FROM customer_secrets").is_ok());
+    }
+}
