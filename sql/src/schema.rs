@@ -60,5 +60,8 @@ pub enum Key {
     Primary,
     Unique,
     /// It refers to a column of another table.
-    Foreign { table: TableName, column: String },
+    Foreign {
+        table: TableName,
+        column: String,
+    },
 }

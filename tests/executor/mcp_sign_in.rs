@@ -319,6 +319,92 @@ fn a_sign_in_survives_the_end_of_the_executor() {
     assert_eq!((server.count("register"), server.count("exchange"), server.count("whoami")), (1, 1, 2));
 }
 
+/// Starts an executor that ends at the fault point `point`, and two calls that may not be repeated; has them wait.
+fn two_calls(world: &World, point: &str) -> (Child, [String; 2]) {
+    let mut executor = world.command(&["executor", "run"]);
+    executor.env("AGENT_MAGIC_TOOL_FAULT", format!("{point}:kill:1")).stdout(Stdio::null()).stderr(Stdio::null());
+    let executor = executor.spawn().expect("it starts");
+    until("it serves", || world.executor().is_some());
+    let ids = [world.start("account_whoami", &json!({})), world.start("account_whoami", &json!({}))];
+    until("both wait for the human", || ids.iter().all(|id| world.result_file(id)["confirmation"].is_object()));
+    (executor, ids)
+}
+
+#[test]
+fn calls_that_waited_for_one_sign_in_are_made_once_each_however_often_the_executor_is_killed() {
+    let world = World::new();
+    let Some(server) = AccountServer::start(&world, "log", LONG) else { return };
+    server.define(&world);
+    let ids = [world.start("account_whoami", &json!({})), world.start("account_whoami", &json!({}))];
+    let asked = question(&world);
+    for _ in 0..4 {
+        until("both wait for the human", || ids.iter().all(|id| world.result_file(id)["confirmation"].is_object()));
+        world.kill_executor();
+        assert_eq!(world.run(&["executor", "start"]).exit, 0);
+        assert_eq!(question(&world)["id"], asked["id"], "the same question");
+    }
+    until("both wait for the human", || ids.iter().all(|id| world.result_file(id)["confirmation"].is_object()));
+    sign_in(&world);
+    for id in ids {
+        assert_succeeded(&world.end_of(&id));
+    }
+    assert_eq!((server.count("exchange"), server.count("whoami")), (1, 2), "{}", server.log());
+}
+
+#[test]
+fn an_executor_that_is_killed_right_after_the_sign_in_makes_no_call_twice() {
+    let world = World::new();
+    let Some(server) = AccountServer::start(&world, "log", LONG) else { return };
+    server.define(&world);
+    let (mut executor, ids) = two_calls(&world, "sign_in.ended");
+    open(&link(&world, &question(&world)));
+    executor.wait().expect("it was killed");
+    assert_eq!((server.count("exchange"), server.count("whoami")), (1, 0));
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    for id in &ids {
+        assert_succeeded(&world.end_of(id));
+    }
+    assert_eq!((server.count("exchange"), server.count("whoami")), (1, 2), "{}", server.log());
+}
+
+#[test]
+fn a_call_that_may_have_been_made_when_the_executor_was_killed_is_not_made_again() {
+    let world = World::new();
+    let Some(server) = AccountServer::start(&world, "log", LONG) else { return };
+    server.define(&world);
+    let (mut executor, ids) = two_calls(&world, "sign_in.recorded");
+    open(&link(&world, &question(&world)));
+    executor.wait().expect("it was killed");
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    let ends = ids.map(|id| world.end_of(&id));
+    let is_unknown = |end: &&Value| end["status"] == "unknown";
+    let succeeded = ends.iter().filter(|end| end["status"] == "succeeded").count();
+    assert_eq!(succeeded + ends.iter().filter(is_unknown).count(), 2, "{ends:?}");
+    assert!(ends.iter().any(|end| is_unknown(&end)), "{ends:?}");
+    // One that is unknown may have been called, and is not called again.
+    assert!((succeeded..=2).contains(&server.count("whoami")), "{}", server.log());
+}
+
+#[test]
+fn while_a_human_signs_in_waiting_says_what_to_tell_the_user() {
+    let world = World::new();
+    let Some(server) = AccountServer::start(&world, "log", LONG) else { return };
+    server.define(&world);
+    let ids = [world.start("account_whoami", &json!({})), world.start("account_whoami", &json!({}))];
+    question(&world);
+    for id in &ids {
+        until("the result file says so", || world.result_file(id)["confirmation"].is_object());
+        let waited = world.run(&["wait", id, "--timeout=1s"]);
+        assert_eq!(waited.exit, 4, "{waited}");
+        let said = waited.json()["message"].as_str().expect("a message").to_owned();
+        assert!(said.contains("sign in to `account`") && said.contains("executor page"), "{said}");
+    }
+    sign_in(&world);
+    for id in &ids {
+        assert_succeeded(&world.end_of(id));
+    }
+}
+
 #[test]
 fn a_token_goes_to_no_other_server() {
     let world = World::new();

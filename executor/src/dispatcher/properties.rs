@@ -472,7 +472,11 @@ impl PropertyModel {
                         "only a running attempt is interrupted"
                     );
                 }
-                Action::Answer(..) | Action::Reply(..) | Action::SwitchOff(..) | Action::Preview { .. } => {}
+                Action::Answer(..)
+                | Action::Reply(..)
+                | Action::SwitchOff(..)
+                | Action::TellRecorded(..)
+                | Action::Preview { .. } => {}
             }
         }
         assert_eq!(self.running.len(), self.dispatcher.running() as usize);

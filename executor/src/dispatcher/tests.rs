@@ -101,6 +101,7 @@ impl Bench {
                 Action::Perform { task, .. } => turn.performed.push(task.id),
                 Action::Interrupt(id, kind) => turn.interrupted.push((id, kind)),
                 Action::SwitchOff(off) => turn.switched_off.push(off.tool),
+                Action::TellRecorded(signal) => signal.fire(),
             }
         }
         turn

@@ -125,22 +125,23 @@ impl Delegation {
     ) -> Result<CalledTask, Failure> {
         let caller = invocation.caller.clone().trusted_with(trust);
         let invocation = &Invocation { caller, ..invocation.clone() };
-        self.call_once(invocation, "call", tool, input, cancel).await
+        self.call_once(invocation, "call", tool, input, cancel, || {}).await
     }
 
     /// Asks the human, and returns the task of the question when it has ended. All attempts of one task share the
-    /// question with this `key`.
+    /// question with this `key`. Calls `on_shown` once the question waits on the page.
     pub(super) async fn ask(
         &self,
         invocation: &Invocation,
         key: &str,
         input: Map<String, Value>,
         cancel: &CancellationToken,
+        on_shown: impl FnOnce() + Send,
     ) -> Result<CalledTask, Failure> {
         // It is not the agent that asks, so what the agent may use says nothing about it.
         let caller = Caller { tool_scope: ToolScope::default(), ..invocation.caller.clone() };
         let invocation = &Invocation { caller, ..invocation.clone() };
-        self.call_once(invocation, key, ASK_SUBTOOL, input, cancel).await
+        self.call_once(invocation, key, ASK_SUBTOOL, input, cancel, on_shown).await
     }
 
     async fn call_once(
@@ -150,6 +151,7 @@ impl Delegation {
         tool: &str,
         input: Map<String, Value>,
         cancel: &CancellationToken,
+        on_waiting: impl FnOnce() + Send,
     ) -> Result<CalledTask, Failure> {
         let key = format!("{}-{key}", invocation.id);
         let run = RunRequest { tool: tool.to_owned(), input, idempotency_key: Some(key), ..RunRequest::default() };
@@ -159,6 +161,9 @@ impl Delegation {
             reply = handover::reply(&request) => called_task(reply)?,
             () = cancel.cancelled() => return Err(self.cancel_call(invocation, tool, request.id()).await),
         };
+        if self.state(id) == Some(State::AwaitingConfirmation) {
+            on_waiting();
+        }
         let (trigger, ids) = (Trigger::new(self.mailbox.clone()), [id]);
         tokio::select! {
             biased;

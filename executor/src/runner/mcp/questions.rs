@@ -89,14 +89,13 @@ impl CallDesk {
     async fn answer(&self, question: &ServerQuestion) -> HumanAnswer {
         let Some(delegation) = &self.delegation else { return HumanAnswer::Cancel };
         let _pause = self.invocation.clock.pause();
-        let message = format!("The server `{}` asks a human on the confirmation page", self.server);
-        self.invocation.feedback.progress(AttemptProgress {
-            message: Some(message),
-            asks_human: true,
-            ..AttemptProgress::default()
-        });
-        let key = format!("question-{}", question.key);
-        let asked = delegation.ask(&self.invocation, &key, input(&self.server, question), &self.cancel).await;
+        let on_shown = || {
+            let message = Some(format!("The server `{}` asks a human on the confirmation page", self.server));
+            let progress = AttemptProgress { message, asks_human: true, ..AttemptProgress::default() };
+            self.invocation.feedback.progress(progress);
+        };
+        let (key, input) = (format!("question-{}", question.key), input(&self.server, question));
+        let asked = delegation.ask(&self.invocation, &key, input, &self.cancel, on_shown).await;
         let result = match asked {
             Ok(task) => task.result,
             Err(failure) => {
