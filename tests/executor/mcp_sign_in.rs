@@ -17,6 +17,7 @@ use crate::skip::skip;
 use crate::world::{World, until};
 
 mod conformance;
+mod import;
 
 /// The `bin` folder of an environment with `PyPI`'s `mcp`.
 const PYTHON: &str = "AGENT_MAGIC_TOOL_TEST_MCP_PYTHON";
@@ -51,6 +52,10 @@ impl AccountServer {
         Some(Self { child, port: line.trim().parse().expect("a port"), log })
     }
 
+    fn url(&self) -> String {
+        format!("{}/mcp", self.origin())
+    }
+
     fn origin(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -64,6 +69,11 @@ impl AccountServer {
         self.log().lines().filter(|line| line.split(' ').next() == Some(what)).count()
     }
 
+    /// The tokens that it was shown.
+    fn tokens(&self) -> Vec<String> {
+        self.log().lines().filter_map(|line| line.strip_prefix("token ").map(str::to_owned)).collect()
+    }
+
     fn post(&self, path: &str, body: &Value) {
         let (url, body) = (format!("{}{path}", self.origin()), body.clone());
         let answer = request(async move { client(Policy::none()).post(url).json(&body).send().await });
@@ -72,7 +82,7 @@ impl AccountServer {
 
     /// Defines its tools, as `account_TOOL`; a call may not be repeated.
     fn define(&self, world: &World) {
-        let server = json!({"name": "account", "url": format!("{}/mcp", self.origin()), "oauth": "secret:account"});
+        let server = json!({"name": "account", "url": self.url(), "oauth": "secret:account"});
         let tool = |tool: &str| {
             json!({"description": format!("Does {tool}."), "confirm": "never", "timeout": "20s",
                 "input": {"type": "object", "properties": {"echo": {"type": "string"}}},
@@ -151,6 +161,12 @@ fn signed_in(world: &World, tool: &str, input: &Value) -> Value {
     world.end_of(&id)
 }
 
+/// Waits until a token that lasts for two seconds has expired.
+fn until_expired() {
+    let since = Instant::now();
+    until("the token has expired", || since.elapsed() > Duration::from_secs(3));
+}
+
 fn assert_succeeded(result: &Value) {
     assert_eq!(result["status"], "succeeded", "{result}");
 }
@@ -184,8 +200,7 @@ fn a_human_signs_in_once_and_no_token_is_seen() {
     assert_eq!((server.count("register"), server.count("authorize"), server.count("whoami")), (1, 1, 3));
     assert!(server.log().contains(&format!("exchange {}/mcp", server.origin())), "the token is for this server");
 
-    let issued: Vec<_> =
-        server.log().lines().filter_map(|line| line.strip_prefix("token ").map(str::to_owned)).collect();
+    let issued = server.tokens();
     assert!(!issued.is_empty());
     let mut kept = 0;
     each_file(world.home().parent().expect("the world"), &mut |path, bytes| {
@@ -217,15 +232,13 @@ fn tokens_are_renewed_until_they_are_revoked() {
     let Some(server) = AccountServer::start(&world, "log", 2) else { return };
     server.define(&world);
     assert_succeeded(&signed_in(&world, "account_whoami", &json!({})));
-    let since = Instant::now();
-    until("the token has expired", || since.elapsed() > Duration::from_secs(3));
+    until_expired();
     let ids: Vec<_> = (0..4).map(|_| world.start("account_whoami", &json!({}))).collect();
     for id in ids {
         assert_succeeded(&world.end_of(&id));
     }
     assert!(server.count("refresh") >= 1, "{}", server.log());
-    let since = Instant::now();
-    until("the token has expired again", || since.elapsed() > Duration::from_secs(3));
+    until_expired();
     assert_succeeded(&world.result_of("account_whoami", &json!({})));
     assert_eq!(server.count("authorize"), 1, "a human was asked once");
 

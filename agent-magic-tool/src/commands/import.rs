@@ -168,7 +168,7 @@ fn read_servers(args: &Args, config: &Config, context: &Context) -> Result<Sourc
     };
     let mut documents = Vec::new();
     for server in named {
-        match servers::ask(&server, config, context) {
+        match servers::ask(&server, !args.dry_run, config, context) {
             Ok(document) => documents.push(SourceToImport { document, kind, name: Some(server.name) }),
             Err(error) => failed.push((server.name, error)),
         }

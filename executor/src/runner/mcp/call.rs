@@ -50,7 +50,7 @@ impl Mcp {
         let _end = asking.clone().drop_guard();
         let host = Arc::new(CallDesk::new(&self.server.name, invocation, context, &asking, left_at.as_ref()));
         let mut signing = SignInDesk::new(&self.server, invocation, context, cancel);
-        let mut signed_in_on: Option<UsedServer> = None;
+        let (mut signed_in_on, mut has_taken_over): (Option<UsedServer>, bool) = (None, false);
         loop {
             signing.before_asking();
             let server = match signed_in_on.take() {
@@ -73,6 +73,10 @@ impl Mcp {
                 Err(CallFailure::Client(ClientError::NeedsSignIn(challenge))) => challenge,
                 Err(CallFailure::Client(error)) => return Err(self.failure(error, &server, context).await),
             };
+            if !std::mem::replace(&mut has_taken_over, true) && server.take_over_sign_in(&self.server, context).await? {
+                signed_in_on = Some(server).filter(|server| !server.connection.client.is_closed());
+                continue;
+            }
             Box::pin(signing.sign_in(wanted.as_deref(), host.handle().is_none())).await?;
             server.on_sign_in(&self.server, context).await?;
             signed_in_on = Some(server).filter(|server| !server.connection.client.is_closed());

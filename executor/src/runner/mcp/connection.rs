@@ -31,16 +31,6 @@ pub(super) enum NotConnected {
     Failed(Failure),
 }
 
-impl NotConnected {
-    /// The failure where no human can be asked.
-    pub(super) fn unasked(self, server: &McpServer) -> Failure {
-        match self {
-            Self::SignIn(_) => sign_in::unasked(server),
-            Self::Failed(failure) => failure,
-        }
-    }
-}
-
 impl From<Failure> for NotConnected {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)

@@ -4,6 +4,8 @@
 //! of ours ([`callback`]), and the call goes on by itself. What must survive a restart is in the record of the sign-in
 //! ([`record`]), from before the human is asked until the tokens are there. Tokens that expire are renewed without a
 //! question.
+//!
+//! For a command, the human is asked at the terminal instead ([`terminal`]).
 
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use crate::runner::delegation::{CalledTask, Delegation};
 use crate::runner::{Invocation, RunnerContext};
 use crate::task::failure::Failure;
 use crate::task::notes::AttemptProgress;
-use callback::{BrowserReturn, CallbackPort, ExpectedReturn};
+use callback::{CallbackPort, ExpectedReturn};
 use places::SignInPlace;
 use record::{PendingSignIn, RecordFile, SignInRecord, TokenRole, TokenStore};
 use web::SignInWeb;
@@ -32,12 +34,15 @@ mod callback;
 mod flow;
 mod places;
 mod record;
+mod terminal;
 mod web;
 
 pub use places::SignIns;
+pub use terminal::SignInLink;
+pub(super) use terminal::sign_in as sign_in_at_terminal;
 
 /// How often one call has a human sign in at most: the first time, and for further scopes.
-const MAX_SIGN_INS: u32 = 3;
+pub(super) const MAX_SIGN_INS: u32 = 3;
 /// The caller of all questions of sign-ins, so that a sign-in has one question, whichever task asks it.
 const ASKER: &str = "sign-in";
 const NO: &str = "No, do not sign in";
@@ -133,6 +138,25 @@ pub(super) async fn renew(
         *authorization.auth_manager.lock().await = site.connection_manager().await?;
     }
     Ok(())
+}
+
+/// Has `authorization`, which the server no longer accepts, take the tokens of a sign-in that another process finished.
+/// Returns whether there were such.
+pub(super) async fn take_over(
+    authorization: &Authorization,
+    server: &McpServer,
+    context: &RunnerContext,
+) -> Result<bool, Failure> {
+    let Some(site) = SignInSite::of(server, context)? else { return Ok(false) };
+    let record = site.file.read()?;
+    let Some(tokens) = record.tokens_for(site.url.as_str()) else { return Ok(false) };
+    let mut manager = authorization.auth_manager.lock().await;
+    let used = manager.get_credentials().await.ok();
+    if used.is_some_and(|(client_id, used)| client_id == tokens.credentials.client_id && used.is_some()) {
+        return Ok(false);
+    }
+    *manager = site.connection_manager().await?;
+    Ok(true)
 }
 
 /// The failure where no human can be asked.
@@ -249,7 +273,7 @@ impl<'a> SignInDesk<'a> {
     async fn ask(&self, site: &SignInSite, delegation: &Delegation, challenge: Option<&str>) -> Result<(), Failure> {
         let started = match self.resume(site, delegation, challenge).await? {
             Some(started) => started,
-            None => flow::begin(site, self.server, self.context, challenge).await?,
+            None => self.begin(site, challenge).await?,
         };
         let SignInAttempt { pending, mut manager, port } = started;
         let place = self.context.mcp.sign_ins.place(&site.secret);
@@ -272,23 +296,20 @@ impl<'a> SignInDesk<'a> {
         let came_back = waited.map_err(|error| Failure::new(Code::Io, error.to_string()))?;
         withdrawn.cancel();
         drop(link);
-        let role = TokenRole::SignIn(Box::new(pending.parties.clone()));
-        manager.set_credential_store(TokenStore { file: site.file.clone(), role });
-        let finish = async {
-            match &came_back {
-                BrowserReturn::Refused(code) => Err(self.failed(&format!("the authorization server refused: {code}"))),
-                BrowserReturn::Code { code, issuer } => manager
-                    .exchange_code_for_token_with_issuer(code, &pending.state.csrf_token, issuer.as_deref())
-                    .await
-                    .map(drop)
-                    .map_err(|error| self.failed(&describe(&error))),
-            }
-        };
+        let finish = flow::finish(site, self.server, &mut manager, &pending, &came_back);
         let (finished, _) = tokio::join!(finish, asking);
         if finished.is_err() {
             site.file.update(SignInRecord::give_up).await?;
         }
         finished
+    }
+
+    /// Begins a sign-in, and records what a later executor needs in order to go on with it.
+    async fn begin(&self, site: &SignInSite, challenge: Option<&str>) -> Result<SignInAttempt, Failure> {
+        let started = flow::begin(site, &site.file.read()?, self.server, self.context, challenge).await?;
+        let recorded = started.pending.clone();
+        site.file.update(|record| record.pending = Some(recorded)).await?;
+        Ok(started)
     }
 
     /// Goes on with a sign-in that an earlier executor, or a task that has ended, left unfinished.
@@ -344,14 +365,7 @@ impl<'a> SignInDesk<'a> {
 
     /// Tells sign-ins apart by what is in it, since the page finds the link by this text.
     fn question(&self, site: &SignInSite, pending: &PendingSignIn) -> String {
-        let host = |url: &str| {
-            Url::parse(url).ok().and_then(|url| {
-                let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-                Some(format!("{}{port}", url.host_str()?))
-            })
-        };
         let (server, there) = (host(site.url.as_str()), host(&pending.link));
-        let (server, there) = (server.unwrap_or_default(), there.unwrap_or_default());
         format!(
             "The MCP server `{}` at {server} wants you to sign in at {there}.\n\nOpen the link below only if you know \
              {there}: what you enter goes there, not to the agent. When you have signed in, the task goes on by itself. \
@@ -384,10 +398,6 @@ impl<'a> SignInDesk<'a> {
         let message = format!("the human did not want to sign in to the MCP server `{}`", self.server.name);
         Failure::new(Code::NeedsReauthorization, message).hint("ask them in the conversation before you run it again")
     }
-
-    fn failed(&self, reason: &str) -> Failure {
-        failed(self.server, reason)
-    }
 }
 
 /// A sign-in that waits for the browser.
@@ -407,6 +417,16 @@ fn expected(pending: &PendingSignIn) -> ExpectedReturn {
         issuer: pending.state.expected_issuer.clone(),
         requires_issuer: pending.state.require_issuer,
     }
+}
+
+/// The host of `url`, with its port if it has one.
+fn host(url: &str) -> String {
+    let parsed = Url::parse(url).ok();
+    let host = parsed.as_ref().and_then(|url| {
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        Some(format!("{}{port}", url.host_str()?))
+    });
+    host.unwrap_or_default()
 }
 
 /// A state store that knows the state of `pending`.

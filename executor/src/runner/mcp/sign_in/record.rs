@@ -2,6 +2,9 @@
 //!
 //! Tokens belong to one MCP server and to the authorization server that issued them: for any other they are as good as
 //! absent. What a later executor needs in order to go on with a sign-in is kept beside them until it ends.
+//!
+//! A command and an executor may use the same tokens. Each reads them again before it renews or changes them, under a
+//! lock that the other one respects.
 
 use std::sync::Arc;
 
@@ -159,9 +162,16 @@ impl RecordFile {
         Ok(record)
     }
 
+    /// Has what is in `pending` redacted that must not be seen.
+    pub(super) fn watch(&self, pending: &PendingSignIn) {
+        let record = SignInRecord { pending: Some(pending.clone()), ..SignInRecord::default() };
+        record.watch(&self.name, &self.secrets);
+    }
+
     /// Changes the record. Durable when it returns.
     pub(super) async fn update(&self, change: impl FnOnce(&mut SignInRecord) + Send) -> Result<(), Failure> {
         let _writing = self.place.writing.lock().await;
+        let _other_processes = self.secrets.lock(&self.name, "change").await?;
         let mut record = self.read()?;
         change(&mut record);
         record.watch(&self.name, &self.secrets);
@@ -182,7 +192,7 @@ pub(super) enum TokenRole {
     /// A connection to this server uses and renews the tokens of this issuer.
     Connection { server: String, issuer: Option<String> },
     /// A sign-in obtains them.
-    SignIn(Box<SignInParties>),
+    SignIn(Box<PendingSignIn>),
 }
 
 impl TokenStore {
@@ -190,7 +200,7 @@ impl TokenStore {
         let record = self.file.read().map_err(store_error)?;
         let (server, issuer) = match &self.role {
             TokenRole::Connection { server, issuer } => (server, issuer),
-            TokenRole::SignIn(parties) => (&parties.server, &parties.metadata.issuer),
+            TokenRole::SignIn(pending) => (&pending.parties.server, &pending.parties.metadata.issuer),
         };
         let tokens = record.tokens_for(server).filter(|tokens| tokens.parties.metadata.issuer == *issuer);
         Ok(tokens.map(|tokens| tokens.credentials.clone()))
@@ -209,12 +219,14 @@ impl TokenStore {
                     tokens.credentials = credentials;
                 }
             }
-            TokenRole::SignIn(parties) => {
+            TokenRole::SignIn(pending) => {
+                let parties = &pending.parties;
                 if record.client_id.as_ref() == Some(&parties.client.client_id) {
                     record.issuer.clone_from(&parties.metadata.issuer);
                 }
-                record.tokens = Some(IssuedTokens { parties: (**parties).clone(), credentials });
-                record.pending = None;
+                record.tokens = Some(IssuedTokens { parties: parties.clone(), credentials });
+                // Another process may have asked a human as well.
+                record.pending = record.pending.take().filter(|other| other.id != pending.id);
             }
         };
         self.file.update(change).await.map_err(store_error)
@@ -259,7 +271,9 @@ impl CredentialStore for TokenStore {
     {
         async {
             let turn = Arc::clone(&self.file.place.renewal).lock_owned().await;
-            Ok(Some(CredentialRefreshGuard::new(turn)))
+            let other_processes = self.file.secrets.lock(&self.file.name, "renewal").await;
+            let other_processes = other_processes.map_err(|error| store_error(error.into()))?;
+            Ok(Some(CredentialRefreshGuard::new((turn, other_processes))))
         }
         .boxed()
     }
