@@ -12,6 +12,7 @@ use super::lookup::{LookupPhase, can_look_up};
 use super::notes::begin_again;
 use super::{Action, Dispatcher, Effects, OpenTask, Reassessment, advance, failed_end};
 use crate::catalog::definition::Definition;
+use crate::runner::delegation::QuestionAsker;
 use crate::task::Task;
 use crate::task::confirmation::{ReplacedValues, drifted};
 use crate::task::effect::EffectClass;
@@ -103,11 +104,34 @@ impl Dispatcher {
                 self.queue_or_delay(id, now);
             }
         }
+        self.end_orphaned_questions(now, &mut effects);
         self.start_ready(now, &mut effects);
         // Started tasks were already published.
         let waiting = ids.iter().filter_map(|id| self.open.get(id)).filter(|open| open.task.state != State::Running);
         effects.actions.extend(waiting.map(|open| Action::Publish(Box::new(open.task.clone()))));
         effects
+    }
+
+    /// Ends the questions to the human whose answers would reach no one: the attempts that asked them were of the earlier
+    /// executor, or their tasks have ended.
+    fn end_orphaned_questions(&mut self, now: Timestamp, effects: &mut Effects) {
+        let is_orphaned = |open: &&OpenTask| {
+            let key = open.task.idempotency_key.as_deref().filter(|_| open.task.state == State::AwaitingConfirmation);
+            match key.and_then(|key| QuestionAsker::of(key, &open.task.caller)) {
+                Some(QuestionAsker::Attempt(_)) => true,
+                Some(QuestionAsker::Task(id)) => !self.open.contains_key(&id),
+                None => false,
+            }
+        };
+        let orphaned: Vec<_> = self.open.values().filter(is_orphaned).map(|open| open.task.id).collect();
+        for id in orphaned {
+            if let Some(open) = self.open.get_mut(&id) {
+                let message = "the call that asked this ended together with the executor that made it";
+                let error = ErrorBody::new(Code::Cancelled, message).hint("an answer would reach no one");
+                advance(&mut open.task, Step::Cancel, now, None, Some(failed_end(now, error)), effects);
+                self.remove(id, effects);
+            }
+        }
     }
 }
 

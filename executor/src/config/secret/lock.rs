@@ -37,7 +37,7 @@ impl Secrets {
 
     fn open_lock(&self, name: &SecretName, purpose: &str) -> io::Result<File> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        // The name of a secret has no dot, so it is none.
+        // Names of secrets have no dot, so the file is not taken for one.
         let path = self.folder.join(format!(".{}.{purpose}", name.as_str()));
         fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
     }

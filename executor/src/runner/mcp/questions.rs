@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::secret::Secrets;
 use crate::runner::attempt_clock::ClockPause;
-use crate::runner::delegation::Delegation;
+use crate::runner::delegation::{Delegation, QuestionKey};
 use crate::runner::{Invocation, RunnerContext};
 use crate::task::notes::AttemptProgress;
 
@@ -94,8 +94,10 @@ impl CallDesk {
             let progress = AttemptProgress { message, asks_human: true, ..AttemptProgress::default() };
             self.invocation.feedback.progress(progress);
         };
-        let (key, input) = (format!("question-{}", question.key), input(&self.server, question));
-        let asked = delegation.ask(&self.invocation, &key, input, &self.cancel, on_shown).await;
+        // Without a handle the call cannot be gone on with, and what it asks ends with it.
+        let key = if self.handle().is_some() { QuestionKey::OfTask(&question.key) } else { QuestionKey::OfAttempt };
+        let input = input(&self.server, question);
+        let asked = delegation.ask(&self.invocation, key, input, &self.cancel, on_shown).await;
         let result = match asked {
             Ok(task) => task.result,
             Err(failure) => {

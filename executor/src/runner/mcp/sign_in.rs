@@ -21,7 +21,7 @@ use url::Url;
 
 use super::McpServer;
 use crate::config::secret::SecretName;
-use crate::runner::delegation::{CalledTask, Delegation};
+use crate::runner::delegation::{CalledTask, Delegation, QuestionKey};
 use crate::runner::{Invocation, RunnerContext};
 use crate::task::failure::Failure;
 use crate::task::notes::AttemptProgress;
@@ -43,8 +43,6 @@ pub(super) use terminal::sign_in as sign_in_at_terminal;
 
 /// How often one call has a human sign in at most: the first time, and for further scopes.
 pub(super) const MAX_SIGN_INS: u32 = 3;
-/// The caller of all questions of sign-ins, so that a sign-in has one question, whichever task asks it.
-const ASKER: &str = "sign-in";
 const NO: &str = "No, do not sign in";
 
 /// The sign-ins of one call.
@@ -280,12 +278,12 @@ impl<'a> SignInDesk<'a> {
         let question = self.question(site, &pending);
         let link = self.context.mcp.sign_ins.show(&question, &pending.link);
         let input = Map::from_iter([("question".to_owned(), question.into()), ("options".to_owned(), json!([NO]))]);
-        let (caller, withdrawn) = (asker(self.invocation), self.cancel.child_token());
+        let (key, withdrawn) = (question_key(&pending), self.cancel.child_token());
         let on_shown = || {
             place.is_asked.send_replace(true);
             self.tell_of_question();
         };
-        let asking = delegation.ask(&caller, &pending.id, input, &withdrawn, on_shown);
+        let asking = delegation.ask(self.invocation, QuestionKey::Shared(&key), input, &withdrawn, on_shown);
         tokio::pin!(asking);
         let expected = expected(&pending);
         let waited = tokio::select! {
@@ -325,10 +323,10 @@ impl<'a> SignInDesk<'a> {
             return Ok(Some(attempt));
         }
         // Its question would lead nowhere.
-        let over = CancellationToken::new();
+        let (key, over) = (question_key(pending), CancellationToken::new());
         over.cancel();
         let input = Map::from_iter([("question".to_owned(), "This sign-in is over.".into())]);
-        drop(delegation.ask(&asker(self.invocation), &pending.id, input, &over, || {}).await);
+        drop(delegation.ask(self.invocation, QuestionKey::Shared(&key), input, &over, || {}).await);
         site.file.update(|record| record.pending = None).await?;
         Ok(None)
     }
@@ -407,8 +405,9 @@ struct SignInAttempt {
     port: CallbackPort,
 }
 
-fn asker(invocation: &Invocation) -> Invocation {
-    Invocation { id: ASKER.to_owned(), ..invocation.clone() }
+/// A sign-in has one question, whichever task asks it.
+fn question_key(pending: &PendingSignIn) -> String {
+    format!("sign-in-{}", pending.id)
 }
 
 fn expected(pending: &PendingSignIn) -> ExpectedReturn {
