@@ -121,6 +121,28 @@ fn an_import_signs_in_and_the_executor_goes_on_with_its_tokens() {
     assert_eq!(server.count("authorize"), 2, "the executor has the new tokens");
 }
 
+/// Defines `mine`, a call of the imported server that may not be repeated, and is not asked about.
+fn define_mine(world: &World, server: &AccountServer) {
+    let whoami = json!({"description": "Asks.", "confirm": "never", "timeout": "20s", "input": {"type": "object"},
+        "run": {"mcp": {"server": {"name": "account", "url": server.url(), "oauth": "secret:account-oauth"}, "tool": "whoami"}}});
+    world.define("mine.json", &json!({"mine": whoami}));
+}
+
+#[test]
+fn a_call_that_waits_for_a_sign_in_goes_on_when_a_command_has_signed_in() {
+    let world = World::new();
+    let Some(server) = AccountServer::start(&world, "log", LONG) else { return };
+    define_mine(&world, &server);
+    let ids = [world.start("mine", &json!({})), world.start("mine", &json!({}))];
+    let asked = super::question(&world);
+    WaitingImport::start(&world, &["mcp", "account", &server.url()]).signed_in();
+    for id in ids {
+        assert_succeeded(&world.end_of(&id));
+    }
+    assert_eq!(world.end_of(asked["id"].as_str().expect("an id"))["status"], "cancelled");
+    assert_eq!((server.count("authorize"), server.count("whoami")), (1, 2));
+}
+
 #[test]
 fn a_sign_in_that_does_not_succeed_leaves_nothing_behind() {
     let world = World::new();
@@ -180,9 +202,7 @@ fn a_command_and_the_executor_renew_the_same_tokens() {
     let world = World::new();
     let Some(server) = AccountServer::start(&world, "log", 2) else { return };
     WaitingImport::start(&world, &["mcp", "account", &server.url()]).signed_in();
-    let whoami = json!({"description": "Asks.", "confirm": "never", "timeout": "20s", "input": {"type": "object"},
-        "run": {"mcp": {"server": {"name": "account", "url": server.url(), "oauth": "secret:account-oauth"}, "tool": "whoami"}}});
-    world.define("mine.json", &json!({"mine": whoami}));
+    define_mine(&world, &server);
     assert_succeeded(&world.result_of("mine", &json!({})));
     // The server forgets a refresh token when it has used it.
     server.post("/control", &json!({"slow": 0.7}));

@@ -3,7 +3,7 @@
 //! A credential never gets into a definition file: on the command line it is refused, and from a configuration it goes
 //! into the store of secrets. So do the tokens of a sign-in: what is printed is the link alone.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use executor::base::credential;
 use executor::catalog::problems_of_definitions;
@@ -14,6 +14,7 @@ use executor::runner::server_snapshot;
 use import::agents::{credential_in_command, credential_in_url, is_credential_value};
 use import::document::Document;
 use protocol::code::Code;
+use protocol::command_names::line;
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value, json};
 
@@ -83,6 +84,7 @@ impl ServerArgs {
             (None, [name, rest @ ..]) => (Some(name.as_str()), rest),
             (None, []) => (None, words),
         };
+        let before_dashes = place;
         let place: Vec<String> = place.iter().chain(&self.command).cloned().collect();
         let forms = "agent-magic-tool import mcp NAME -- COMMAND ARGS, or: agent-magic-tool import mcp NAME URL";
         let Some(first) = place.first() else {
@@ -98,6 +100,9 @@ impl ServerArgs {
             self.remote(&name, url)?
         } else if is_url(first) {
             return Err(Error::usage(format!("`{}` is too much: a URL is a server of its own", place[1])).hint(forms));
+        } else if !before_dashes.is_empty() {
+            return Err(Error::usage(format!("`{first}` is not a URL, and a program stands after `--`"))
+                .hint(with_dashes(&name, &place)));
         } else {
             self.local(&name, place)?
         };
@@ -128,6 +133,17 @@ impl ServerArgs {
             let absolute = std::path::absolute(program.as_str()).and_then(|path| path.metadata().map(|_| path));
             let absolute = absolute.map_err(|error| Error::io(&format!("failed to find `{program}`"), &error))?;
             *program = absolute.display().to_string();
+        }
+        if self.folder.is_none() {
+            // The program runs in another folder than this one.
+            for argument in command.iter_mut().skip(1) {
+                let is_relative = argument.starts_with("./") || argument.starts_with("../");
+                if let Some(path) =
+                    std::path::absolute(argument.as_str()).ok().filter(|path| is_relative && path.exists())
+                {
+                    *argument = path.display().to_string();
+                }
+            }
         }
         Ok(McpServer { command, ..self.common(name)? })
     }
@@ -163,6 +179,18 @@ impl ServerArgs {
             protocol: None,
         })
     }
+}
+
+/// The command line for a server that is a program.
+pub(crate) fn with_dashes(name: &str, command: &[String]) -> String {
+    let words = ["import", WORD, name, "--"].map(str::to_owned);
+    line(&[&words[..], command].concat())
+}
+
+/// A word of the command that names a file here, and is looked for elsewhere.
+pub(super) fn misplaced(server: &McpServer) -> Option<&String> {
+    let is_here = |word: &&String| !word.starts_with(['/', '-']) && word.contains('.') && Path::new(word).is_file();
+    server.command.iter().skip(1).find(|word| server.folder.is_none() && is_here(word))
 }
 
 /// Asks a server what it offers. One that wants a sign-in gets one with OAuth, unless it is sent headers. Without

@@ -52,7 +52,7 @@ impl ServerConnection {
         let max_bytes = max_bytes.saturating_mul(3);
         let mut first = None;
         for greeting in Greeting::attempts(server.protocol.as_deref()) {
-            let settings = ConnectionSettings { max_bytes, samples: false, greeting: *greeting };
+            let settings = ConnectionSettings { max_bytes, greeting: *greeting };
             let opened = match &server.url {
                 Some(url) => Self::to_url(server, url, headers, &settings, context).await,
                 None => Self::to_program(server, &settings, context).await,

@@ -115,10 +115,6 @@ impl CallHost for CallDesk {
         self.answer(question).boxed()
     }
 
-    fn sample(&self, _: Value) -> BoxFuture<'_, Result<Value, String>> {
-        async { Err("this client has no language model for servers".to_owned()) }.boxed()
-    }
-
     fn progress(&self, progress: &CallProgress) {
         let mut last = self.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_some_and(|last| last.elapsed() < PROGRESS_INTERVAL) {

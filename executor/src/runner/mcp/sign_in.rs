@@ -255,9 +255,9 @@ impl<'a> SignInDesk<'a> {
             // The other's question is ours as well.
             let is_shown = *is_asked.borrow_and_update();
             if is_shown {
-                self.tell_of_question()
+                self.tell_of_question();
             } else {
-                self.tell_of_wait()
+                self.tell_of_wait();
             }
             tokio::select! {
                 biased;
@@ -290,6 +290,11 @@ impl<'a> SignInDesk<'a> {
             biased;
             came_back = port.wait(&expected) => came_back,
             asked = &mut asking => return Err(self.unanswered(site, &asked).await),
+            () = site.file.signed_in_elsewhere(site.url.as_str()) => {
+                withdrawn.cancel();
+                drop(asking.await);
+                return site.file.update(|record| record.pending = None).await;
+            }
         };
         let came_back = waited.map_err(|error| Failure::new(Code::Io, error.to_string()))?;
         withdrawn.cancel();

@@ -7,6 +7,7 @@
 //! lock that the other one respects.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -20,6 +21,9 @@ use serde::{Deserialize, Serialize};
 use super::places::SignInPlace;
 use crate::config::secret::{SecretError, SecretName, Secrets};
 use crate::task::failure::Failure;
+
+/// How often to look whether a human has signed in elsewhere, while one is asked.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The secret, as JSON. A human may have set it with the first three fields.
 #[derive(Default, Serialize, Deserialize)]
@@ -65,6 +69,9 @@ pub(super) struct RegisteredClient {
 pub(super) struct IssuedTokens {
     pub(super) parties: SignInParties,
     pub(super) credentials: StoredCredentials,
+    /// The id of the sign-in that issued them. Renewals keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sign_in: Option<String>,
 }
 
 /// A sign-in that a human has not finished.
@@ -168,6 +175,18 @@ impl RecordFile {
         record.watch(&self.name, &self.secrets);
     }
 
+    /// Returns when a human has signed in to the MCP server at `url` in another process, from now on.
+    pub(super) async fn signed_in_elsewhere(&self, url: &str) {
+        let sign_in = || self.read().ok()?.tokens_for(url)?.sign_in.clone();
+        let before = sign_in();
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            if sign_in().is_some_and(|now| before.as_ref() != Some(&now)) {
+                return;
+            }
+        }
+    }
+
     /// Changes the record. Durable when it returns.
     pub(super) async fn update(&self, change: impl FnOnce(&mut SignInRecord) + Send) -> Result<(), Failure> {
         let _writing = self.place.writing.lock().await;
@@ -224,7 +243,8 @@ impl TokenStore {
                 if record.client_id.as_ref() == Some(&parties.client.client_id) {
                     record.issuer.clone_from(&parties.metadata.issuer);
                 }
-                record.tokens = Some(IssuedTokens { parties: parties.clone(), credentials });
+                record.tokens =
+                    Some(IssuedTokens { parties: parties.clone(), credentials, sign_in: Some(pending.id.clone()) });
                 // Another process may have asked a human as well.
                 record.pending = record.pending.take().filter(|other| other.id != pending.id);
             }
