@@ -339,16 +339,7 @@ impl Dispatcher {
             Event::Abandon { request, uid, session } => self.abandon(request, uid, &session, now, effects),
             Event::Resolve(request) => self.handle_resolve(*request, now, effects),
             Event::AttemptFinished(report) => self.finish(*report, now, effects),
-            Event::AttemptTold { id, attempt, news: AttemptNews::Job(job) } => {
-                self.note_job(id, attempt, job, effects);
-            }
-            Event::AttemptTold { id, attempt, news: AttemptNews::Unsent } => self.note_unsent(id, attempt, effects),
-            Event::AttemptTold { id, attempt, news: AttemptNews::Sending(recorded) } => {
-                self.note_sending(id, attempt, recorded, effects);
-            }
-            Event::AttemptTold { id, attempt, news: AttemptNews::Progress(progress) } => {
-                self.note_progress(id, attempt, progress, effects);
-            }
+            Event::AttemptTold { id, attempt, news } => self.note_news(id, attempt, news, effects),
             Event::Decide(request) => self.decide(*request, now, effects),
             Event::Revoke { ticket, grant, touch } => self.revoke(ticket, grant, touch.as_deref(), now, effects),
             Event::SetPreview { id, expected, confirmation } => self.set_preview(id, expected, confirmation, effects),

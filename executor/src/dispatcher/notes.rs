@@ -10,7 +10,7 @@ use protocol::task::{Step, TaskId};
 use super::{Action, Dispatcher, Effects, OpenTask, advance};
 use crate::attempt::report::FailedAttempt;
 use crate::catalog::definition::Definition;
-use crate::runner::RecordedSignal;
+use crate::runner::{AttemptNews, RecordedSignal};
 use crate::store::Change;
 use crate::task::failure::Retry;
 use crate::task::notes::{AttemptProgress, LastFailure, TaskNotes};
@@ -20,8 +20,18 @@ use crate::task::{End, Outcome, Task};
 const GIVE_UP_AFTER: Duration = Duration::from_hours(1);
 
 impl Dispatcher {
+    /// Handles what a running attempt tells.
+    pub(super) fn note_news(&mut self, id: TaskId, attempt: u32, news: AttemptNews, effects: &mut Effects) {
+        match news {
+            AttemptNews::Job(job) => self.note_job(id, attempt, job, effects),
+            AttemptNews::Unsent => self.note_unsent(id, attempt, effects),
+            AttemptNews::Sending(recorded) => self.note_sending(id, attempt, recorded, effects),
+            AttemptNews::Progress(progress) => self.note_progress(id, attempt, progress, effects),
+        }
+    }
+
     /// Records where the job of a running attempt is, so that a later executor can go on with it.
-    pub(super) fn note_job(&mut self, id: TaskId, attempt: u32, job: String, effects: &mut Effects) {
+    fn note_job(&mut self, id: TaskId, attempt: u32, job: String, effects: &mut Effects) {
         if let Some(open) = self.executing(id, attempt).filter(|open| open.task.notes.job.as_ref() != Some(&job)) {
             let notes = std::mem::take(&mut open.task.notes);
             open.task.notes = TaskNotes { last_failure: None, job: Some(job), progress: None, ..notes };
@@ -30,7 +40,7 @@ impl Dispatcher {
     }
 
     /// Records that a running attempt waits for a human and has sent nothing.
-    pub(super) fn note_unsent(&mut self, id: TaskId, attempt: u32, effects: &mut Effects) {
+    fn note_unsent(&mut self, id: TaskId, attempt: u32, effects: &mut Effects) {
         if let Some(open) = self.executing(id, attempt).filter(|open| !open.task.notes.is_unsent) {
             open.task.notes.is_unsent = true;
             effects.changes.push(note(&open.task));
@@ -39,7 +49,7 @@ impl Dispatcher {
 
     /// Records that a running attempt may send something from now on, and lets it go on then. An attempt that is not
     /// running anymore gets no signal.
-    pub(super) fn note_sending(&mut self, id: TaskId, attempt: u32, recorded: RecordedSignal, effects: &mut Effects) {
+    fn note_sending(&mut self, id: TaskId, attempt: u32, recorded: RecordedSignal, effects: &mut Effects) {
         let Some(open) = self.executing(id, attempt) else { return };
         if std::mem::take(&mut open.task.notes.is_unsent) {
             effects.changes.push(note(&open.task));
@@ -52,7 +62,7 @@ impl Dispatcher {
     }
 
     /// Shows how far a running attempt is. Nothing is recorded: what runs after a restart says it anew.
-    pub(super) fn note_progress(&mut self, id: TaskId, attempt: u32, progress: AttemptProgress, effects: &mut Effects) {
+    fn note_progress(&mut self, id: TaskId, attempt: u32, progress: AttemptProgress, effects: &mut Effects) {
         if let Some(open) = self.executing(id, attempt) {
             open.task.notes.progress = Some(progress);
             effects.actions.push(Action::Publish(Box::new(open.task.clone())));
@@ -117,7 +127,7 @@ mod tests {
     use super::super::tests::{Bench, definition, limits};
     use super::*;
     use crate::attempt::report::FailureKind;
-    use crate::runner::{AttemptNews, Feedback};
+    use crate::runner::Feedback;
     use crate::task::effect::EffectClass;
     use crate::task::failure::{Failure, SideEffect};
 
