@@ -115,21 +115,17 @@ pub(super) fn given_up(failed: FailedAttempt, next: Timestamp, give_up_at: Times
 
 #[cfg(test)]
 mod tests {
-    use std::pin::Pin;
-    use std::sync::{Arc, Mutex};
-
     use futures_util::FutureExt as _;
     use protocol::task::State;
     use serde_json::json;
 
     use super::super::Event;
     use super::super::recovery::{MAX_LOST_ATTEMPTS, MAX_UNSENT_ATTEMPTS};
-    use super::super::tests::{Bench, definition, limits};
+    use super::super::tests::{Bench, definition, limits, told_sending};
     use super::*;
     use crate::attempt::report::FailureKind;
-    use crate::runner::Feedback;
     use crate::task::effect::EffectClass;
-    use crate::task::failure::{Failure, SideEffect};
+    use crate::task::failure::SideEffect;
 
     #[test]
     fn a_task_that_waits_for_its_next_attempt_says_why() {
@@ -237,18 +233,5 @@ mod tests {
         }
         bench.crash(Some(&plain));
         assert_eq!(bench.state(id), State::Unknown);
-    }
-
-    type Recorded = Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
-
-    /// What an attempt tells that is about to send something, and what it then waits for.
-    fn told_sending(id: TaskId, attempt: u32) -> (Event, Recorded) {
-        let told = Arc::new(Mutex::new(None));
-        let heard = Arc::clone(&told);
-        let feedback = Feedback::new(move |news| *heard.lock().expect("not poisoned") = Some(news));
-        let mut recorded: Recorded = Box::pin(async move { feedback.sending().await });
-        assert!(recorded.as_mut().now_or_never().is_none());
-        let news = told.lock().expect("not poisoned").take().expect("it is told at once");
-        (Event::AttemptTold { id, attempt, news }, recorded)
     }
 }

@@ -76,7 +76,7 @@ pub struct McpServer {
     /// secret.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// The secret with the tokens of an OAuth sign-in. The executor writes it when a human has signed in on the page.
+    /// The secret with the tokens of an OAuth sign-in. It is written when a human has signed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oauth: Option<SecretName>,
     /// How a URL is spoken to. Absent: streamable HTTP, and SSE if the server knows only that.
