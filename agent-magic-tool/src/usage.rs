@@ -15,7 +15,7 @@ use protocol::duration::PositiveDuration;
 use protocol::paths::{NoHomeFolder, Paths};
 use serde_json::Value;
 
-use crate::commands::run;
+use crate::commands::{import, run};
 use crate::error::Error;
 
 /// The hint if nothing is known about a word.
@@ -147,6 +147,12 @@ fn unknown_argument(
     let no_option = Error::usage(format!("`{command}` has no option `{argument}`"));
     if command == "run" {
         return no_option.hint(option_of_run(error, argument, words, paths));
+    }
+    if let ("import", [_, kind, name, program @ ..]) = (command, words)
+        && kind == "mcp"
+        && program.first().is_some_and(|first| !first.starts_with('-') && !first.contains("://"))
+    {
+        return no_option.hint(format!("a program stands after `--`: {}", import::with_dashes(name, program)));
     }
     if ["--json", "--output"].contains(&argument) {
         return no_option.hint("leave it out: the output is JSON");

@@ -194,6 +194,7 @@ impl Attempt<'_> {
         let (started, started_at) = (Instant::now(), clock::now());
         let invocation = Invocation {
             job: self.task.notes.job.clone(),
+            is_unsent: self.task.notes.is_unsent,
             clock: self.clock.clone(),
             feedback: self.feedback.clone(),
             hidden: Arc::clone(&self.hidden),

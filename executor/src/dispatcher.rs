@@ -19,7 +19,7 @@ use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, Failu
 use crate::base::webauthn::Assertion;
 use crate::catalog::definition::Definition;
 use crate::config::Config;
-use crate::runner::AttemptNews;
+use crate::runner::{AttemptNews, RecordedSignal};
 use crate::store::switched_off::SwitchedOffTool;
 use crate::store::{Change, ConfirmationUpdate, Transition};
 use crate::task::confirmation::{Confirmation, Digest};
@@ -54,7 +54,7 @@ pub use confirmations::{
 use confirmations::{PendingConfirmations, after};
 use fair_queue::FairQueue;
 use lookup::LookupPhase;
-use notes::{give_up_at, given_up, note_failure};
+use notes::{begin_again, give_up_at, given_up, note_failure};
 use quotas::Quotas;
 use rate_limits::RateLimits;
 pub use rate_limits::{AppliedRateLimit, RateLimitKey};
@@ -166,6 +166,8 @@ pub enum Action {
     Interrupt(TaskId, FailureKind),
     /// Switch a subtool off for a session that exceeded its rate limit.
     SwitchOff(Box<SwitchedOffTool>),
+    /// Let a running attempt go on that waits until what it told is recorded.
+    TellRecorded(RecordedSignal),
 }
 
 /// The limits of open and running tasks.
@@ -337,15 +339,7 @@ impl Dispatcher {
             Event::Abandon { request, uid, session } => self.abandon(request, uid, &session, now, effects),
             Event::Resolve(request) => self.handle_resolve(*request, now, effects),
             Event::AttemptFinished(report) => self.finish(*report, now, effects),
-            Event::AttemptTold { id, attempt, news: AttemptNews::Job(job) } => {
-                self.note_job(id, attempt, Some(job), effects);
-            }
-            Event::AttemptTold { id, attempt, news: AttemptNews::JobEnded } => {
-                self.note_job(id, attempt, None, effects);
-            }
-            Event::AttemptTold { id, attempt, news: AttemptNews::Progress(progress) } => {
-                self.note_progress(id, attempt, progress, effects);
-            }
+            Event::AttemptTold { id, attempt, news } => self.note_news(id, attempt, news, effects),
             Event::Decide(request) => self.decide(*request, now, effects),
             Event::Revoke { ticket, grant, touch } => self.revoke(ticket, grant, touch.as_deref(), now, effects),
             Event::SetPreview { id, expected, confirmation } => {
@@ -386,7 +380,12 @@ impl Dispatcher {
             Err(failed) => failed,
         };
         if failed.kind != FailureKind::Shutdown {
-            open.task.notes.job = None;
+            (open.task.notes.job, open.task.notes.is_unsent) = (None, false);
+        }
+        if open.task.notes.is_unsent && !open.cancelling {
+            begin_again(&mut open.task, now, effects);
+            effects.actions.push(Action::Publish(Box::new(open.task.clone())));
+            return self.queue_or_delay(report.id, now);
         }
         if open.needs_lookup(&failed) {
             open.cancelling |= failed.kind == FailureKind::Cancelled;
@@ -408,7 +407,7 @@ impl Dispatcher {
                 if is_repeatable
                     && !open.cancelling
                     && failed.retry != Retry::Never
-                    && open.task.attempt <= retries =>
+                    && open.task.counted_attempts() <= retries =>
             {
                 Step::Retry
             }

@@ -4,7 +4,6 @@
 //! cancellation token, and returns the output or a failure. To add one: a file under `runner/`, a variant
 //! of [`Run`], and its arm in the matches below.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,7 +22,6 @@ use crate::config::secret::{HiddenTexts, Secrets};
 use crate::net::clients::{HttpClients, HttpClientsError};
 use crate::task::failure::{Failure, Retry};
 use crate::task::fingerprint::{FileRole, Fingerprint};
-use crate::task::notes::AttemptProgress;
 
 pub mod agent;
 pub mod ask_user;
@@ -31,6 +29,7 @@ pub mod attempt_clock;
 pub mod builtin;
 pub mod database_snapshot;
 pub mod delegation;
+mod feedback;
 mod fields;
 pub mod http;
 pub mod llm;
@@ -41,6 +40,7 @@ mod spool;
 pub mod sql;
 pub mod steps;
 
+pub use feedback::{AttemptNews, Feedback, RecordedSignal};
 pub use http::ResponseFacts;
 
 /// Exactly one runner and its settings.
@@ -82,6 +82,8 @@ pub struct Invocation {
     /// The job that a lost attempt left with a server, to be asked for in place of a new request: a URL, or what the
     /// runner said of it.
     pub job: Option<String>,
+    /// Whether the record says that nothing was sent yet; see [`AttemptNews::Unsent`].
+    pub is_unsent: bool,
     /// Tells the executor what it must know before the attempt ends.
     pub feedback: Feedback,
     /// The files that a human was shown, if the task was approved: what is executed must be these.
@@ -92,54 +94,6 @@ pub struct Invocation {
     pub clock: attempt_clock::AttemptClock,
     /// The hidden texts of `input`, which must not appear in a file that the runner writes.
     pub hidden: Arc<HiddenTexts>,
-}
-
-/// Tells the executor how a running attempt gets on. The default tells it nothing.
-#[derive(Clone, Default)]
-pub struct Feedback(Option<Arc<dyn Fn(AttemptNews) + Send + Sync>>);
-
-/// What the executor must know of an attempt before it ends.
-#[derive(Debug, Clone, PartialEq)]
-pub enum AttemptNews {
-    /// A server does a job for it: where that is.
-    Job(String),
-    /// That job is over, and the attempt goes on.
-    JobEnded,
-    /// How far it is, for those who wait.
-    Progress(AttemptProgress),
-}
-
-impl Feedback {
-    pub fn new(told: impl Fn(AttemptNews) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(told)))
-    }
-
-    /// Records where the job is that a server does for this attempt.
-    pub fn job_accepted(&self, job: &str) {
-        self.tell(AttemptNews::Job(job.to_owned()));
-    }
-
-    /// Records that what [`Self::job_accepted`] recorded is over.
-    pub fn job_ended(&self) {
-        self.tell(AttemptNews::JobEnded);
-    }
-
-    /// Shows in the result file how far the attempt is.
-    pub fn progress(&self, progress: AttemptProgress) {
-        self.tell(AttemptNews::Progress(progress));
-    }
-
-    fn tell(&self, news: AttemptNews) {
-        if let Some(told) = &self.0 {
-            told(news);
-        }
-    }
-}
-
-impl fmt::Debug for Feedback {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Feedback").finish_non_exhaustive()
-    }
 }
 
 impl Invocation {

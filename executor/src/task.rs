@@ -86,6 +86,11 @@ impl Task {
         }
     }
 
+    /// Returns the number of attempts so far, without those that were lost before they sent anything.
+    pub fn counted_attempts(&self) -> u32 {
+        self.attempt.saturating_sub(self.notes.unsent_attempts)
+    }
+
     /// Returns the scheduled start until the task has started for the first time.
     pub fn scheduled(&self) -> Option<Timestamp> {
         self.run_at.filter(|_| self.attempt == 0)

@@ -151,6 +151,9 @@ fn claims_of(entry: &Value) -> Option<Value> {
 }
 
 fn notes(imported: &mut Imported, claims: &Map<String, Value>, is_trusted: bool) {
+    if imported.found == 0 {
+        imported.notes.push("the server offers no tools: there is nothing to run until it does".to_owned());
+    }
     let lowering = claims.values().filter(|claimed| claimed["readOnlyHint"] == true).count();
     if lowering > 0 && !is_trusted {
         imported.notes.push(format!(

@@ -17,6 +17,9 @@ pub struct TaskId(Uuid);
 pub struct InvalidId(String);
 
 impl TaskId {
+    /// The length of an id.
+    pub const CHARS: usize = 32;
+
     #[expect(clippy::new_without_default, reason = "each call returns a new id")]
     pub fn new() -> Self {
         Self(Uuid::now_v7())
@@ -35,7 +38,7 @@ impl FromStr for TaskId {
     /// Accepts only the spelling that `Display` writes, since ids are also file names.
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let is_canonical =
-            text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'));
+            text.len() == Self::CHARS && text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'));
         match Uuid::try_parse(text) {
             Ok(uuid) if is_canonical => Ok(Self(uuid)),
             _ => Err(InvalidId(text.to_owned())),

@@ -275,6 +275,38 @@ fn a_question_and_a_task_survive_the_end_of_the_executor_and_are_not_begun_again
 }
 
 #[test]
+fn a_question_that_ends_with_the_executor_leaves_the_page_when_the_next_one_starts() {
+    let world = world();
+    let once = world.start("old_ask", &json!({}));
+    let orphan = question(&world)["id"].as_str().expect("an id").to_owned();
+    world.kill_executor();
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    let end = world.end_of(&orphan);
+    assert_eq!(end["status"], "cancelled", "{end}");
+    assert!(end["error"]["message"].as_str().is_some_and(|said| said.contains("ended together with")), "{end}");
+    assert_eq!(world.end_of(&once)["status"], "unknown");
+    assert_eq!(world.run(&["tasks", "--state", "awaiting_confirmation"]).json(), json!([]));
+
+    // A call that may be repeated asks anew, and the answer reaches it.
+    define(
+        &world,
+        "repeated",
+        &json!({"counter": world.folder().join("count")}),
+        &json!({"annotations": {"readOnlyHint": true}}),
+    );
+    let id = world.start("repeated_ask", &json!({}));
+    let first = question(&world);
+    world.kill_executor();
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    assert_eq!(world.end_of(first["id"].as_str().expect("an id"))["status"], "cancelled");
+    let second = question(&world);
+    assert_ne!(second["id"], first["id"]);
+    Human::of(&world).answer(second["id"].as_str().expect("an id"), "accept", &json!({"color": "red"}));
+    let result = world.end_of(&id);
+    assert!(result["data"].to_string().contains("red"), "{result}");
+}
+
+#[test]
 fn a_task_of_a_server_is_followed_beyond_the_timeout_and_cancelled_there() {
     let world = World::new();
     let (counter, tasks) = (world.folder().join("count"), world.folder().join("tasks"));

@@ -17,6 +17,7 @@ use crate::skip::skip;
 use crate::world::{World, until};
 
 mod conformance;
+mod import;
 
 /// The `bin` folder of an environment with `PyPI`'s `mcp`.
 const PYTHON: &str = "AGENT_MAGIC_TOOL_TEST_MCP_PYTHON";
@@ -51,6 +52,10 @@ impl AccountServer {
         Some(Self { child, port: line.trim().parse().expect("a port"), log })
     }
 
+    fn url(&self) -> String {
+        format!("{}/mcp", self.origin())
+    }
+
     fn origin(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -64,6 +69,11 @@ impl AccountServer {
         self.log().lines().filter(|line| line.split(' ').next() == Some(what)).count()
     }
 
+    /// The tokens that it was shown.
+    fn tokens(&self) -> Vec<String> {
+        self.log().lines().filter_map(|line| line.strip_prefix("token ").map(str::to_owned)).collect()
+    }
+
     fn post(&self, path: &str, body: &Value) {
         let (url, body) = (format!("{}{path}", self.origin()), body.clone());
         let answer = request(async move { client(Policy::none()).post(url).json(&body).send().await });
@@ -72,7 +82,7 @@ impl AccountServer {
 
     /// Defines its tools, as `account_TOOL`; a call may not be repeated.
     fn define(&self, world: &World) {
-        let server = json!({"name": "account", "url": format!("{}/mcp", self.origin()), "oauth": "secret:account"});
+        let server = json!({"name": "account", "url": self.url(), "oauth": "secret:account"});
         let tool = |tool: &str| {
             json!({"description": format!("Does {tool}."), "confirm": "never", "timeout": "20s",
                 "input": {"type": "object", "properties": {"echo": {"type": "string"}}},
@@ -151,6 +161,12 @@ fn signed_in(world: &World, tool: &str, input: &Value) -> Value {
     world.end_of(&id)
 }
 
+/// Waits until a token that lasts for two seconds has expired.
+fn until_expired() {
+    let since = Instant::now();
+    until("the token has expired", || since.elapsed() > Duration::from_secs(3));
+}
+
 fn assert_succeeded(result: &Value) {
     assert_eq!(result["status"], "succeeded", "{result}");
 }
@@ -184,8 +200,7 @@ fn a_human_signs_in_once_and_no_token_is_seen() {
     assert_eq!((server.count("register"), server.count("authorize"), server.count("whoami")), (1, 1, 3));
     assert!(server.log().contains(&format!("exchange {}/mcp", server.origin())), "the token is for this server");
 
-    let issued: Vec<_> =
-        server.log().lines().filter_map(|line| line.strip_prefix("token ").map(str::to_owned)).collect();
+    let issued = server.tokens();
     assert!(!issued.is_empty());
     let mut kept = 0;
     each_file(world.home().parent().expect("the world"), &mut |path, bytes| {
@@ -217,15 +232,13 @@ fn tokens_are_renewed_until_they_are_revoked() {
     let Some(server) = AccountServer::start(&world, "log", 2) else { return };
     server.define(&world);
     assert_succeeded(&signed_in(&world, "account_whoami", &json!({})));
-    let since = Instant::now();
-    until("the token has expired", || since.elapsed() > Duration::from_secs(3));
+    until_expired();
     let ids: Vec<_> = (0..4).map(|_| world.start("account_whoami", &json!({}))).collect();
     for id in ids {
         assert_succeeded(&world.end_of(&id));
     }
     assert!(server.count("refresh") >= 1, "{}", server.log());
-    let since = Instant::now();
-    until("the token has expired again", || since.elapsed() > Duration::from_secs(3));
+    until_expired();
     assert_succeeded(&world.result_of("account_whoami", &json!({})));
     assert_eq!(server.count("authorize"), 1, "a human was asked once");
 
@@ -317,6 +330,92 @@ fn a_sign_in_survives_the_end_of_the_executor() {
         assert_succeeded(&world.end_of(&id));
     }
     assert_eq!((server.count("register"), server.count("exchange"), server.count("whoami")), (1, 1, 2));
+}
+
+/// Starts an executor that ends at the fault point `point`, and two calls that may not be repeated; has them wait.
+fn two_calls(world: &World, point: &str) -> (Child, [String; 2]) {
+    let mut executor = world.command(&["executor", "run"]);
+    executor.env("AGENT_MAGIC_TOOL_FAULT", format!("{point}:kill:1")).stdout(Stdio::null()).stderr(Stdio::null());
+    let executor = executor.spawn().expect("it starts");
+    until("it serves", || world.executor().is_some());
+    let ids = [world.start("account_whoami", &json!({})), world.start("account_whoami", &json!({}))];
+    until("both wait for the human", || ids.iter().all(|id| world.result_file(id)["confirmation"].is_object()));
+    (executor, ids)
+}
+
+#[test]
+fn calls_that_waited_for_one_sign_in_are_made_once_each_however_often_the_executor_is_killed() {
+    let world = World::new();
+    let Some(server) = AccountServer::start(&world, "log", LONG) else { return };
+    server.define(&world);
+    let ids = [world.start("account_whoami", &json!({})), world.start("account_whoami", &json!({}))];
+    let asked = question(&world);
+    for _ in 0..4 {
+        until("both wait for the human", || ids.iter().all(|id| world.result_file(id)["confirmation"].is_object()));
+        world.kill_executor();
+        assert_eq!(world.run(&["executor", "start"]).exit, 0);
+        assert_eq!(question(&world)["id"], asked["id"], "the same question");
+    }
+    until("both wait for the human", || ids.iter().all(|id| world.result_file(id)["confirmation"].is_object()));
+    sign_in(&world);
+    for id in ids {
+        assert_succeeded(&world.end_of(&id));
+    }
+    assert_eq!((server.count("exchange"), server.count("whoami")), (1, 2), "{}", server.log());
+}
+
+#[test]
+fn an_executor_that_is_killed_right_after_the_sign_in_makes_no_call_twice() {
+    let world = World::new();
+    let Some(server) = AccountServer::start(&world, "log", LONG) else { return };
+    server.define(&world);
+    let (mut executor, ids) = two_calls(&world, "sign_in.ended");
+    open(&link(&world, &question(&world)));
+    executor.wait().expect("it was killed");
+    assert_eq!((server.count("exchange"), server.count("whoami")), (1, 0));
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    for id in &ids {
+        assert_succeeded(&world.end_of(id));
+    }
+    assert_eq!((server.count("exchange"), server.count("whoami")), (1, 2), "{}", server.log());
+}
+
+#[test]
+fn a_call_that_may_have_been_made_when_the_executor_was_killed_is_not_made_again() {
+    let world = World::new();
+    let Some(server) = AccountServer::start(&world, "log", LONG) else { return };
+    server.define(&world);
+    let (mut executor, ids) = two_calls(&world, "sign_in.recorded");
+    open(&link(&world, &question(&world)));
+    executor.wait().expect("it was killed");
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    let ends = ids.map(|id| world.end_of(&id));
+    let is_unknown = |end: &&Value| end["status"] == "unknown";
+    let succeeded = ends.iter().filter(|end| end["status"] == "succeeded").count();
+    assert_eq!(succeeded + ends.iter().filter(is_unknown).count(), 2, "{ends:?}");
+    assert!(ends.iter().any(|end| is_unknown(&end)), "{ends:?}");
+    // One that is unknown may have been called, and is not called again.
+    assert!((succeeded..=2).contains(&server.count("whoami")), "{}", server.log());
+}
+
+#[test]
+fn while_a_human_signs_in_waiting_says_what_to_tell_the_user() {
+    let world = World::new();
+    let Some(server) = AccountServer::start(&world, "log", LONG) else { return };
+    server.define(&world);
+    let ids = [world.start("account_whoami", &json!({})), world.start("account_whoami", &json!({}))];
+    question(&world);
+    for id in &ids {
+        until("the result file says so", || world.result_file(id)["confirmation"].is_object());
+        let waited = world.run(&["wait", id, "--timeout=1s"]);
+        assert_eq!(waited.exit, 4, "{waited}");
+        let said = waited.json()["message"].as_str().expect("a message").to_owned();
+        assert!(said.contains("sign in to `account`") && said.contains("executor page"), "{said}");
+    }
+    sign_in(&world);
+    for id in &ids {
+        assert_succeeded(&world.end_of(id));
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ use crate::context::Context;
 use crate::error::Error;
 use selection::Selection;
 use servers::ServerArgs;
+pub(crate) use servers::with_dashes;
 use writing::{NameConflict, Pack, WrittenFile};
 
 mod agents;
@@ -180,7 +181,13 @@ fn read_servers(args: &Args, config: &Config, context: &Context) -> Result<Sourc
     };
     let mut documents = Vec::new();
     for server in named {
-        match servers::ask(&server, config, context) {
+        if let Some(word) = servers::misplaced(&server.server) {
+            context.output.note(&format!(
+                "the server `{}` runs in `/`, where it does not find `{word}`: write ./{word}, or --folder .",
+                server.name
+            ));
+        }
+        match servers::ask(&server, !args.dry_run, config, context) {
             Ok(document) => documents.push(SourceToImport { document, kind, name: Some(server.name) }),
             Err(error) => failed.push((server.name, error)),
         }

@@ -27,6 +27,7 @@ use crate::config::{Config, SecretSource};
 use crate::task::failure::Failure;
 use crate::task::name::is_name;
 
+mod lock;
 mod redaction;
 
 pub use redaction::HiddenTexts;

@@ -181,7 +181,7 @@ pub(super) fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now
         Action::Answer(request, _) => !ids.contains(request),
         Action::Interrupt(id, _) => !ids.contains(id),
         Action::Reply(..) => true,
-        Action::SwitchOff(_) => true,
+        Action::SwitchOff(_) | Action::TellRecorded(_) => true,
     });
     for action in &mut effects.actions {
         if let Action::Answer(_, answer) = action

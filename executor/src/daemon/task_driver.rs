@@ -235,6 +235,7 @@ impl TaskDriver {
             Action::Perform { task, definition, purpose } => self.attempts.start(*task, definition, purpose),
             Action::Interrupt(id, cause) => self.attempts.interrupt(id, cause),
             Action::SwitchOff(tool) => self.switch_off(&tool),
+            Action::TellRecorded(signal) => signal.fire(),
         }
     }
 

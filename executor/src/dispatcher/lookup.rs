@@ -42,7 +42,7 @@ impl OpenTask {
     pub(super) fn needs_lookup(&self, failed: &FailedAttempt) -> bool {
         failed.side_effect == SideEffect::Possible
             && can_look_up(&self.task, Some(&self.definition))
-            && self.task.attempt < self.max_attempts()
+            && self.task.counted_attempts() < self.max_attempts()
     }
 
     /// Returns the step and the purpose of the attempt that starts when the task gets a slot.
@@ -65,7 +65,7 @@ impl Dispatcher {
             LookupPhase::Work => None,
             LookupPhase::Due(before) | LookupPhase::Running(before) => before,
         };
-        let has_attempts_left = open.task.attempt < open.max_attempts();
+        let has_attempts_left = open.task.counted_attempts() < open.max_attempts();
         let failed = match report.result {
             Ok(end) => {
                 advance(&mut open.task, Step::Succeed, now, None, Some(end), effects);

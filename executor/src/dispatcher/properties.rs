@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures_util::FutureExt as _;
 use proptest::prelude::*;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use serde_json::json;
 
-use super::tests::{definition, failure, limits, rate_limits, recovery_info};
+use super::tests::{Recorded, definition, failure, limits, rate_limits, recovery_info, told_sending};
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
@@ -58,6 +59,10 @@ enum Act {
     },
     Pass {
         milliseconds: i64,
+    },
+    /// A running attempt tells that it has sent nothing and waits for a human.
+    Wait {
+        which: usize,
     },
     /// The wall clock is set back.
     SetClock {
@@ -138,6 +143,7 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (any::<usize>(), 0..3_u8).prop_map(|(which, verdict)| Act::ChangeRules { which, verdict }),
         2 => (any::<usize>(), 0..2_u32).prop_map(|(which, uid)| Act::Cancel { which, uid }),
         1 => (any::<usize>(), 0..4_u32).prop_map(|(which, attempt)| Act::Stray { which, attempt }),
+        3 => any::<usize>().prop_map(|which| Act::Wait { which }),
         3 => (0..2_000_i64).prop_map(|milliseconds| Act::Pass { milliseconds }),
         1 => (0..3_000_i64).prop_map(|ahead| Act::SetClock { ahead }),
     ]
@@ -161,6 +167,8 @@ struct PropertyModel {
     known: Vec<TaskId>,
     /// The attempts that run in this executor.
     running: Vec<(TaskId, u32, AttemptPurpose)>,
+    /// The running attempts that have sent nothing, and what those wait for that are about to.
+    unsent: BTreeMap<TaskId, Option<Recorded>>,
     /// The tasks that may have taken effect: an attempt was running during a crash, or reported so.
     affected: BTreeSet<TaskId>,
     /// Those of them that really took effect.
@@ -185,6 +193,7 @@ impl PropertyModel {
             definitions: definitions(),
             known: Vec::new(),
             running: Vec::new(),
+            unsent: BTreeMap::new(),
             affected: BTreeSet::new(),
             happened: BTreeSet::new(),
             coin: false,
@@ -273,7 +282,15 @@ impl PropertyModel {
                 if self.running.is_empty() {
                     return None;
                 }
-                let (id, attempt, purpose) = self.running.remove(which % self.running.len());
+                let which = which % self.running.len();
+                let (id, attempt, _) = self.running[which];
+                if let (Some(recorded), AnswerKind::Succeeds) = (self.unsent.get_mut(&id), how) {
+                    let (told, signal) = told_sending(id, attempt);
+                    *recorded = Some(signal);
+                    return Some(told);
+                }
+                let is_unsent = self.unsent.remove(&id).is_some();
+                let (id, attempt, purpose) = self.running.remove(which);
                 let result = match how {
                     // A lookup that succeeds reports what really happened.
                     AnswerKind::Succeeds if purpose == AttemptPurpose::Lookup && !self.happened.contains(&id) => {
@@ -289,18 +306,22 @@ impl PropertyModel {
                         Ok(End { at: self.now, outcome: Outcome::Data(json!(attempt)), meta: serde_json::Map::new() })
                     }
                     AnswerKind::Fails { kind, retry, side_effect } => {
-                        if *side_effect == SideEffect::Possible {
+                        let side_effect = if is_unsent { SideEffect::None } else { *side_effect };
+                        if side_effect == SideEffect::Possible {
                             self.may_have_happened(id);
                         }
-                        Err(FailedAttempt {
-                            end: failure(self.now),
-                            kind: *kind,
-                            retry: *retry,
-                            side_effect: *side_effect,
-                        })
+                        Err(FailedAttempt { end: failure(self.now), kind: *kind, retry: *retry, side_effect })
                     }
                 };
                 Event::AttemptFinished(Box::new(AttemptReport { id, attempt, result }))
+            }
+            Act::Wait { which } => {
+                let (id, attempt, purpose) = *self.running.get(which.checked_rem(self.running.len())?)?;
+                if purpose == AttemptPurpose::Lookup {
+                    return None;
+                }
+                self.unsent.entry(id).or_default();
+                Event::AttemptTold { id, attempt, news: AttemptNews::Unsent }
             }
             Act::Stray { which, attempt } => {
                 let id = pick(&self.known, *which).unwrap_or_else(TaskId::new);
@@ -459,6 +480,9 @@ impl PropertyModel {
                     if task.effect == EffectClass::Verifiable && purpose == AttemptPurpose::Work {
                         assert!(!self.happened.contains(&task.id), "a task that took effect is not repeated");
                     }
+                    if task.notes.is_unsent {
+                        self.unsent.entry(task.id).or_default();
+                    }
                     self.running.push((task.id, task.attempt, purpose));
                 }
                 Action::Publish(task) => {
@@ -472,9 +496,15 @@ impl PropertyModel {
                         "only a running attempt is interrupted"
                     );
                 }
+                Action::TellRecorded(signal) => signal.fire(),
                 Action::Answer(..) | Action::Reply(..) | Action::SwitchOff(..) | Action::Preview { .. } => {}
             }
         }
+        // From now on they send.
+        self.unsent.retain(|_, recorded| {
+            let told = recorded.as_mut().and_then(|recorded| recorded.as_mut().now_or_never());
+            told.is_none_or(|told| told.is_err())
+        });
         assert_eq!(self.running.len(), self.dispatcher.running() as usize);
         assert!(self.running.len() <= 2);
         let limited =
@@ -493,8 +523,9 @@ impl PropertyModel {
 
     /// Kills the executor and starts another one. Running attempts may have taken effect.
     fn crash(&mut self) {
+        let unsent = std::mem::take(&mut self.unsent);
         for (id, _, purpose) in std::mem::take(&mut self.running) {
-            if purpose == AttemptPurpose::Work {
+            if purpose == AttemptPurpose::Work && !unsent.contains_key(&id) {
                 self.may_have_happened(id);
             }
         }

@@ -9,8 +9,10 @@ use protocol::task::{State, Step};
 use serde_json::{Map, Value};
 
 use super::lookup::{LookupPhase, can_look_up};
+use super::notes::begin_again;
 use super::{Action, Dispatcher, Effects, OpenTask, Reassessment, advance, failed_end};
 use crate::catalog::definition::Definition;
+use crate::runner::delegation::QuestionAsker;
 use crate::task::Task;
 use crate::task::confirmation::{ReplacedValues, drifted};
 use crate::task::effect::EffectClass;
@@ -18,25 +20,32 @@ use crate::task::effect::EffectClass;
 /// How often a task whose attempts never report is started, in addition to its declared retries: a task that crashes
 /// the executor each time must not do so forever.
 pub(super) const MAX_LOST_ATTEMPTS: u32 = 2;
+/// How often a task is started whose attempts are lost before they send anything: far more often than an executor ends
+/// while it waits for a human.
+pub(super) const MAX_UNSENT_ATTEMPTS: u32 = 100;
 
 impl Dispatcher {
     /// Takes over the tasks that an earlier executor left open. Call it once, before any event.
     ///
-    /// A task that was running is started again if it is repeatable. Otherwise a lookup finds out whether it took
+    /// A task that was running is started again if it is repeatable, or if it had sent nothing yet. Otherwise a lookup finds out whether it took
     /// effect; without a lookup it ends as unknown.
     pub fn recover(&mut self, tasks: Vec<Task>, now: Timestamp, info: impl Fn(&Task) -> RecoveryInfo) -> Effects {
         let mut effects = Effects::default();
         let ids: Vec<_> = tasks.iter().map(|task| task.id).collect();
         for mut task in tasks {
             let RecoveryInfo { definition, reassessed, sent } = info(&task);
-            let (mut is_lookup_due, is_suspect) = (false, task.state == State::Running);
+            let is_unsent = task.notes.is_unsent && task.notes.unsent_attempts < MAX_UNSENT_ATTEMPTS;
+            let (mut is_lookup_due, is_suspect) = (false, task.state == State::Running && !is_unsent);
             if task.state == State::Accepted {
                 let needs_decision = task.confirmation.as_ref().is_some_and(|asked| asked.decision.is_none());
                 let step = if needs_decision { Step::Ask } else { Step::Enqueue };
                 advance(&mut task, step, now, None, None, &mut effects);
             }
+            if task.state == State::Running && is_unsent {
+                begin_again(&mut task, now, &mut effects);
+            }
             if task.state == State::Running {
-                let has_attempts_left = task.attempt < max_attempts(&task, definition.as_deref());
+                let has_attempts_left = task.counted_attempts() < max_attempts(&task, definition.as_deref());
                 let has_job = task.notes.job.is_some() && definition.is_some();
                 is_lookup_due = has_attempts_left && !has_job && can_look_up(&task, definition.as_deref());
                 if has_attempts_left && (task.effect.repeatable() || has_job) {
@@ -95,11 +104,34 @@ impl Dispatcher {
                 self.queue_or_delay(id, now);
             }
         }
+        self.end_orphaned_questions(now, &mut effects);
         self.start_ready(now, &mut effects);
         // Started tasks were already published.
         let waiting = ids.iter().filter_map(|id| self.open.get(id)).filter(|open| open.task.state != State::Running);
         effects.actions.extend(waiting.map(|open| Action::Publish(Box::new(open.task.clone()))));
         effects
+    }
+
+    /// Ends the questions to the human whose answers would reach no one: the attempts that asked them were of the earlier
+    /// executor, or their tasks have ended.
+    fn end_orphaned_questions(&mut self, now: Timestamp, effects: &mut Effects) {
+        let is_orphaned = |open: &&OpenTask| {
+            let key = open.task.idempotency_key.as_deref().filter(|_| open.task.state == State::AwaitingConfirmation);
+            match key.and_then(|key| QuestionAsker::of(key, &open.task.caller)) {
+                Some(QuestionAsker::Attempt(_)) => true,
+                Some(QuestionAsker::Task(id)) => !self.open.contains_key(&id),
+                None => false,
+            }
+        };
+        let orphaned: Vec<_> = self.open.values().filter(is_orphaned).map(|open| open.task.id).collect();
+        for id in orphaned {
+            if let Some(open) = self.open.get_mut(&id) {
+                let message = "the call that asked this ended together with the executor that made it";
+                let error = ErrorBody::new(Code::Cancelled, message).hint("an answer would reach no one");
+                advance(&mut open.task, Step::Cancel, now, None, Some(failed_end(now, error)), effects);
+                self.remove(id, effects);
+            }
+        }
     }
 }
 
@@ -124,7 +156,8 @@ pub(super) fn max_attempts(task: &Task, definition: Option<&Definition>) -> u32 
 
 /// Returns the error of a task that changes nothing and is not started once more.
 fn crashed(task: &Task) -> ErrorBody {
-    let message = format!("the executor ended each of the {} times that `{}` was running", task.attempt, task.tool);
+    let times = task.counted_attempts();
+    let message = format!("the executor ended each of the {times} times that `{}` was running", task.tool);
     ErrorBody::new(Code::ExecutorCrashed, message).hint(
         "it probably crashes the executor: run it again with another input, and tell the user to look at the \
          executor's log",

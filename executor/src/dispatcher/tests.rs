@@ -1,7 +1,10 @@
 //! The rules of the dispatcher, tested with the in-memory store.
 
+use std::pin::Pin;
+use std::sync::Mutex;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::mailbox::request::Answer;
@@ -9,9 +12,11 @@ use serde_json::json;
 
 use super::recovery::MAX_LOST_ATTEMPTS;
 use super::*;
+use crate::runner::Feedback;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
 use crate::task::confirmation::{Confirmation, ConfirmationRequest};
+use crate::task::failure::Failure;
 
 /// A dispatcher with a store and a clock that tests control.
 pub(super) struct Bench {
@@ -101,6 +106,7 @@ impl Bench {
                 Action::Perform { task, .. } => turn.performed.push(task.id),
                 Action::Interrupt(id, kind) => turn.interrupted.push((id, kind)),
                 Action::SwitchOff(off) => turn.switched_off.push(off.tool),
+                Action::TellRecorded(signal) => signal.fire(),
             }
         }
         turn
@@ -166,6 +172,19 @@ pub(super) fn recovery_info(definition: Option<&Arc<Definition>>) -> RecoveryInf
 
 pub(super) fn failure(at: Timestamp) -> End {
     failed_end(at, ErrorBody::new(Code::ApiError, "no"))
+}
+
+pub(super) type Recorded = Pin<Box<dyn Future<Output = Result<(), Failure>>>>;
+
+/// What an attempt tells that is about to send something, and what it then waits for.
+pub(super) fn told_sending(id: TaskId, attempt: u32) -> (Event, Recorded) {
+    let told = Arc::new(Mutex::new(None));
+    let heard = Arc::clone(&told);
+    let feedback = Feedback::new(move |news| *heard.lock().expect("not poisoned") = Some(news));
+    let mut recorded: Recorded = Box::pin(async move { feedback.sending().await });
+    assert!(recorded.as_mut().now_or_never().is_none());
+    let news = told.lock().expect("not poisoned").take().expect("it is told at once");
+    (Event::AttemptTold { id, attempt, news }, recorded)
 }
 
 fn code_of(answer: &Answer) -> Code {

@@ -63,6 +63,43 @@ pub struct Delegation {
     pub ledger: Arc<Ledger>,
 }
 
+/// How the key of a question begins, after the id of the task that asks.
+const TASK_QUESTION: &str = "-question-";
+const ATTEMPT_QUESTION: &str = "-attempt-question-";
+
+/// Names a question to the human.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum QuestionKey<'a> {
+    /// All attempts of a task share it, so a later executor goes on with it.
+    OfTask(&'a str),
+    /// The server of one attempt waits for the answer, and no longer does so when the executor has ended.
+    OfAttempt,
+    /// Several tasks may wait for it.
+    Shared(&'a str),
+}
+
+/// Who waits for the answer to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuestionAsker {
+    /// This task, in whichever attempt.
+    Task(TaskId),
+    /// One attempt of this task.
+    Attempt(TaskId),
+}
+
+impl QuestionAsker {
+    /// The asker of a question with this idempotency key and caller; `None` if it is not a question of one task.
+    pub fn of(key: &str, caller: &Caller) -> Option<Self> {
+        let (task, rest) = key.split_at_checked(TaskId::CHARS).filter(|_| caller.depth > 0)?;
+        let task = task.parse().ok()?;
+        if rest.starts_with(ATTEMPT_QUESTION) {
+            Some(Self::Attempt(task))
+        } else {
+            rest.starts_with(TASK_QUESTION).then_some(Self::Task(task))
+        }
+    }
+}
+
 /// A delegated task that has ended.
 #[derive(Debug)]
 pub(super) struct CalledTask {
@@ -155,22 +192,28 @@ impl Delegation {
     ) -> Result<CalledTask, Failure> {
         let caller = invocation.caller.clone().trusted_with(trust);
         let invocation = &Invocation { caller, ..invocation.clone() };
-        self.call_with_key(invocation, "call", tool, input, cancel).await
+        let key = format!("{}-call", invocation.id);
+        self.call_with_key(invocation, key, tool, input, cancel, || {}).await
     }
 
-    /// Asks the human, and returns the task of the question when it has ended. All attempts of one task share the
-    /// question with this `key`.
+    /// Asks the human, and returns the task of the question when it has ended. Calls `on_shown` once the question waits on the page.
     pub(super) async fn ask(
         &self,
         invocation: &Invocation,
-        key: &str,
+        key: QuestionKey<'_>,
         input: Map<String, Value>,
         cancel: &CancellationToken,
+        on_shown: impl FnOnce() + Send,
     ) -> Result<CalledTask, Failure> {
         // It is not the agent that asks, so what the agent may use says nothing about it.
         let caller = Caller { tool_scope: ToolScope::default(), ..invocation.caller.clone() };
         let invocation = &Invocation { caller, ..invocation.clone() };
-        self.call_with_key(invocation, key, ASK_SUBTOOL, input, cancel).await
+        let key = match key {
+            QuestionKey::OfTask(key) => format!("{}{TASK_QUESTION}{key}", invocation.id),
+            QuestionKey::OfAttempt => format!("{}{ATTEMPT_QUESTION}{}", invocation.id, uuid::Uuid::now_v7().simple()),
+            QuestionKey::Shared(key) => key.to_owned(),
+        };
+        self.call_with_key(invocation, key, ASK_SUBTOOL, input, cancel, on_shown).await
     }
 
     /// Runs `tool` for the caller of the invocation, and waits until the task ends. All attempts share the call with
@@ -178,12 +221,12 @@ impl Delegation {
     pub(super) async fn call_with_key(
         &self,
         invocation: &Invocation,
-        key: &str,
+        key: String,
         tool: &str,
         input: Map<String, Value>,
         cancel: &CancellationToken,
+        on_waiting: impl FnOnce() + Send,
     ) -> Result<CalledTask, Failure> {
-        let key = format!("{}-{key}", invocation.id);
         let run = RunRequest { tool: tool.to_owned(), input, idempotency_key: Some(key), ..RunRequest::default() };
         let request = self.post(invocation, Operation::run(run))?;
         let id = tokio::select! {
@@ -191,6 +234,9 @@ impl Delegation {
             reply = handover::reply(&request) => called_task(reply)?,
             () = cancel.cancelled() => return Err(self.cancel_call(invocation, tool, request.id()).await),
         };
+        if self.state(id) == Some(State::AwaitingConfirmation) {
+            on_waiting();
+        }
         let (trigger, ids) = (Trigger::new(self.mailbox.clone()), [id]);
         tokio::select! {
             biased;

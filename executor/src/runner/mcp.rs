@@ -16,7 +16,9 @@ use super::{
 };
 use crate::base::template;
 use crate::config::secret::SecretName;
-use connection::ServerConnection;
+use crate::runner::attempt_clock::AttemptClock;
+use connection::{NotConnected, ServerConnection};
+use mcp::client::ClientError;
 
 mod call;
 mod connection;
@@ -26,7 +28,7 @@ mod questions;
 mod sign_in;
 
 pub use pool::McpServers;
-pub use sign_in::SignIns;
+pub use sign_in::{SignInLink, SignIns};
 
 /// A call of one tool of an MCP server.
 #[expect(clippy::unsafe_derive_deserialize, reason = "the only unsafe code is that of `tokio::select`")]
@@ -74,7 +76,7 @@ pub struct McpServer {
     /// secret.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// The secret with the tokens of an OAuth sign-in. The executor writes it when a human has signed in on the page.
+    /// The secret with the tokens of an OAuth sign-in. It is written when a human has signed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oauth: Option<SecretName>,
     /// How a URL is spoken to. Absent: streamable HTTP, and SSE if the server knows only that.
@@ -199,15 +201,40 @@ impl Runner for Mcp {
     }
 }
 
-/// Asks `server` what it offers. Shape: `{"protocol": "2026-07-28", "info": {"name", "version", ...},
-/// "instructions": "...", "tools": [{"digest": "16 hexadecimal digits", "tool": {as the server sent it}}]}`.
-pub async fn snapshot(server: &McpServer, context: &RunnerContext) -> Result<Value, Failure> {
+/// Asks `server` what it offers. If it wants a sign-in, `show` shows the link to the human, while `clock` stands still.
+/// Shape: `{"protocol": "2026-07-28", "info": {"name", "version", ...}, "instructions": "...",
+/// "tools": [{"digest": "16 hexadecimal digits", "tool": {as the server sent it}}]}`.
+pub async fn snapshot(
+    server: &McpServer,
+    context: &RunnerContext,
+    clock: &AttemptClock,
+    show: Option<&dyn Fn(&SignInLink)>,
+) -> Result<Value, Failure> {
+    let mut asked = 0;
+    loop {
+        let challenge = match snapshot_once(server, context).await {
+            Ok(taken) => return Ok(taken),
+            Err(NotConnected::Failed(failure)) => return Err(failure),
+            Err(NotConnected::SignIn(challenge)) => challenge,
+        };
+        let Some(show) = show.filter(|_| asked < sign_in::MAX_SIGN_INS) else { return Err(sign_in::unasked(server)) };
+        asked += 1;
+        let _pause = clock.pause();
+        Box::pin(sign_in::sign_in_at_terminal(server, context, challenge.as_deref(), show)).await?;
+    }
+}
+
+async fn snapshot_once(server: &McpServer, context: &RunnerContext) -> Result<Value, NotConnected> {
     let headers = connection::headers(server, context).await?;
-    let opened = ServerConnection::open(server, &headers, context).await.map_err(|reason| reason.unasked(server))?;
+    let opened = ServerConnection::open(server, &headers, context).await?;
     let described = opened.client.description();
-    let tools = opened.client.tools().await.map_err(|error| {
-        let failure = Failure::new(Code::BadResponse, format!("`{}` does not list its tools: {error}", server.name));
-        connection::with_last_words(failure, opened.program.as_ref(), context)
+    let tools = opened.client.tools().await.map_err(|error| match error {
+        ClientError::NeedsSignIn(challenge) => NotConnected::SignIn(challenge),
+        error => {
+            let message = format!("`{}` does not list its tools: {error}", server.name);
+            let failure = Failure::new(Code::BadResponse, message);
+            connection::with_last_words(failure, opened.program.as_ref(), context).into()
+        }
     })?;
     let gone = opened.program.as_ref().map(program::ServerProgram::gone);
     let ServerConnection { client, program, .. } = opened;

@@ -8,11 +8,12 @@ use protocol::error::ErrorBody;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::mcp::{self, McpServer};
+use super::attempt_clock::AttemptClock;
+use super::mcp::{self, McpServer, SignInLink};
 use super::{Config, Failure, RunnerContext};
 use crate::config::secret::Secrets;
 
-/// How long a server may take in all: `npx` and `uvx` download one at its first start.
+/// How long a server may take in all, apart from a sign-in: `npx` and `uvx` download one at its first start.
 const MAX_TIME: Duration = Duration::from_mins(2);
 
 /// Returns when this process is told to end.
@@ -27,17 +28,24 @@ async fn interrupted() {
 }
 
 /// Returns what [`mcp::snapshot`] returns, without any secret that the server repeats. `spool` is a folder for what is
-/// too large for memory.
-pub fn take(server: &McpServer, config: &Config, secrets: Secrets, spool: PathBuf) -> Result<Value, ErrorBody> {
+/// too large for memory; `show` shows the link of a sign-in, if a human can be asked.
+pub fn take(
+    server: &McpServer,
+    config: &Config,
+    secrets: Secrets,
+    spool: PathBuf,
+    show: Option<&dyn Fn(&SignInLink)>,
+) -> Result<Value, ErrorBody> {
     let failed = |message: String| Failure::new(Code::BadConfig, message).error;
     let context = RunnerContext::new(config.clone(), secrets, spool).map_err(|error| failed(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(format!("failed to start a runtime: {error}")))?;
     let taken = runtime.block_on(async {
-        let taking = mcp::snapshot(server, &context);
+        let clock = AttemptClock::default();
+        let taking = mcp::snapshot(server, &context, &clock, show);
         let stopped = tokio::select! {
             taken = Box::pin(taking) => return taken,
-            () = tokio::time::sleep(MAX_TIME) => Failure::new(
+            () = clock.expired(MAX_TIME) => Failure::new(
                 Code::TimedOut,
                 format!("the MCP server `{}` did not answer within {} seconds", server.name, MAX_TIME.as_secs()),
             )
@@ -48,7 +56,11 @@ pub fn take(server: &McpServer, config: &Config, secrets: Secrets, spool: PathBu
         context.mcp.until_programs_end().await;
         Err(stopped)
     });
-    let taken = taken.map_err(|failure| failure.error)?;
+    let taken = taken.map_err(|failure| {
+        let mut error = failure.error;
+        context.secrets.redact_error(&mut error);
+        error
+    })?;
     let text = taken.to_string();
     let redacted = context.secrets.redact(&text);
     serde_json::from_str(&redacted)

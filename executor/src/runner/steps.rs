@@ -6,6 +6,7 @@
 //! a step may do.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
@@ -15,7 +16,7 @@ use serde_json::{Map, json};
 
 use super::delegation::{CalledTask, Delegation};
 use super::{
-    CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
+    CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Feedback, Invocation,
     JsonSchema, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value,
 };
 use crate::base::template::names::{self, ITEM, STEPS};
@@ -118,17 +119,19 @@ impl Step {
         items.into_iter().map(input_of).collect::<Result<_, Failure>>().map(Some)
     }
 
-    /// Runs it for each of `inputs`, side by side, and waits until all have ended.
+    /// Runs it for each of `inputs`, side by side, and waits until all have ended. Calls `on_waiting` if a human is asked.
     async fn run(
         &self,
         inputs: Vec<Map<String, Value>>,
         invocation: &Invocation,
         delegation: &Delegation,
         cancel: &CancellationToken,
+        on_waiting: &(dyn Fn() + Send + Sync),
     ) -> StepEnd {
         let run = |(number, input)| async move {
-            let key = if self.each.is_some() { format!("{}-{number}", self.name) } else { self.name.clone() };
-            delegation.call_with_key(invocation, &key, self.subtool.as_str(), input, cancel).await
+            let own = if self.each.is_some() { format!("{}-{number}", self.name) } else { self.name.clone() };
+            let key = format!("{}-step-{own}", invocation.id);
+            delegation.call_with_key(invocation, key, self.subtool.as_str(), input, cancel, on_waiting).await
         };
         let called = futures_util::future::join_all(inputs.into_iter().enumerate().map(run)).await;
         let (mut found, mut ids) = (Vec::new(), Vec::new());
@@ -281,8 +284,14 @@ impl Runner for Steps {
         let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
         // Each step has the time of its own subtool, and may wait for a human.
         let _pause = invocation.clock.pause();
-        let mut course =
-            Course { steps: &self.0, invocation, delegation, stop: cancel.child_token(), ends: BTreeMap::new() };
+        let mut course = Course {
+            steps: &self.0,
+            invocation,
+            delegation,
+            stop: cancel.child_token(),
+            ends: BTreeMap::new(),
+            progress: Arc::new(StepsProgress::of(&self.0, invocation)),
+        };
         course.run().await;
         course.outcome(cancel)
     }
@@ -296,6 +305,44 @@ struct Course<'a> {
     /// Stops the steps that run, as soon as one that the others need has failed.
     stop: CancellationToken,
     ends: BTreeMap<&'a str, StepEnd>,
+    progress: Arc<StepsProgress>,
+}
+
+/// What is shown of the steps while they run.
+struct StepsProgress {
+    feedback: Feedback,
+    steps: usize,
+    /// How many have ended, and those that wait for a human.
+    now: Mutex<(usize, BTreeSet<String>)>,
+}
+
+impl StepsProgress {
+    fn of(steps: &[Step], invocation: &Invocation) -> Self {
+        Self { feedback: invocation.feedback.clone(), steps: steps.len(), now: Mutex::default() }
+    }
+
+    fn on_waiting(&self, step: &str) {
+        self.change(|(_, waiting)| waiting.extend([step.to_owned()]));
+    }
+
+    fn on_end(&self, step: &str) {
+        self.change(|(ended, waiting)| {
+            *ended += 1;
+            waiting.remove(step);
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut (usize, BTreeSet<String>))) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut now);
+        let (ended, waiting) = &*now;
+        self.feedback.progress(AttemptProgress {
+            done: Some(count(*ended)),
+            total: Some(count(self.steps)),
+            message: waiting.first().map(|step| format!("the step `{step}` waits for the user")),
+            asks_human: !waiting.is_empty(),
+        });
+    }
 }
 
 impl<'a> Course<'a> {
@@ -319,11 +366,7 @@ impl<'a> Course<'a> {
                 self.stop.cancel();
             }
             self.ends.insert(step.name.as_str(), end);
-            self.invocation.feedback.progress(AttemptProgress {
-                done: Some(count(self.ends.len())),
-                total: Some(count(self.steps.len())),
-                ..AttemptProgress::default()
-            });
+            self.progress.on_end(&step.name);
         }
     }
 
@@ -335,9 +378,12 @@ impl<'a> Course<'a> {
     ) -> BoxFuture<'a, (&'a Step, StepEnd)> {
         let inputs = step.inputs(names, shared);
         let (invocation, delegation, stopped) = (self.invocation, self.delegation, self.stop.clone());
+        let progress = Arc::clone(&self.progress);
         Box::pin(async move {
             let end = match inputs {
-                Ok(Some(inputs)) => step.run(inputs, invocation, delegation, &stopped).await,
+                Ok(Some(inputs)) => {
+                    step.run(inputs, invocation, delegation, &stopped, &|| progress.on_waiting(&step.name)).await
+                }
                 Ok(None) => StepEnd::LeftOut,
                 Err(failure) => StepEnd::Failed(step.failed(failure)),
             };

@@ -17,6 +17,12 @@ pub struct TaskNotes {
     /// on with it, since asking for a job changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
+    /// Whether the current attempt waits for a human before it sends anything: if it is lost, it is begun again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unsent: bool,
+    /// How many attempts were lost that had sent nothing. They count towards no limit of attempts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unsent_attempts: u32,
     /// The agent's own reason for the call; unverified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -40,6 +46,11 @@ pub struct AttemptProgress {
     /// Whether the far side asked something that a human must answer first.
     #[serde(skip)]
     pub asks_human: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl TaskNotes {

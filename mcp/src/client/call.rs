@@ -247,10 +247,12 @@ async fn answers(call: &ToolCall, prefix: &str, requests: InputRequests) -> Resu
                     () = call.cancel.cancelled() => return Err(ClientError::Cancelled),
                 }
             }
-            InputRequest::CreateMessage(_) => match call.host.sample(params).await {
-                Ok(sampled) => sampled,
-                Err(message) => return Err(ClientError::Malformed(message)),
-            },
+            // The connection offers no language model.
+            InputRequest::CreateMessage(_) => {
+                return Err(ClientError::Malformed(
+                    "the server asks for a language model, which it is not given".to_owned(),
+                ));
+            }
             // No folder is shared with servers: they get paths as arguments.
             InputRequest::ListRoots(_) => json!({"roots": []}),
             _ => return Err(ClientError::Malformed("the server asks something that is not known".to_owned())),

@@ -39,8 +39,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct ConnectionSettings {
     /// The largest message that is read, in bytes.
     pub max_bytes: usize,
-    /// Whether the user of the connection has a language model for servers that ask for one.
-    pub samples: bool,
     pub greeting: Greeting,
 }
 
@@ -175,11 +173,7 @@ impl Connection {
         E: std::error::Error + Send + Sync + 'static,
     {
         let (calls, tools_changed) = (Arc::<RunningCalls>::default(), Arc::<AtomicBool>::default());
-        let receiver = Receiver {
-            calls: Arc::clone(&calls),
-            tools_changed: Arc::clone(&tools_changed),
-            samples: settings.samples,
-        };
+        let receiver = Receiver { calls: Arc::clone(&calls), tools_changed: Arc::clone(&tools_changed) };
         let greeted: Result<_, ClientInitializeError> =
             serve_client_with_lifecycle(receiver, transport, settings.greeting.lifecycle()).await;
         let service = greeted.map_err(|error| ClientError::of_greeting(&error, settings.max_bytes))?;
@@ -322,7 +316,6 @@ impl Drop for EnteredCall {
 struct Receiver {
     calls: Arc<RunningCalls>,
     tools_changed: Arc<AtomicBool>,
-    samples: bool,
 }
 
 impl Receiver {
@@ -359,20 +352,6 @@ impl ClientHandler for Receiver {
         }
     }
 
-    #[expect(deprecated, reason = "servers of older versions sample")]
-    async fn create_message(
-        &self,
-        params: rmcp::model::CreateMessageRequestParams,
-        _: RequestContext<RoleClient>,
-    ) -> Result<rmcp::model::CreateMessageResult, ErrorData> {
-        let refused = |message: String| ErrorData::new(ErrorCode(-1), message, None);
-        let Some((host, _)) = self.calls.asked() else {
-            return Err(refused("no call is under way that would need it".to_owned()));
-        };
-        let sampled = host.sample(serde_json::to_value(params).unwrap_or_default()).await.map_err(refused)?;
-        serde_json::from_value(sampled).map_err(|error| ErrorData::internal_error(error.to_string(), None))
-    }
-
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         if let Some(host) = self.calls.with_token(&params.progress_token) {
             host.progress(&CallProgress { progress: params.progress, total: params.total, message: params.message });
@@ -390,9 +369,6 @@ impl ClientHandler for Receiver {
         capabilities.elicitation = Some(elicitation);
         capabilities.extensions =
             Some(ExtensionCapabilities::from([(TASKS_EXTENSION_ID.to_owned(), serde_json::Map::new())]));
-        if self.samples {
-            capabilities.sampling = Some(rmcp::model::SamplingCapability::default());
-        }
         let info = Implementation::new("agent-magic-tool", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(capabilities, info).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }

@@ -13,9 +13,6 @@ pub trait CallHost: Send + Sync {
     /// Asks the human, and waits for as long as that takes.
     fn ask<'a>(&'a self, question: &'a ServerQuestion) -> BoxFuture<'a, HumanAnswer>;
 
-    /// Has a language model answer the parameters of `sampling/createMessage`. The error is for the server.
-    fn sample(&self, request: Value) -> BoxFuture<'_, Result<Value, String>>;
-
     /// Is told that the server got on.
     fn progress(&self, progress: &CallProgress);
 

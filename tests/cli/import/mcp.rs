@@ -344,6 +344,9 @@ fn a_server_that_cannot_be_asked_is_said_to_be_so() {
         (&["demo", "--header", "X: y", "--", "true"], "are for a `url`"),
         (&["demo", "--env", "X=y", "https://a.example/mcp"], "are for a `command`"),
         (&["demo", "--", "/no/such/program"], "failed to find"),
+        (&["demo", "npx"], "agent-magic-tool import mcp demo -- npx"),
+        (&["demo", "npx", "-y", "@scope/server"], "agent-magic-tool import mcp demo -- npx -y @scope/server"),
+        (&["demo", "npx", "--", "-y"], "agent-magic-tool import mcp demo -- npx -y"),
         (&["demo", "--", "no-such-program-anywhere"], "no-such-program-anywhere"),
         (&["demo", "--", "false"], "demo"),
     ] {
@@ -353,4 +356,42 @@ fn a_server_that_cannot_be_asked_is_said_to_be_so() {
     }
     let ran = world.run(&["import", "x.json", "--env", "A=b"]);
     assert!(ran.exit == 2 && ran.to_string().contains("these options are for an MCP server"), "{ran}");
+}
+
+#[test]
+fn files_beside_the_command_are_found_although_the_server_runs_elsewhere() {
+    let world = quiet_world();
+    let server = offer(&world, &json!([tool("a", "Does it.")]));
+    fs::copy(&server[2], world.folder().join("server.py")).expect("copied");
+    let words = ["python3", "./server.py", "./tools.json", "./missing"];
+    let report =
+        imported(&world, &["demo"], &[&["--"], &words[..]].concat().into_iter().map(str::to_owned).collect::<Vec<_>>());
+    assert_eq!(report["imported"], 1, "{report}");
+    let folder = world.folder().canonicalize().expect("a folder");
+    let absolute = |name: &str| folder.join(name).display().to_string();
+    let expected = json!(["python3", absolute("server.py"), absolute("tools.json"), "./missing"]);
+    assert_eq!(written(&world, "demo.json")["$defaults"]["run"]["mcp"]["server"]["command"], expected);
+
+    let ran = world.run(&["import", "mcp", "other", "--", "python3", "server.py", "tools.json"]);
+    assert!(ran.exit != 0 && ran.stderr.contains("write ./server.py, or --folder ."), "{ran}");
+    let ran = world.run(&["import", "mcp", "other", "--folder", ".", "--", "python3", "server.py", "./tools.json"]);
+    assert_eq!(ran.exit, 0, "{ran}");
+}
+
+#[test]
+fn a_server_without_tools_is_imported_with_a_warning_and_a_refresh_finds_no_change() {
+    let world = quiet_world();
+    let server = offer(&world, &json!([]));
+    let ran =
+        world.run(&[&["import", "mcp", "empty"][..], &server.iter().map(String::as_str).collect::<Vec<_>>()].concat());
+    assert_eq!((ran.exit, &ran.json()["imported"]), (0, &json!(0)), "{ran}");
+    assert!(ran.stderr.contains("the server offers no tools"), "{ran}");
+    let refreshed = world.run(&["import", "--refresh", "empty"]).json();
+    assert_eq!(refreshed["packs"][0]["source_changed"], false, "{refreshed}");
+    offer(&world, &json!([tool("a", "Does it.")]));
+    let refreshed = world.run(&["import", "--refresh", "empty"]).json();
+    assert_eq!(
+        (&refreshed["packs"][0]["source_changed"], &refreshed["packs"][0]["imported"]),
+        (&json!(true), &json!(1))
+    );
 }

@@ -1,9 +1,11 @@
 """An MCP server that wants a sign-in, and the authorization server that it names: both of the official Python SDK.
 
 Adds a line to the file `log` for each thing that happens, with the tokens it is given. POST /control sets what the next
-sign-in does: `iss` names another issuer, `deny` refuses. POST /revoke forgets all tokens. Prints its port.
+sign-in does: `iss` names another issuer, `deny` refuses; with `leak`, tools are not listed,
+and the error has the token; with `slow`, a renewal takes as many seconds. POST /revoke forgets all tokens. Prints its port.
 """
 
+import asyncio
 import json
 import secrets
 import socket
@@ -76,6 +78,7 @@ class Provider:
 
     async def exchange_refresh_token(self, client, refresh_token, scopes):
         log("refresh", refresh_token.token)
+        await asyncio.sleep(control.get("slow", 0))
         del self.refresh[refresh_token.token]
         return self.issue(client, scopes, refresh_token.resource)
 
@@ -144,6 +147,12 @@ class StepUp:
             call = json.loads(body)
         except ValueError:
             call = {}
+        if token and call.get("method") == "tools/list" and control.get("leak"):
+            error = {"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32000, "message": f"no tools for {bearer}"}}
+            answer = json.dumps(error).encode()
+            await send({"type": "http.response.start", "status": 200, "headers": [
+                (b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]})
+            return await send({"type": "http.response.body", "body": answer})
         if token and call.get("method") == "tools/call" and call["params"]["name"] == "change" \
                 and "write" not in token.scopes:
             challenge = ('Bearer error="insufficient_scope", scope="write", resource_metadata="'

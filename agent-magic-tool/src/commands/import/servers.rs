@@ -1,18 +1,21 @@
 //! `import mcp`: gets the snapshot of an MCP server, which the command line names or another client's configuration.
 //!
 //! A credential never gets into a definition file: on the command line it is refused, and from a configuration it goes
-//! into the store of secrets.
+//! into the store of secrets. So do the tokens of a sign-in: what is printed is the link alone.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use executor::base::credential;
 use executor::catalog::problems_of_definitions;
 use executor::config::Config;
 use executor::config::secret::{SecretName, Secrets};
-use executor::runner::mcp::{McpServer, McpTransport};
+use executor::runner::mcp::{McpServer, McpTransport, SignInLink};
 use executor::runner::server_snapshot;
 use import::agents::{credential_in_command, credential_in_url, is_credential_value};
 use import::document::Document;
+use protocol::code::Code;
+use protocol::command_names::line;
+use protocol::error::ErrorBody;
 use serde_json::{Map, Value, json};
 
 use super::reading;
@@ -45,7 +48,7 @@ pub(super) struct ServerArgs {
     /// How a URL is spoken to [default: found out]
     #[arg(long, value_enum)]
     transport: Option<TransportWord>,
-    /// Sign in to a URL with OAuth, in the browser
+    /// Sign in to a URL with OAuth, in the browser; the default if the server wants a sign-in and no header is given
     #[arg(long)]
     oauth: bool,
     /// Take over the servers that this client is configured to use, or those of them that are named
@@ -81,6 +84,7 @@ impl ServerArgs {
             (None, [name, rest @ ..]) => (Some(name.as_str()), rest),
             (None, []) => (None, words),
         };
+        let before_dashes = place;
         let place: Vec<String> = place.iter().chain(&self.command).cloned().collect();
         let forms = "agent-magic-tool import mcp NAME -- COMMAND ARGS, or: agent-magic-tool import mcp NAME URL";
         let Some(first) = place.first() else {
@@ -96,6 +100,9 @@ impl ServerArgs {
             self.remote(&name, url)?
         } else if is_url(first) {
             return Err(Error::usage(format!("`{}` is too much: a URL is a server of its own", place[1])).hint(forms));
+        } else if !before_dashes.is_empty() {
+            return Err(Error::usage(format!("`{first}` is not a URL, and a program stands after `--`"))
+                .hint(with_dashes(&name, &place)));
         } else {
             self.local(&name, place)?
         };
@@ -126,6 +133,17 @@ impl ServerArgs {
             let absolute = std::path::absolute(program.as_str()).and_then(|path| path.metadata().map(|_| path));
             let absolute = absolute.map_err(|error| Error::io(&format!("failed to find `{program}`"), &error))?;
             *program = absolute.display().to_string();
+        }
+        if self.folder.is_none() {
+            // The program runs in another folder than this one.
+            for argument in command.iter_mut().skip(1) {
+                let is_relative = argument.starts_with("./") || argument.starts_with("../");
+                if let Some(path) =
+                    std::path::absolute(argument.as_str()).ok().filter(|path| is_relative && path.exists())
+                {
+                    *argument = path.display().to_string();
+                }
+            }
         }
         Ok(McpServer { command, ..self.common(name)? })
     }
@@ -163,16 +181,79 @@ impl ServerArgs {
     }
 }
 
-/// Asks a server what it offers.
-pub(super) fn ask(named: &NamedServer, config: &Config, context: &Context) -> Result<Document, Error> {
-    let server = &named.server;
+/// The command line for a server that is a program.
+pub(crate) fn with_dashes(name: &str, command: &[String]) -> String {
+    let words = ["import", WORD, name, "--"].map(str::to_owned);
+    line(&[&words[..], command].concat())
+}
+
+/// A word of the command that names a file here, and is looked for elsewhere.
+pub(super) fn misplaced(server: &McpServer) -> Option<&String> {
+    let is_here = |word: &&String| !word.starts_with(['/', '-']) && word.contains('.') && Path::new(word).is_file();
+    server.command.iter().skip(1).find(|word| server.folder.is_none() && is_here(word))
+}
+
+/// Asks a server what it offers. One that wants a sign-in gets one with OAuth, unless it is sent headers. Without
+/// `may_sign_in`, no human is asked.
+pub(super) fn ask(
+    named: &NamedServer,
+    may_sign_in: bool,
+    config: &Config,
+    context: &Context,
+) -> Result<Document, Error> {
+    let mut server = named.server.clone();
     let failed = |error| Error::io("failed to make a folder for large answers", &error);
     let spool = tempfile::tempdir().map_err(failed)?;
-    let secrets = Secrets::of(&context.paths, config);
-    let snapshot = server_snapshot::take(server, config, secrets, spool.path().to_owned())?;
-    let settings = serde_json::to_value(server).expect("settings are plain JSON");
+    let show = |link: &SignInLink| show(link, context);
+    let show: Option<&dyn Fn(&SignInLink)> = if may_sign_in { Some(&show) } else { None };
+    let take = |server: &McpServer| {
+        let secrets = Secrets::of(&context.paths, config);
+        server_snapshot::take(server, config, secrets, spool.path().to_owned(), show)
+    };
+    let mut taken = take(&server);
+    let is_wanted = taken.as_ref().is_err_and(|error| error.code == Code::NeedsReauthorization);
+    if is_wanted && server.url.is_some() && server.oauth.is_none() && server.headers.is_empty() {
+        server.oauth = Some(secret(&format!("{}-oauth", named.name))?);
+        taken = take(&server);
+    }
+    let snapshot = taken.map_err(|error| with_other_ways(error, named, may_sign_in))?;
+    // The snapshot has the version that the server speaks now. With that of the last time, every refresh would be a change.
+    server.protocol = None;
+    let settings = serde_json::to_value(&server).expect("settings are plain JSON");
     let document = import::mcp::document(&server.place(), &settings, &snapshot);
     document.map_err(|error| reading::failed(&named.name, error))
+}
+
+/// Shows a human where to sign in.
+fn show(link: &SignInLink, context: &Context) {
+    let SignInLink { server, host, url, max_time } = link;
+    let minutes = max_time.as_secs() / 60;
+    context.output.note(&format!(
+        "the MCP server `{server}` wants you to sign in at {host}. Open this address in a browser on this machine only \
+         if you know {host}; the import goes on when you have signed in, and ends in {minutes} minutes if you have \
+         not:\n{url}"
+    ));
+}
+
+/// Adds to the failure of a sign-in what else a human can do.
+fn with_other_ways(error: ErrorBody, named: &NamedServer, may_sign_in: bool) -> Error {
+    if error.code != Code::NeedsReauthorization {
+        return error.into();
+    }
+    let (name, server, known) = (&named.name, &named.server, error.hint.clone().unwrap_or_default());
+    let hint = if !server.headers.is_empty() {
+        "check the secrets in its headers; or import it without them, to sign in with OAuth".to_owned()
+    } else if !may_sign_in {
+        "import it without --dry-run: then you are asked to sign in".to_owned()
+    } else if server.oauth.is_none() {
+        format!(
+            "{known}; if you have a token already: agent-magic-tool secret set {name}; then: --header \
+             'Authorization: Bearer secret:{name}'"
+        )
+    } else {
+        known
+    };
+    Error::from(error).hint(hint)
 }
 
 /// The server of a file that was imported, with what a human changed in it.

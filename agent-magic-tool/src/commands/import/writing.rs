@@ -13,7 +13,7 @@ use import::kinds::Kind;
 use import::{Imported, ImportedSubtool};
 use serde_json::{Map, Value, json};
 
-use super::Selection;
+use super::{Selection, servers};
 use crate::error::Error;
 
 /// The files of one imported description, as they are to be.
@@ -22,6 +22,8 @@ pub(super) struct Pack {
     prefix: String,
     namespace: Option<String>,
     files: Vec<PackFile>,
+    /// Whether its first file has the settings of a server, by which it is asked again: it stays without subtools too.
+    is_server: bool,
 }
 
 /// One file of a pack: what is there, and what the import makes.
@@ -100,11 +102,15 @@ impl Pack {
             let known = existing.get(path.as_path()).map(|(content, _)| content.clone());
             PackFile { is_foreign: known.is_none() && path.exists(), path, existing: known, generated }
         });
-        Self { files: files.collect(), prefix, namespace }
+        Self { files: files.collect(), prefix, namespace, is_server: record.kind == servers::WORD }
     }
 
     pub(super) fn name(&self) -> &str {
         &self.prefix
+    }
+
+    fn is_first(&self, path: &Path) -> bool {
+        path.file_stem().is_some_and(|name| *name == *self.prefix)
     }
 
     /// The names of all generated subtools, as the catalog knows them.
@@ -289,10 +295,11 @@ pub(super) fn write(pack: &Pack, is_dry_run: bool) -> Result<Vec<WrittenFile>, E
         let merge = file.existing.as_ref().map(|existing| file::merge(existing, &file.generated));
         let content = merge.as_ref().map_or(&file.generated, |merge| &merge.file);
         let subtools: Vec<_> = content.keys().filter(|name| !name.starts_with('$')).cloned().collect();
+        let is_kept = pack.is_server && (pack.files.len() == 1 || pack.is_first(&file.path));
         let text = file::text(content);
         let state = match &file.existing {
             None => "written",
-            Some(_) if subtools.is_empty() => "removed",
+            Some(_) if subtools.is_empty() && !is_kept => "removed",
             Some(existing) if file::text(existing) == text => "unchanged",
             Some(_) => "updated",
         };

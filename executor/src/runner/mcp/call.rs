@@ -39,7 +39,7 @@ impl Mcp {
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         let arguments = self.filled(invocation)?;
-        let left_at = match invocation.job.as_deref().filter(|job| !sign_in::is_mark(job)) {
+        let left_at = match invocation.job.as_deref() {
             None => None,
             Some(job) => Some(serde_json::from_str::<CallHandle>(job).map_err(|error| {
                 Failure::new(Code::Internal, format!("failed to read where the call was left: {error}"))
@@ -50,8 +50,7 @@ impl Mcp {
         let _end = asking.clone().drop_guard();
         let host = Arc::new(CallDesk::new(&self.server.name, invocation, context, &asking, left_at.as_ref()));
         let mut signing = SignInDesk::new(&self.server, invocation, context, cancel);
-        signing.check_mark()?;
-        let mut signed_in_on: Option<UsedServer> = None;
+        let (mut signed_in_on, mut has_taken_over): (Option<UsedServer>, bool) = (None, false);
         loop {
             signing.before_asking();
             let server = match signed_in_on.take() {
@@ -74,6 +73,10 @@ impl Mcp {
                 Err(CallFailure::Client(ClientError::NeedsSignIn(challenge))) => challenge,
                 Err(CallFailure::Client(error)) => return Err(self.failure(error, &server, context).await),
             };
+            if !std::mem::replace(&mut has_taken_over, true) && server.take_over_sign_in(&self.server, context).await? {
+                signed_in_on = Some(server).filter(|server| !server.connection.client.is_closed());
+                continue;
+            }
             Box::pin(signing.sign_in(wanted.as_deref(), host.handle().is_none())).await?;
             server.on_sign_in(&self.server, context).await?;
             signed_in_on = Some(server).filter(|server| !server.connection.client.is_closed());
@@ -109,8 +112,8 @@ impl Mcp {
                 () = cancel.cancelled() => return Err(self.stopped().into()),
                 checked = self.check_digest(server) => checked?,
             }
-            signing.unmark();
         }
+        signing.before_sending().await?;
         let (tool, arguments, cancel) = (self.tool.clone(), arguments.clone(), cancel.clone());
         let call = ToolCall { tool, arguments, handle, host: Arc::<CallDesk>::clone(host), cancel };
         server.connection.client.call(call).await.map_err(CallFailure::Client)

@@ -31,16 +31,6 @@ pub(super) enum NotConnected {
     Failed(Failure),
 }
 
-impl NotConnected {
-    /// The failure where no human can be asked.
-    pub(super) fn unasked(self, server: &McpServer) -> Failure {
-        match self {
-            Self::SignIn(_) => sign_in::unasked(server),
-            Self::Failed(failure) => failure,
-        }
-    }
-}
-
 impl From<Failure> for NotConnected {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
@@ -62,7 +52,7 @@ impl ServerConnection {
         let max_bytes = max_bytes.saturating_mul(3);
         let mut first = None;
         for greeting in Greeting::attempts(server.protocol.as_deref()) {
-            let settings = ConnectionSettings { max_bytes, samples: false, greeting: *greeting };
+            let settings = ConnectionSettings { max_bytes, greeting: *greeting };
             let opened = match &server.url {
                 Some(url) => Self::to_url(server, url, headers, &settings, context).await,
                 None => Self::to_program(server, &settings, context).await,

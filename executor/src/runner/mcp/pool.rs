@@ -90,6 +90,14 @@ impl UsedServer {
         }
     }
 
+    /// Takes the tokens of a sign-in to `server` that another process finished. Returns whether there were such.
+    pub(super) async fn take_over_sign_in(&self, server: &McpServer, context: &RunnerContext) -> Result<bool, Failure> {
+        match &self.connection.authorization {
+            Some(authorization) => sign_in::take_over(authorization, server, context).await,
+            None => Ok(false),
+        }
+    }
+
     /// Is told that a call succeeded: what failed before is forgotten.
     pub(super) fn on_success(&self) {
         if let Ok(mut kept) = self.place.kept.try_lock() {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::secret::Secrets;
 use crate::runner::attempt_clock::ClockPause;
-use crate::runner::delegation::Delegation;
+use crate::runner::delegation::{Delegation, QuestionKey};
 use crate::runner::{Invocation, RunnerContext};
 use crate::task::notes::AttemptProgress;
 
@@ -89,14 +89,15 @@ impl CallDesk {
     async fn answer(&self, question: &ServerQuestion) -> HumanAnswer {
         let Some(delegation) = &self.delegation else { return HumanAnswer::Cancel };
         let _pause = self.invocation.clock.pause();
-        let message = format!("The server `{}` asks a human on the confirmation page", self.server);
-        self.invocation.feedback.progress(AttemptProgress {
-            message: Some(message),
-            asks_human: true,
-            ..AttemptProgress::default()
-        });
-        let key = format!("question-{}", question.key);
-        let asked = delegation.ask(&self.invocation, &key, input(&self.server, question), &self.cancel).await;
+        let on_shown = || {
+            let message = Some(format!("The server `{}` asks a human on the confirmation page", self.server));
+            let progress = AttemptProgress { message, asks_human: true, ..AttemptProgress::default() };
+            self.invocation.feedback.progress(progress);
+        };
+        // Without a handle the call cannot be gone on with, and what it asks ends with it.
+        let key = if self.handle().is_some() { QuestionKey::OfTask(&question.key) } else { QuestionKey::OfAttempt };
+        let input = input(&self.server, question);
+        let asked = delegation.ask(&self.invocation, key, input, &self.cancel, on_shown).await;
         let result = match asked {
             Ok(task) => task.result,
             Err(failure) => {
@@ -112,10 +113,6 @@ impl CallDesk {
 impl CallHost for CallDesk {
     fn ask<'a>(&'a self, question: &'a ServerQuestion) -> BoxFuture<'a, HumanAnswer> {
         self.answer(question).boxed()
-    }
-
-    fn sample(&self, _: Value) -> BoxFuture<'_, Result<Value, String>> {
-        async { Err("this client has no language model for servers".to_owned()) }.boxed()
     }
 
     fn progress(&self, progress: &CallProgress) {

@@ -4,14 +4,16 @@
 //! of ours ([`callback`]), and the call goes on by itself. What must survive a restart is in the record of the sign-in
 //! ([`record`]), from before the human is asked until the tokens are there. Tokens that expire are renewed without a
 //! question.
+//!
+//! For a command, the human is asked at the terminal instead ([`terminal`]).
 
 use std::sync::Arc;
 
 use mcp::client::Authorization;
 use protocol::code::Code;
+use protocol::fault;
 use protocol::task::State;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, InMemoryStateStore};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::MutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -19,11 +21,11 @@ use url::Url;
 
 use super::McpServer;
 use crate::config::secret::SecretName;
-use crate::runner::delegation::{CalledTask, Delegation};
+use crate::runner::delegation::{CalledTask, Delegation, QuestionKey};
 use crate::runner::{Invocation, RunnerContext};
-use crate::task::failure::{Failure, Retry};
+use crate::task::failure::Failure;
 use crate::task::notes::AttemptProgress;
-use callback::{BrowserReturn, CallbackPort, ExpectedReturn};
+use callback::{CallbackPort, ExpectedReturn};
 use places::SignInPlace;
 use record::{PendingSignIn, RecordFile, SignInRecord, TokenRole, TokenStore};
 use web::SignInWeb;
@@ -32,22 +34,16 @@ mod callback;
 mod flow;
 mod places;
 mod record;
+mod terminal;
 mod web;
 
 pub use places::SignIns;
+pub use terminal::SignInLink;
+pub(super) use terminal::sign_in as sign_in_at_terminal;
 
 /// How often one call has a human sign in at most: the first time, and for further scopes.
-const MAX_SIGN_INS: u32 = 3;
-/// The caller of all questions of sign-ins, so that a sign-in has one question, whichever task asks it.
-const ASKER: &str = "sign-in";
+pub(super) const MAX_SIGN_INS: u32 = 3;
 const NO: &str = "No, do not sign in";
-
-/// What the record of a task says while a human signs in for it: nothing was called yet.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SignInMark {
-    sign_in: String,
-}
 
 /// The sign-ins of one call.
 pub(super) struct SignInDesk<'a> {
@@ -58,8 +54,8 @@ pub(super) struct SignInDesk<'a> {
     asked: u32,
     /// How many sign-ins had ended when the server was last asked.
     seen: u64,
-    /// Whether the record of the task has the mark of a sign-in.
-    is_marked: bool,
+    /// Whether the record says that this call has sent nothing yet.
+    is_unsent: bool,
 }
 
 /// What all sign-ins to a server need.
@@ -142,6 +138,25 @@ pub(super) async fn renew(
     Ok(())
 }
 
+/// Has `authorization`, which the server no longer accepts, take the tokens of a sign-in that another process finished.
+/// Returns whether there were such.
+pub(super) async fn take_over(
+    authorization: &Authorization,
+    server: &McpServer,
+    context: &RunnerContext,
+) -> Result<bool, Failure> {
+    let Some(site) = SignInSite::of(server, context)? else { return Ok(false) };
+    let record = site.file.read()?;
+    let Some(tokens) = record.tokens_for(site.url.as_str()) else { return Ok(false) };
+    let mut manager = authorization.auth_manager.lock().await;
+    let used = manager.get_credentials().await.ok();
+    if used.is_some_and(|(client_id, used)| client_id == tokens.credentials.client_id && used.is_some()) {
+        return Ok(false);
+    }
+    *manager = site.connection_manager().await?;
+    Ok(true)
+}
+
 /// The failure where no human can be asked.
 pub(super) fn unasked(server: &McpServer) -> Failure {
     let failure = Failure::new(Code::NeedsReauthorization, format!("the MCP server `{}` wants a sign-in", server.name));
@@ -161,11 +176,6 @@ pub(super) fn unasked(server: &McpServer) -> Failure {
     }
 }
 
-/// Whether `job` is the mark of a sign-in.
-pub(super) fn is_mark(job: &str) -> bool {
-    serde_json::from_str::<SignInMark>(job).is_ok()
-}
-
 impl<'a> SignInDesk<'a> {
     pub(super) fn new(
         server: &'a McpServer,
@@ -173,7 +183,7 @@ impl<'a> SignInDesk<'a> {
         context: &'a RunnerContext,
         cancel: &'a CancellationToken,
     ) -> Self {
-        Self { server, invocation, context, cancel, asked: 0, seen: 0, is_marked: false }
+        Self { server, invocation, context, cancel, asked: 0, seen: 0, is_unsent: invocation.is_unsent }
     }
 
     /// Notes that the server is about to be asked: a sign-in that ends from now on may change its answer.
@@ -183,35 +193,33 @@ impl<'a> SignInDesk<'a> {
         }
     }
 
-    /// Fails if an earlier attempt that was lost may have called the tool: it waited for a sign-in that has ended.
-    pub(super) fn check_mark(&mut self) -> Result<(), Failure> {
-        let mark = self.invocation.job.as_deref().and_then(|job| serde_json::from_str::<SignInMark>(job).ok());
-        let (Some(mark), Some(site)) = (mark, SignInSite::of(self.server, self.context)?) else { return Ok(()) };
-        self.is_marked = true;
-        let record = site.file.read()?;
-        if record.pending.is_some_and(|pending| pending.id == mark.sign_in) {
-            return Ok(());
+    /// Makes sure that the record does not say anymore that nothing was sent: from now on the tool may be called.
+    pub(super) async fn before_sending(&mut self) -> Result<(), Failure> {
+        if self.is_unsent {
+            fault::point("sign_in", "ended");
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return Err(self.cancelled()),
+                recorded = self.invocation.feedback.sending() => recorded?,
+            }
+            self.is_unsent = false;
+            fault::point("sign_in", "recorded");
         }
-        let message = "the executor ended right after a human had signed in; whether the tool was called is not known";
-        Err(Failure::new(Code::ConnectionLost, message).retry(Retry::Later).effect_possible())
+        Ok(())
     }
 
-    /// Takes the mark of a sign-in from the record of the task: from now on the tool may be called.
-    pub(super) fn unmark(&mut self) {
-        if std::mem::take(&mut self.is_marked) {
-            self.invocation.feedback.job_ended();
-        }
-    }
-
-    /// Has a human sign in, as `challenge` demands, and returns when the server can be asked again. With `marks`, the
-    /// record of the task tells that the tool was not called yet.
-    pub(super) async fn sign_in(&mut self, challenge: Option<&str>, marks: bool) -> Result<(), Failure> {
+    /// Has a human sign in, as `challenge` demands, and returns when the server can be asked again. `is_unsent` says
+    /// that the tool was not called yet.
+    pub(super) async fn sign_in(&mut self, challenge: Option<&str>, is_unsent: bool) -> Result<(), Failure> {
         let Some(site) = SignInSite::of(self.server, self.context)? else { return Err(unasked(self.server)) };
         let Some(delegation) = &self.context.delegation else { return Err(unasked(self.server)) };
         let _pause = self.invocation.clock.pause();
         let place = self.context.mcp.sign_ins.place(&site.secret);
-        self.tell(&format!("Waits until a human has signed in to `{}`", self.server.name));
-        let _turn = self.turn(&place, marks).await?;
+        if is_unsent {
+            self.is_unsent = true;
+            self.invocation.feedback.unsent();
+        }
+        let _turn = self.turn(&place).await?;
         let ended = place.ended();
         if ended.count != self.seen {
             // Another task was signed in for meanwhile.
@@ -225,8 +233,8 @@ impl<'a> SignInDesk<'a> {
             return Err(Failure::new(Code::NeedsReauthorization, message)
                 .hint("the account may lack a permission that the tool needs: a human must look"));
         }
-        let outcome = Box::pin(self.ask(&site, delegation, challenge, marks)).await;
-        place.pending.send_replace(None);
+        let outcome = Box::pin(self.ask(&site, delegation, challenge)).await;
+        place.is_asked.send_replace(false);
         self.tell_nothing();
         match &outcome {
             Ok(()) => place.note_end(None),
@@ -240,73 +248,71 @@ impl<'a> SignInDesk<'a> {
     }
 
     /// Waits until no other task asks for this sign-in.
-    async fn turn<'p>(&mut self, place: &'p SignInPlace, marks: bool) -> Result<MutexGuard<'p, ()>, Failure> {
-        let (turn, mut pending) = (place.turn.lock(), place.pending.subscribe());
+    async fn turn<'p>(&self, place: &'p SignInPlace) -> Result<MutexGuard<'p, ()>, Failure> {
+        let (turn, mut is_asked) = (place.turn.lock(), place.is_asked.subscribe());
         tokio::pin!(turn);
         loop {
             // The other's question is ours as well.
-            if marks && let Some(id) = pending.borrow_and_update().clone() {
-                self.mark(&id);
+            let is_shown = *is_asked.borrow_and_update();
+            if is_shown {
+                self.tell_of_question();
+            } else {
+                self.tell_of_wait();
             }
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => return Err(self.cancelled()),
                 turn = &mut turn => return Ok(turn),
-                Ok(()) = pending.changed() => {}
+                Ok(()) = is_asked.changed() => {}
             }
         }
     }
 
-    async fn ask(
-        &mut self,
-        site: &SignInSite,
-        delegation: &Delegation,
-        challenge: Option<&str>,
-        marks: bool,
-    ) -> Result<(), Failure> {
+    async fn ask(&self, site: &SignInSite, delegation: &Delegation, challenge: Option<&str>) -> Result<(), Failure> {
         let started = match self.resume(site, delegation, challenge).await? {
             Some(started) => started,
-            None => flow::begin(site, self.server, self.context, challenge).await?,
+            None => self.begin(site, challenge).await?,
         };
         let SignInAttempt { pending, mut manager, port } = started;
-        if marks {
-            self.mark(&pending.id);
-        }
-        self.context.mcp.sign_ins.place(&site.secret).pending.send_replace(Some(pending.id.clone()));
+        let place = self.context.mcp.sign_ins.place(&site.secret);
         let question = self.question(site, &pending);
         let link = self.context.mcp.sign_ins.show(&question, &pending.link);
-        let name = &self.server.name;
-        self.tell(&format!("A human is asked on the confirmation page to sign in to `{name}`"));
         let input = Map::from_iter([("question".to_owned(), question.into()), ("options".to_owned(), json!([NO]))]);
-        let (caller, withdrawn) = (asker(self.invocation), self.cancel.child_token());
-        let asking = delegation.ask(&caller, &pending.id, input, &withdrawn);
+        let (key, withdrawn) = (question_key(&pending), self.cancel.child_token());
+        let on_shown = || {
+            place.is_asked.send_replace(true);
+            self.tell_of_question();
+        };
+        let asking = delegation.ask(self.invocation, QuestionKey::Shared(&key), input, &withdrawn, on_shown);
         tokio::pin!(asking);
         let expected = expected(&pending);
         let waited = tokio::select! {
             biased;
             came_back = port.wait(&expected) => came_back,
             asked = &mut asking => return Err(self.unanswered(site, &asked).await),
+            () = site.file.signed_in_elsewhere(site.url.as_str()) => {
+                withdrawn.cancel();
+                drop(asking.await);
+                return site.file.update(|record| record.pending = None).await;
+            }
         };
         let came_back = waited.map_err(|error| Failure::new(Code::Io, error.to_string()))?;
         withdrawn.cancel();
         drop(link);
-        let role = TokenRole::SignIn(Box::new(pending.parties.clone()));
-        manager.set_credential_store(TokenStore { file: site.file.clone(), role });
-        let finish = async {
-            match &came_back {
-                BrowserReturn::Refused(code) => Err(self.failed(&format!("the authorization server refused: {code}"))),
-                BrowserReturn::Code { code, issuer } => manager
-                    .exchange_code_for_token_with_issuer(code, &pending.state.csrf_token, issuer.as_deref())
-                    .await
-                    .map(drop)
-                    .map_err(|error| self.failed(&describe(&error))),
-            }
-        };
+        let finish = flow::finish(site, self.server, &mut manager, &pending, &came_back);
         let (finished, _) = tokio::join!(finish, asking);
         if finished.is_err() {
             site.file.update(SignInRecord::give_up).await?;
         }
         finished
+    }
+
+    /// Begins a sign-in, and records what a later executor needs in order to go on with it.
+    async fn begin(&self, site: &SignInSite, challenge: Option<&str>) -> Result<SignInAttempt, Failure> {
+        let started = flow::begin(site, &site.file.read()?, self.server, self.context, challenge).await?;
+        let recorded = started.pending.clone();
+        site.file.update(|record| record.pending = Some(recorded)).await?;
+        Ok(started)
     }
 
     /// Goes on with a sign-in that an earlier executor, or a task that has ended, left unfinished.
@@ -322,10 +328,10 @@ impl<'a> SignInDesk<'a> {
             return Ok(Some(attempt));
         }
         // Its question would lead nowhere.
-        let over = CancellationToken::new();
+        let (key, over) = (question_key(pending), CancellationToken::new());
         over.cancel();
         let input = Map::from_iter([("question".to_owned(), "This sign-in is over.".into())]);
-        drop(delegation.ask(&asker(self.invocation), &pending.id, input, &over).await);
+        drop(delegation.ask(self.invocation, QuestionKey::Shared(&key), input, &over, || {}).await);
         site.file.update(|record| record.pending = None).await?;
         Ok(None)
     }
@@ -362,14 +368,7 @@ impl<'a> SignInDesk<'a> {
 
     /// Tells sign-ins apart by what is in it, since the page finds the link by this text.
     fn question(&self, site: &SignInSite, pending: &PendingSignIn) -> String {
-        let host = |url: &str| {
-            Url::parse(url).ok().and_then(|url| {
-                let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-                Some(format!("{}{port}", url.host_str()?))
-            })
-        };
         let (server, there) = (host(site.url.as_str()), host(&pending.link));
-        let (server, there) = (server.unwrap_or_default(), there.unwrap_or_default());
         format!(
             "The MCP server `{}` at {server} wants you to sign in at {there}.\n\nOpen the link below only if you know \
              {there}: what you enter goes there, not to the agent. When you have signed in, the task goes on by itself. \
@@ -378,15 +377,15 @@ impl<'a> SignInDesk<'a> {
         )
     }
 
-    fn mark(&mut self, id: &str) {
-        self.is_marked = true;
-        let mark = serde_json::to_string(&SignInMark { sign_in: id.to_owned() }).expect("a mark is plain JSON");
-        self.invocation.feedback.job_accepted(&mark);
+    fn tell_of_wait(&self) {
+        let message = Some(format!("Waits until a human has signed in to `{}`", self.server.name));
+        self.invocation.feedback.progress(AttemptProgress { message, ..AttemptProgress::default() });
     }
 
-    fn tell(&self, message: &str) {
-        let message = Some(message.to_owned());
-        self.invocation.feedback.progress(AttemptProgress { message, ..AttemptProgress::default() });
+    fn tell_of_question(&self) {
+        let message = Some(format!("A human is asked on the confirmation page to sign in to `{}`", self.server.name));
+        let progress = AttemptProgress { message, asks_human: true, ..AttemptProgress::default() };
+        self.invocation.feedback.progress(progress);
     }
 
     fn tell_nothing(&self) {
@@ -402,10 +401,6 @@ impl<'a> SignInDesk<'a> {
         let message = format!("the human did not want to sign in to the MCP server `{}`", self.server.name);
         Failure::new(Code::NeedsReauthorization, message).hint("ask them in the conversation before you run it again")
     }
-
-    fn failed(&self, reason: &str) -> Failure {
-        failed(self.server, reason)
-    }
 }
 
 /// A sign-in that waits for the browser.
@@ -415,8 +410,9 @@ struct SignInAttempt {
     port: CallbackPort,
 }
 
-fn asker(invocation: &Invocation) -> Invocation {
-    Invocation { id: ASKER.to_owned(), ..invocation.clone() }
+/// A sign-in has one question, whichever task asks it.
+fn question_key(pending: &PendingSignIn) -> String {
+    format!("sign-in-{}", pending.id)
 }
 
 fn expected(pending: &PendingSignIn) -> ExpectedReturn {
@@ -425,6 +421,16 @@ fn expected(pending: &PendingSignIn) -> ExpectedReturn {
         issuer: pending.state.expected_issuer.clone(),
         requires_issuer: pending.state.require_issuer,
     }
+}
+
+/// The host of `url`, with its port if it has one.
+fn host(url: &str) -> String {
+    let parsed = Url::parse(url).ok();
+    let host = parsed.as_ref().and_then(|url| {
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        Some(format!("{}{port}", url.host_str()?))
+    });
+    host.unwrap_or_default()
 }
 
 /// A state store that knows the state of `pending`.

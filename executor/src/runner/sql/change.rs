@@ -3,7 +3,7 @@
 use protocol::code::Code;
 use serde_json::Value;
 use sql::answer::Answer;
-use sql::database::{BoundStatement, Rows, TouchedRows, WriteMode, WriteOutcome, WriteQuery};
+use sql::database::{Rows, SqlStatement, TouchedRows, WriteMode, WriteOutcome, WriteQuery};
 use tokio_util::sync::CancellationToken;
 
 use super::databases::OpenDatabase;
@@ -78,11 +78,11 @@ impl Sql {
                         .hint("give an INSERT, UPDATE or DELETE; to read, use the subtool for queries"));
                 }
                 let touched = statement.touched().map(|touched| TouchedRows {
-                    select: BoundStatement { sql: touched.sql.clone(), parameters: Vec::new() },
+                    select: SqlStatement { sql: touched.sql.clone(), parameters: Vec::new() },
                     table: touched.table.clone(),
                     key: touched.key.clone(),
                 });
-                (BoundStatement { sql: statement.sql, parameters: Vec::new() }, touched)
+                (SqlStatement { sql: statement.sql, parameters: Vec::new() }, touched)
             }
             _ => unreachable!("other operations change nothing"),
         };

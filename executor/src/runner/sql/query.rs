@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::code::Code;
 use serde_json::{Map, Value};
 use sql::answer::{Answer, CountMode, Page};
-use sql::database::{BoundStatement, DatabaseError, Freshness, ReadQuery, Rows};
+use sql::database::{DatabaseError, Freshness, ReadQuery, Rows, SqlStatement};
 use sql::dialect::Dialect;
 use sql::guard::{Guard, GuardedStatement, Refusal, RefusalKind, RowOrder};
 use sql::parameters::{DeclaredKind, DeclaredStatement, ParameterError, ParameterValue};
@@ -57,7 +57,7 @@ pub(super) fn bound(
     parameters: &Map<String, Value>,
     invocation: &Invocation,
     dialect: Dialect,
-) -> Result<BoundStatement, Failure> {
+) -> Result<SqlStatement, Failure> {
     let values = values(parameters, invocation)?;
     let value_of = |name: &str| {
         Some(match values.get(name)? {
@@ -67,7 +67,7 @@ pub(super) fn bound(
     };
     let bound = declared(dialect, statement, parameters).and_then(|statement| statement.bind(value_of));
     let bound = bound.map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
-    Ok(BoundStatement { sql: bound.sql, parameters: bound.values })
+    Ok(bound.into())
 }
 
 /// Has the guard check a statement of the caller. A name that is missing in an older schema is looked up in a new one.
@@ -133,11 +133,11 @@ pub(super) async fn explain(
         Dialect::Postgres | Dialect::Mysql => "EXPLAIN",
     };
     let statement = guarded(&format!("{verb} {text}"), false, open, cancel).await?;
-    let rows = read(BoundStatement { sql: statement.sql, parameters: Vec::new() }, open, cancel).await?;
+    let rows = read(SqlStatement { sql: statement.sql, parameters: Vec::new() }, open, cancel).await?;
     Ok(output(Answer::of_read(rows, None, CountMode::None, None)))
 }
 
-async fn read(statement: BoundStatement, open: &OpenDatabase, cancel: &CancellationToken) -> Result<Rows, Failure> {
+async fn read(statement: SqlStatement, open: &OpenDatabase, cancel: &CancellationToken) -> Result<Rows, Failure> {
     let query = ReadQuery { statement, ..ReadQuery::default() };
     open.database.read(query, cancel).await.map_err(|error| failed(&error))
 }
@@ -155,9 +155,9 @@ pub(super) fn output(answer: Answer) -> RunnerOutput {
 
 /// The parts of a query that are asked for one after the other.
 struct PagedQuery {
-    page: Option<(Page, BoundStatement)>,
-    whole: BoundStatement,
-    counted: Option<BoundStatement>,
+    page: Option<(Page, SqlStatement)>,
+    whole: SqlStatement,
+    counted: Option<SqlStatement>,
 }
 
 impl Sql {
@@ -178,7 +178,7 @@ impl Sql {
                         .hint("add an ORDER BY over a unique column, like the primary key"));
                 }
                 let rows = u64::try_from(page.rows_to_read(count)).unwrap_or(u64::MAX);
-                let plain = |sql: String| BoundStatement { sql, parameters: Vec::new() };
+                let plain = |sql: String| SqlStatement { sql, parameters: Vec::new() };
                 PagedQuery {
                     page: statement.paged(rows, page.offset()).map(|sql| (page, plain(sql))),
                     counted: statement.counted().filter(|_| count == CountMode::Exact).map(plain),
@@ -230,7 +230,7 @@ impl Sql {
 }
 
 /// A statement with text around it, and the same parameters.
-fn around(before: &str, inner: &BoundStatement, after: &str) -> BoundStatement {
+fn around(before: &str, inner: &SqlStatement, after: &str) -> SqlStatement {
     let sql = inner.sql.trim_end().trim_end_matches(';');
-    BoundStatement { sql: format!("{before}{sql}\n{after}"), parameters: inner.parameters.clone() }
+    SqlStatement { sql: format!("{before}{sql}\n{after}"), parameters: inner.parameters.clone() }
 }

@@ -1,4 +1,5 @@
-//! How a sign-in begins, and how one that was begun is gone on with: discovery, registration, and the link.
+//! How a sign-in begins, how one that was begun is gone on with, and how it ends: discovery, registration, the link, and
+//! the tokens.
 
 use protocol::code::Code;
 use rmcp::transport::auth::{
@@ -8,8 +9,8 @@ use rmcp::transport::auth::{
 use serde_json::Value;
 use url::Url;
 
-use super::callback::CallbackPort;
-use super::record::{PendingSignIn, RegisteredClient, SignInParties, SignInRecord};
+use super::callback::{BrowserReturn, CallbackPort};
+use super::record::{PendingSignIn, RegisteredClient, SignInParties, SignInRecord, TokenRole, TokenStore};
 use super::{SignInAttempt, SignInSite, describe, failed, states};
 use crate::runner::RunnerContext;
 use crate::runner::mcp::McpServer;
@@ -20,14 +21,14 @@ const CLIENT_NAME: &str = "agent-magic-tool";
 /// A sign-in that was begun longer ago, in seconds, is begun anew: servers forget.
 const MAX_AGE: u64 = 24 * 60 * 60;
 
-/// Begins a sign-in, and records what a later executor needs in order to go on with it.
+/// Begins a sign-in with what is known from earlier ones, which `record` has.
 pub(super) async fn begin(
     site: &SignInSite,
+    record: &SignInRecord,
     server: &McpServer,
     context: &RunnerContext,
     challenge: Option<&str>,
 ) -> Result<SignInAttempt, Failure> {
-    let record = site.file.read()?;
     let mut manager = site.manager(&site.url).await?;
     let metadata = discover(&manager, site, server, challenge).await?;
     manager.set_metadata(metadata.clone());
@@ -53,8 +54,7 @@ pub(super) async fn begin(
     }
     let mut unique = std::collections::HashSet::new();
     scopes.retain(|scope| unique.insert(scope.clone()));
-    let registration =
-        ClientRegistration { site, server, context, record: &record, known_client, redirect_uri: &redirect_uri };
+    let registration = ClientRegistration { site, server, context, record, known_client, redirect_uri: &redirect_uri };
     let client = registration.client(&mut manager, &metadata, &scopes).await?;
     let states = InMemoryStateStore::new();
     manager.set_state_store(states.clone());
@@ -79,9 +79,27 @@ pub(super) async fn begin(
     };
     let parties = SignInParties { server: site.url.to_string(), resource, metadata, client };
     let pending = PendingSignIn { id: uuid::Uuid::now_v7().simple().to_string(), parties, link, state };
-    let recorded = pending.clone();
-    site.file.update(|record| record.pending = Some(recorded)).await?;
     Ok(SignInAttempt { pending, manager, port })
+}
+
+/// Finishes a sign-in with what the browser brought: the tokens are stored when it returns.
+pub(super) async fn finish(
+    site: &SignInSite,
+    server: &McpServer,
+    manager: &mut AuthorizationManager,
+    pending: &PendingSignIn,
+    came_back: &BrowserReturn,
+) -> Result<(), Failure> {
+    let role = TokenRole::SignIn(Box::new(pending.clone()));
+    manager.set_credential_store(TokenStore { file: site.file.clone(), role });
+    match came_back {
+        BrowserReturn::Refused(code) => Err(failed(server, &format!("the authorization server refused: {code}"))),
+        BrowserReturn::Code { code, issuer } => manager
+            .exchange_code_for_token_with_issuer(code, &pending.state.csrf_token, issuer.as_deref())
+            .await
+            .map(drop)
+            .map_err(|error| failed(server, &describe(&error))),
+    }
 }
 
 /// Goes on with `pending`. Returns `None` if it cannot be finished anymore.

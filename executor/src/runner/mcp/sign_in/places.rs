@@ -25,8 +25,8 @@ pub(super) struct SignInPlace {
     pub(super) renewal: Arc<tokio::sync::Mutex<()>>,
     /// Locked while the record is changed.
     pub(super) writing: tokio::sync::Mutex<()>,
-    /// The id of the sign-in for which a human is asked now.
-    pub(super) pending: watch::Sender<Option<String>>,
+    /// Whether the question of a sign-in is on the page now.
+    pub(super) is_asked: watch::Sender<bool>,
     ended: Mutex<EndedSignIns>,
 }
 

@@ -2,8 +2,12 @@
 //!
 //! Tokens belong to one MCP server and to the authorization server that issued them: for any other they are as good as
 //! absent. What a later executor needs in order to go on with a sign-in is kept beside them until it ends.
+//!
+//! A command and an executor may use the same tokens. Each reads them again before it renews or changes them, under a
+//! lock that the other one respects.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -17,6 +21,9 @@ use serde::{Deserialize, Serialize};
 use super::places::SignInPlace;
 use crate::config::secret::{SecretError, SecretName, Secrets};
 use crate::task::failure::Failure;
+
+/// How often to look whether a human has signed in elsewhere, while one is asked.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The secret, as JSON. A human may have set it with the first three fields.
 #[derive(Default, Serialize, Deserialize)]
@@ -62,6 +69,9 @@ pub(super) struct RegisteredClient {
 pub(super) struct IssuedTokens {
     pub(super) parties: SignInParties,
     pub(super) credentials: StoredCredentials,
+    /// The id of the sign-in that issued them. Renewals keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sign_in: Option<String>,
 }
 
 /// A sign-in that a human has not finished.
@@ -159,9 +169,28 @@ impl RecordFile {
         Ok(record)
     }
 
+    /// Has what is in `pending` redacted that must not be seen.
+    pub(super) fn watch(&self, pending: &PendingSignIn) {
+        let record = SignInRecord { pending: Some(pending.clone()), ..SignInRecord::default() };
+        record.watch(&self.name, &self.secrets);
+    }
+
+    /// Returns when a human has signed in to the MCP server at `url` in another process, from now on.
+    pub(super) async fn signed_in_elsewhere(&self, url: &str) {
+        let sign_in = || self.read().ok()?.tokens_for(url)?.sign_in.clone();
+        let before = sign_in();
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            if sign_in().is_some_and(|now| before.as_ref() != Some(&now)) {
+                return;
+            }
+        }
+    }
+
     /// Changes the record. Durable when it returns.
     pub(super) async fn update(&self, change: impl FnOnce(&mut SignInRecord) + Send) -> Result<(), Failure> {
         let _writing = self.place.writing.lock().await;
+        let _other_processes = self.secrets.lock(&self.name, "change").await?;
         let mut record = self.read()?;
         change(&mut record);
         record.watch(&self.name, &self.secrets);
@@ -182,7 +211,7 @@ pub(super) enum TokenRole {
     /// A connection to this server uses and renews the tokens of this issuer.
     Connection { server: String, issuer: Option<String> },
     /// A sign-in obtains them.
-    SignIn(Box<SignInParties>),
+    SignIn(Box<PendingSignIn>),
 }
 
 impl TokenStore {
@@ -190,7 +219,7 @@ impl TokenStore {
         let record = self.file.read().map_err(store_error)?;
         let (server, issuer) = match &self.role {
             TokenRole::Connection { server, issuer } => (server, issuer),
-            TokenRole::SignIn(parties) => (&parties.server, &parties.metadata.issuer),
+            TokenRole::SignIn(pending) => (&pending.parties.server, &pending.parties.metadata.issuer),
         };
         let tokens = record.tokens_for(server).filter(|tokens| tokens.parties.metadata.issuer == *issuer);
         Ok(tokens.map(|tokens| tokens.credentials.clone()))
@@ -209,12 +238,15 @@ impl TokenStore {
                     tokens.credentials = credentials;
                 }
             }
-            TokenRole::SignIn(parties) => {
+            TokenRole::SignIn(pending) => {
+                let parties = &pending.parties;
                 if record.client_id.as_ref() == Some(&parties.client.client_id) {
                     record.issuer.clone_from(&parties.metadata.issuer);
                 }
-                record.tokens = Some(IssuedTokens { parties: (**parties).clone(), credentials });
-                record.pending = None;
+                record.tokens =
+                    Some(IssuedTokens { parties: parties.clone(), credentials, sign_in: Some(pending.id.clone()) });
+                // Another process may have asked a human as well.
+                record.pending = record.pending.take().filter(|other| other.id != pending.id);
             }
         };
         self.file.update(change).await.map_err(store_error)
@@ -259,7 +291,9 @@ impl CredentialStore for TokenStore {
     {
         async {
             let turn = Arc::clone(&self.file.place.renewal).lock_owned().await;
-            Ok(Some(CredentialRefreshGuard::new(turn)))
+            let other_processes = self.file.secrets.lock(&self.file.name, "renewal").await;
+            let other_processes = other_processes.map_err(|error| store_error(error.into()))?;
+            Ok(Some(CredentialRefreshGuard::new((turn, other_processes))))
         }
         .boxed()
     }
