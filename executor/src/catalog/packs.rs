@@ -17,5 +17,6 @@ pub const SHIPPED: &[Pack] = &[
     Pack { name: "human", text: include_str!("../../../subtools/human.json") },
     Pack { name: "models", text: include_str!("../../../subtools/models.json") },
     Pack { name: "shell", text: include_str!("../../../subtools/shell.json") },
+    Pack { name: "shopware", text: include_str!("../../../subtools/shopware.json") },
     Pack { name: "web", text: include_str!("../../../subtools/web.json") },
 ];
