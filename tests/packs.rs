@@ -12,6 +12,7 @@ use crate::page::human::Human;
 use crate::skip::skip;
 use crate::world::{World, until};
 
+mod google;
 mod shopware;
 
 /// The least share of the requests of a pack that finds the right subtool first.

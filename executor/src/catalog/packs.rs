@@ -10,6 +10,8 @@ pub struct Pack {
 
 /// All packs that ship with the program.
 pub const SHIPPED: &[Pack] = &[
+    Pack { name: "calendar", text: include_str!("../../../subtools/calendar.json") },
+    Pack { name: "drive", text: include_str!("../../../subtools/drive.json") },
     Pack { name: "files", text: include_str!("../../../subtools/files.json") },
     Pack { name: "git", text: include_str!("../../../subtools/git.json") },
     Pack { name: "github", text: include_str!("../../../subtools/github.json") },
