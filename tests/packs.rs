@@ -13,6 +13,7 @@ use crate::skip::skip;
 use crate::world::{World, until};
 
 mod google;
+mod search;
 mod shopware;
 
 /// The least share of the requests of a pack that finds the right subtool first.
