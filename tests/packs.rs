@@ -13,6 +13,7 @@ use crate::skip::skip;
 use crate::world::{World, until};
 
 mod google;
+mod magento;
 mod search;
 mod shopware;
 

@@ -17,6 +17,7 @@ pub const SHIPPED: &[Pack] = &[
     Pack { name: "github", text: include_str!("../../../subtools/github.json") },
     Pack { name: "gmail", text: include_str!("../../../subtools/gmail.json") },
     Pack { name: "human", text: include_str!("../../../subtools/human.json") },
+    Pack { name: "magento", text: include_str!("../../../subtools/magento.json") },
     Pack { name: "models", text: include_str!("../../../subtools/models.json") },
     Pack { name: "search", text: include_str!("../../../subtools/search.json") },
     Pack { name: "shell", text: include_str!("../../../subtools/shell.json") },
