@@ -119,6 +119,23 @@ fn the_packs_are_those_that_ship() {
 }
 
 #[test]
+fn every_subtool_of_a_pack_that_is_off_by_default_is_described() {
+    let text = read("docs/packs.md");
+    let default = executor::config::Config::default().catalog.packs;
+    let others = executor::catalog::SHIPPED.iter().filter(|pack| {
+        // The pack `shell` has a setting of its own.
+        pack.name != "shell" && !default.iter().any(|name| name == pack.name)
+    });
+    for pack in others {
+        assert!(text.contains(&format!("\n## {}\n", pack.name)), "docs/packs.md has no section `{}`", pack.name);
+        let file: serde_json::Map<String, Value> = serde_json::from_str(pack.text).expect("JSON");
+        for name in file.keys().filter(|key| !key.starts_with('$')) {
+            assert!(text.contains(&format!("\n| `{name}` | ")), "docs/packs.md has no row for `{name}`");
+        }
+    }
+}
+
+#[test]
 fn the_book_has_every_chapter_and_every_link_leads_somewhere() {
     let summary = read("docs/SUMMARY.md");
     let listed: BTreeSet<_> = links(&summary).collect();

@@ -14,6 +14,7 @@ mod layers;
 mod levels;
 mod mcp;
 mod myworld;
+mod packs;
 mod page;
 mod skip;
 // A passkey in software, the same as in the executor's own tests.

@@ -1,9 +1,9 @@
-//! A real Gmail- and GitHub-shaped server: the `myworld` program (`myworld[gateway]` 0.2.1 on the Python
+//! A real server in the shape of Gmail, GitHub, Drive or Calendar: the `myworld` program (`myworld[gateway]` 0.2.1 on the Python
 //! Package Index).
 //!
 //! The environment variable `AGENT_MAGIC_TOOL_TEST_MYWORLD` holds the path of its binary. Without it, the tests
 //! that need the server report on standard error that they are skipped. One world is one process on a free
-//! loopback port, with one environment of two servers; dropping the value ends it. This file is self-contained,
+//! loopback port, with one environment of some servers; dropping the value ends it. This file is self-contained,
 //! so that other test programs can include it by `#[path]`.
 
 use std::process::Stdio;
@@ -47,6 +47,13 @@ impl World {
     /// `[{"server": "gmail", "tool": "gmail.users.messages.send", "kind": "timeout_after_commit", "on_call": 1}]`.
     /// For REST calls a fault must name the operation, not the service's tool.
     pub(crate) async fn with_faults(faults: Value) -> Option<Self> {
+        let owner = json!({"email": "ann@acme.example", "name": "Ann Lee"});
+        let mailbox = json!({"user": owner, "labels": ["work"], "emails": []});
+        Self::with(&json!({"gmail": {"seed": mailbox}, "github": {}}), &faults).await
+    }
+
+    /// Starts a world with these services and faults, as `myworld` describes them.
+    pub(crate) async fn with(servers: &Value, faults: &Value) -> Option<Self> {
         let Some(program) = std::env::var_os(PROGRAM) else {
             skip(&format!("{PROGRAM} does not name the `myworld` program (PyPI `myworld[gateway]` 0.2.1)"));
             return None;
@@ -56,12 +63,7 @@ impl World {
         let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().expect("a client");
         let folder = tempfile::tempdir().expect("a folder");
         let (base, process) = serve(&program, folder.path(), &client).await;
-        let owner = json!({"email": "ann@acme.example", "name": "Ann Lee"});
-        let spec = json!({
-            "name": "world",
-            "servers": {"gmail": {"seed": {"user": owner, "labels": ["work"], "emails": []}}, "github": {}},
-            "agents": {"agent": {}}, "faults": faults
-        });
+        let spec = json!({"name": "world", "servers": servers, "agents": {"agent": {}}, "faults": faults});
         let started = answer(client.post(format!("{base}/envs")).json(&json!({ "spec": spec }))).await;
         let credentials = &started["credentials"]["agent"];
         let text = |value: &Value| value.as_str().expect("a text").to_owned();

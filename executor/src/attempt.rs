@@ -212,7 +212,7 @@ impl Attempt<'_> {
             Err(failure) => Err(failure),
         };
         let shaped = match outcome {
-            Ok(success) => self.shape(success, definition).await,
+            Ok(success) => self.shape(success, definition, &self.task.input).await,
             Err(failure) => Err(failure),
         };
         let duration = milliseconds(started);
@@ -275,17 +275,18 @@ impl Attempt<'_> {
         failure.side_effect == SideEffect::Possible && !self.task.effect.repeatable() && was_cut_off
     }
 
-    /// Shapes the output of a runner into the outcome of `definition`.
+    /// Shapes the output of a runner, which got `input`, into the outcome of `definition`.
     async fn shape(
         &self,
         mut success: RunnerOutput,
         definition: &Definition,
+        input: &Map<String, Value>,
     ) -> Result<(Outcome, Map<String, Value>), Failure> {
         let max_bytes = self.context.config.executor.output_bytes;
         let outcome = match success.data {
             OutputData::Json(data) => {
                 let data = match &definition.result {
-                    Some(shape) => self.shaped(shape, data, success.facts.as_ref()).await?,
+                    Some(shape) => self.shaped(shape, data, success.facts.as_ref(), input).await?,
                     None => data,
                 };
                 let bytes = compact_bytes(&data);
@@ -325,18 +326,32 @@ impl Attempt<'_> {
     }
 
     /// Returns the data that `shape` makes of the runner's data and the facts of its response.
-    async fn shaped(&self, shape: &ResultShape, data: Value, facts: Option<&ResponseFacts>) -> Result<Value, Failure> {
+    async fn shaped(
+        &self,
+        shape: &ResultShape,
+        data: Value,
+        facts: Option<&ResponseFacts>,
+        input: &Map<String, Value>,
+    ) -> Result<Value, Failure> {
         let (status, headers) = ResponseFacts::values(facts);
         match &shape.select {
-            Some(expression) => self.select(expression, data, &[("$status", &status), ("$headers", &headers)]).await,
+            Some(expression) => {
+                self.select(expression, data, input, &[("$status", &status), ("$headers", &headers)]).await
+            }
             None => Ok(json!({"status": status, "headers": declared_headers(shape, facts), "body": data})),
         }
     }
 
-    /// Evaluates `expression` on data. A failure says that the side effect has already happened.
-    async fn select(&self, expression: &str, data: Value, variables: &[(&str, &Value)]) -> Result<Value, Failure> {
+    /// Evaluates `expression` on data; its `$input` is `input`. A failure says that the side effect has already happened.
+    async fn select(
+        &self,
+        expression: &str,
+        data: Value,
+        input: &Map<String, Value>,
+        variables: &[(&str, &Value)],
+    ) -> Result<Value, Failure> {
         let max_bytes = self.context.config.executor.output_bytes;
-        let shared = invocation(self.task, self.task.input.clone()).variables(expression);
+        let shared = invocation(self.task, input.clone()).variables(expression);
         let variables: Vec<_> =
             shared.iter().map(|(name, value)| (*name, value)).chain(variables.iter().copied()).collect();
         let query = Query { expression, data: &data, variables: &variables, max_bytes };

@@ -118,7 +118,7 @@ async fn data_of(
     let invocation = invocation(attempt.task, input);
     let work = Box::pin(async {
         let success = Box::pin(definition.run.perform(&invocation, context, &attempt.cancel)).await?;
-        attempt.shape(success, definition).await
+        attempt.shape(success, definition, &invocation.input).await
     });
     let (outcome, meta) = attempt.within(timeout, work).await?;
     match outcome {
@@ -149,7 +149,7 @@ pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> O
         Err(failure) => Err(failure),
     };
     let shown = match found {
-        Ok((data, _)) => attempt.select(&preview.replaces, data, &[]).await,
+        Ok((data, _)) => attempt.select(&preview.replaces, data, &attempt.task.input, &[]).await,
         Err(failure) => Err(failure),
     };
     let mut shown = match shown {

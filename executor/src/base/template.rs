@@ -149,15 +149,21 @@ impl TemplateValues {
 
     /// Renders every string inside `template`.
     ///
-    /// A string that is exactly one reference (`"{{ limit }}"`) keeps the JSON type of the value. If the input
-    /// has no such field, the object key or array item that holds the reference is dropped; if `template`
-    /// itself is that reference, the result is `None`.
+    /// A string that is exactly one reference (`"{{ limit }}"`), or exactly one expression that ends with the filter
+    /// `json` (`"{{ (limit or 25) | json }}"`), keeps the JSON type of the value. If the value is absent, the object key
+    /// or array item that holds the string is dropped; if `template` itself is that string, the result is `None`.
     pub fn value(&self, template: &Value) -> Result<Option<Value>, TemplateError> {
         Ok(Some(match template {
-            Value::String(text) => match reference(text) {
-                Some(expression) => return self.lookup(text, expression),
-                None => Value::String(self.text(text)?),
-            },
+            Value::String(text) => {
+                if let Some(expression) = reference(text) {
+                    return self.lookup(text, expression, &engine(&self.budget, AutoEscape::None));
+                }
+                if let Some(expression) = growth::operand_of_json(text) {
+                    let bounds = growth::of_template(text, &|name| self.is_number(name))?;
+                    return self.lookup(text, expression, &self.engine(text, bounds, AutoEscape::None));
+                }
+                Value::String(self.text(text)?)
+            }
             Value::Array(items) => {
                 let mut filled = Vec::with_capacity(items.len());
                 for item in items {
@@ -188,8 +194,13 @@ impl TemplateValues {
         self.evaluate(condition, &engine).map(|value| value.is_true())
     }
 
-    fn lookup(&self, template: &str, expression: &str) -> Result<Option<Value>, TemplateError> {
-        let value = self.evaluate(expression, &engine(&self.budget, AutoEscape::None))?;
+    fn lookup(
+        &self,
+        template: &str,
+        expression: &str,
+        engine: &Environment<'static>,
+    ) -> Result<Option<Value>, TemplateError> {
+        let value = self.evaluate(expression, engine)?;
         if value.is_undefined() {
             return Ok(None);
         }
@@ -293,6 +304,27 @@ mod tests {
             filled.expect("it renders"),
             Some(json!({"maxResults": 9_007_199_254_740_993_i64, "labelIds": ["INBOX"], "deep": {"a": [1, null]}}))
         );
+    }
+
+    #[test]
+    fn an_expression_with_the_filter_json_keeps_its_type_and_is_json_text_beside_other_text() {
+        let template = json!({
+            "limit": "{{ ((criteria or {}).limit or limit or 25) | json }}", "filter": "{{ (criteria or {}).filter | json }}",
+            "page": ["{{ (criteria or {}).page | json }}"], "both": {"a": "{{ [limit, 'x\"y'] | json }}"},
+            "text": "limit: {{ [limit] | json }}", "of": "{{ {'a': {'b': limit}}['a'] | json }}"
+        });
+        let filled = |input| values(input).value(&template).expect("it renders");
+        assert_eq!(
+            filled(json!({"limit": 7})),
+            Some(json!({"limit": 7, "page": [], "both": {"a": [7, "x\"y"]}, "text": "limit: [7]", "of": {"b": 7}}))
+        );
+        assert_eq!(
+            filled(json!({"limit": 7, "criteria": {"limit": 3, "filter": [], "page": 2}})),
+            Some(json!({
+                "limit": 3, "filter": [], "page": [2], "both": {"a": [7, "x\"y"]}, "text": "limit: [7]", "of": {"b": 7}
+            }))
+        );
+        assert!(values(json!({})).text("x{{ a | json }}").is_err(), "an absent value beside other text");
     }
 
     #[test]

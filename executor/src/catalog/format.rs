@@ -27,7 +27,16 @@ pub fn file_schema() -> Value {
     for name in mergeable(&definitions) {
         definitions[&name].as_object_mut().expect("the schema of a type is an object").remove("required");
     }
-    let subtool = definitions.remove("Definition").expect("`Definition` was read above");
+    let mut subtool = definitions.remove("Definition").expect("`Definition` was read above");
+    let run = &mut subtool["properties"]["run"];
+    let about = run["description"].take();
+    *run = json!({
+        "description": about,
+        "if": { "type": "object", "required": ["$choose"] },
+        "then": { "$ref": "#/$defs/RunChoice" },
+        "else": { "$ref": "#/$defs/Run" }
+    });
+    definitions.insert("RunChoice".to_owned(), run_choice());
     definitions.insert("Subtool".to_owned(), subtool);
     definitions.sort_keys();
 
@@ -66,6 +75,23 @@ pub fn file_schema() -> Value {
         "additionalProperties": false,
         "allOf": requirements,
         "$defs": definitions
+    })
+}
+
+/// The schema of a `run` that a variable of the configuration chooses.
+fn run_choice() -> Value {
+    json!({
+        "description": "Several runners, of which a variable of the configuration names one.",
+        "type": "object",
+        "properties": {
+            "$choose": {
+                "description": "The name of the runner to use, usually a variable.",
+                "type": "string",
+                "examples": ["{{ vars.search_engine }}"]
+            }
+        },
+        "additionalProperties": { "$ref": "#/$defs/Run" },
+        "minProperties": 2
     })
 }
 

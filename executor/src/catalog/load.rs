@@ -17,7 +17,7 @@ use super::packs::SHIPPED;
 use super::scan::{
     DefinitionFile, MAX_FILE_BYTES, ScannedDefinition, ScannedFile, line_and_column, problem, scan_file,
 };
-use super::variables::{Variables, fill};
+use super::variables::{Variables, choose, fill};
 use super::{Catalog, DefinitionId, LoadProblem, Origin, Subtool, sources};
 use crate::catalog::definition::Definition;
 use crate::task::name::SubtoolName;
@@ -154,6 +154,7 @@ fn subtool(
 ) -> Result<Subtool, Vec<LocatedMessage>> {
     let mut merged = Value::Object(merged);
     let mut unknown_variables = Vec::new();
+    choose(&mut merged, variables, &mut unknown_variables);
     fill(&mut merged, "", variables, &mut unknown_variables);
     let hash = Sha256::new().chain_update(name.as_str()).chain_update([0]).chain_update(merged.to_string()).finalize();
     let Mended { value: definition, mut mistakes, mut changed } = deserialize_mending::<Definition>(&merged);

@@ -1,5 +1,7 @@
 //! Variables of the configuration: `{{ vars.NAME }}` in any text of a definition, `$vars.NAME` in jq.
 //!
+//! `run` may be a choice: an object whose `$choose` names one of its other keys, which becomes `run`.
+//!
 //! They are filled in before a definition is read, so they may stand wherever a text may, also where no template is
 //! filled in later; and what a human approves is bound to their values, because these are part of the definition's hash.
 
@@ -19,6 +21,30 @@ static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
 
 /// The variables by name.
 pub(super) type Variables = BTreeMap<String, DefinitionVariable>;
+
+/// The key whose value names the key that is chosen.
+const CHOOSE: &str = "$choose";
+
+/// Replaces the `run` of `definition`, if it is a choice, by what is chosen. What is not chosen may name variables that
+/// are not set.
+pub(super) fn choose(definition: &mut Value, variables: &Variables, mistakes: &mut Vec<LocatedMessage>) {
+    let Some(Value::Object(choices)) = definition.get_mut("run") else { return };
+    let Some(mut chosen) = choices.shift_remove(CHOOSE) else { return };
+    let names = choices.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let before = mistakes.len();
+    fill(&mut chosen, "run", variables, mistakes);
+    for (_, message) in &mut mistakes[before..] {
+        *message = format!("{message}; one of {names}");
+    }
+    let run = chosen.as_str().and_then(|name| choices.shift_remove(name));
+    if run.is_none() && mistakes.len() == before {
+        mistakes.push((Some("run".to_owned()), format!("{chosen} is not one of its choices: {names}")));
+    }
+    // With a mistake nothing is loaded; a choice without variables avoids further ones that only follow from it.
+    let without_variables = || choices.values().find(|choice| !choice.to_string().contains("vars."));
+    let any = || without_variables().or(choices.values().next()).cloned();
+    definition["run"] = run.or_else(any).unwrap_or_default();
+}
 
 /// Fills in the variables in every text inside `value`, which lies at `place`. Adds a mistake for each unknown one.
 pub(super) fn fill(value: &mut Value, place: &str, variables: &Variables, mistakes: &mut Vec<LocatedMessage>) {
@@ -80,6 +106,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_choice_becomes_what_its_variable_names() {
+        let run =
+            json!({"$choose": "{{ vars.engine }}", "a": {"http": {"base_url": "{{ vars.a_url }}"}}, "b": {"x": 1}});
+        let chosen = |variables: Value| {
+            let variables: Variables = serde_json::from_value(variables).expect("variables");
+            let (mut definition, mut mistakes) = (json!({"run": run}), Vec::new());
+            choose(&mut definition, &variables, &mut mistakes);
+            (definition["run"].clone(), mistakes.into_iter().map(|(_, message)| message).collect::<Vec<_>>())
+        };
+        assert_eq!(chosen(json!({"engine": "b"})), (json!({"x": 1}), vec![]), "`a_url` need not be set");
+        let message = "no variable named `engine`; set it under [vars] in config.toml; one of `a`, `b`";
+        assert_eq!(chosen(json!({})).1, [message]);
+        assert_eq!(chosen(json!({"engine": "c"})).1, ["\"c\" is not one of its choices: `a`, `b`"]);
+    }
 
     #[test]
     fn variables_are_filled_in_everywhere_and_unknown_ones_are_mistakes() {

@@ -3,7 +3,7 @@
 //! This file has the types of the definition and the order of the steps; each step is a submodule: [`check`] finds
 //! mistakes in a definition, [`request`] builds the request (with [`address`], [`placement`] and [`parts`]), [`call`]
 //! sends it (with [`assembly`]), [`response`] reads the response, [`api_error`] interprets an error response, [`pages`]
-//! joins pages, [`job`] waits for a job, [`structured`] reads XML and NDJSON, [`oauth`] keeps tokens and [`upload`] opens files. Never retries an attempt: it
+//! joins pages, [`job`] waits for a job, [`expression`] evaluates jq over a response, [`structured`] reads XML and NDJSON, [`oauth`] keeps tokens and [`upload`] opens files. Never retries an attempt: it
 //! reports what happened.
 
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ mod api_error;
 mod assembly;
 mod call;
 mod check;
+mod expression;
 mod facts;
 mod file_name;
 mod header_templates;
@@ -75,6 +76,12 @@ pub struct Http {
     /// How the response body is interpreted.
     #[serde(default)]
     pub response: ResponseFormat,
+    /// When a response means that the run failed: jq over its body, with `$status` and `$headers`. A text fails the run with these words, in place of everything that the server says; null leaves it to the status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        example = "if $status == 403 or $status == 404 then \"there is no such note, or you may not read it\" else null end"
+    )]
+    pub error: Option<String>,
     /// How further pages are fetched and joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pagination: Option<Pagination>,

@@ -7,12 +7,31 @@ use executor::runner::Invocation;
 use protocol::caller::Caller;
 use serde_json::Value;
 
-/// Only the shipped packs, for callers with every permission.
+/// The variables that packs need which are off by default.
+const VARIABLES: &str = r#"
+    shopware_url = "https://shop.example.com"
+    magento_url = "https://magento.example.com"
+    magento_root = "/srv/magento"
+    search_url = "https://search.example.com"
+    search_engine = "searxng"
+"#;
+
+/// All shipped packs, for callers with every permission.
 pub(crate) fn shipped_sources() -> (Sources, Config) {
+    sources_of(SHIPPED.iter().map(|pack| pack.name.to_owned()).collect())
+}
+
+/// The packs that are on by default, for callers with every permission.
+pub(crate) fn default_sources() -> (Sources, Config) {
+    sources_of(Config::default().catalog.packs)
+}
+
+fn sources_of(packs: Vec<String>) -> (Sources, Config) {
     let mut config = Config::default();
     config.catalog.folders.clear();
     config.access.admin = true;
-    config.catalog.packs = SHIPPED.iter().map(|pack| pack.name.to_owned()).collect();
+    config.catalog.packs = packs;
+    config.vars = toml::from_str(VARIABLES).expect("variables");
     let model = "provider = \"ollama\"";
     config.models.insert("a-model".to_owned(), toml::from_str(model).expect("a model"));
     let folder = tempfile::tempdir().expect("a temporary folder");

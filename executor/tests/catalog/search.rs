@@ -1,4 +1,4 @@
-//! Search over the shipped packs: what people would ask for finds the right subtool.
+//! Search over the packs that are on by default: what people would ask for finds the right subtool.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use executor::catalog::listing::Listing;
 use executor::catalog::routing;
 use search::{LearnedRequests, Unusable};
 
-use crate::packs::shipped_sources;
+use crate::packs::default_sources;
 
 /// The names that each of `queries` finds, best first.
 fn found<T: AsRef<str>>(queries: &[T]) -> Vec<Vec<String>> {
@@ -18,7 +18,7 @@ fn found<T: AsRef<str>>(queries: &[T]) -> Vec<Vec<String>> {
         };
         queries.iter().map(names).collect()
     };
-    Listing::read(&shipped_sources().0, &folder.path().join("cache"), read).expect("a listing")
+    Listing::read(&default_sources().0, &folder.path().join("cache"), read).expect("a listing")
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn the_requests_of_people_in_three_languages_find_the_right_subtool_first() {
             requests.iter().filter(|request| request.language.as_deref() == Some(language)).cloned().collect();
         let folder = tempfile::tempdir().expect("a temporary folder");
         let read = |listing: &Listing| routing::evaluate(listing, &own);
-        let report = Listing::read(&shipped_sources().0, &folder.path().join("cache"), read).expect("a listing");
+        let report = Listing::read(&default_sources().0, &folder.path().join("cache"), read).expect("a listing");
         #[expect(clippy::cast_precision_loss, reason = "a count of requests is small")]
         let share = report.first as f64 / report.requests as f64;
         assert!(share >= MIN_FIRST, "{language}: {share} {:#?}", report.wrong);

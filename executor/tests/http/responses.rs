@@ -203,3 +203,24 @@ async fn a_connection_lost_after_sending_may_have_had_a_side_effect() {
         assert_eq!(server.received().len(), 1, "the runner does not retry");
     }
 }
+
+#[tokio::test]
+async fn a_definition_says_what_an_error_response_means_and_nothing_else_is_said() {
+    let error = "if .errors[0].code == \"NO_ENTITY\" then \"entity not found: \" + $input.entity \
+                 elif $status == 403 or $status == 404 or .data == [] then \"no such record, or not permitted\" else null end";
+    let answer = async |status: u16, body: Value| {
+        let server = Server::new(move |_, _| Reply::json(status, &body)).await;
+        let definition = json!({"base_url": server.url(), "error": error});
+        Fixture::new().run(definition, json!({"entity": "prodct"})).await.expect_err("an error status").error
+    };
+    let unknown = answer(404, json!({"errors": [{"code": "NO_ENTITY"}]})).await;
+    assert_eq!((unknown.code, unknown.message.as_str()), (Code::ApiError, "entity not found: prodct"));
+    let missing = answer(404, json!({"errors": [{"code": "NONE"}]})).await;
+    assert_eq!(missing.message, "no such record, or not permitted");
+    assert_eq!(missing, answer(403, json!({"privilege": "a:read"})).await, "they cannot be told apart");
+    assert_eq!(missing, answer(200, json!({"data": []})).await, "nor from a success without data");
+    let broken = answer(500, json!({"message": "Out of order."})).await;
+    assert!(broken.message.contains("Out of order.") && broken.details.contains_key("response"), "{broken:?}");
+    let text = answer(502, json!("<h1>Bad gateway</h1>")).await;
+    assert!(text.message.contains("Bad gateway"), "an expression that fails changes nothing: {text:?}");
+}

@@ -59,6 +59,16 @@ pub(super) fn engine(budget: &WriteBudget) -> Environment<'static> {
         Ok::<_, Error>(mail::base64url(text))
     });
     let left = budget.clone();
+    engine.add_filter("json", move |value: &Value| {
+        if value.is_undefined() {
+            return Err(ErrorKind::UndefinedError.into());
+        }
+        let text = serde_json::to_string(value)
+            .map_err(|error| Error::new(ErrorKind::BadSerialization, "it is not JSON").with_source(error))?;
+        left.take(text.len())?;
+        Ok(text)
+    });
+    let left = budget.clone();
     engine.add_function("mime_message", move |fields: Kwargs| {
         let message = mail::message(fields)?;
         left.take(message.len())?;

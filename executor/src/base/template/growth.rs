@@ -107,6 +107,21 @@ pub(super) fn of_expression(expression: &str, is_number: &dyn Fn(&str) -> bool) 
     measure(expression, parsed, is_number, |names, parsed| names.expression(&parsed).map(|_| ()))
 }
 
+/// Returns the `a` of a template that is exactly `{{ a | json }}`.
+pub(super) fn operand_of_json(template: &str) -> Option<&str> {
+    let inner = template.strip_prefix("{{")?.strip_suffix("}}")?.trim();
+    let operand = inner.strip_suffix("json")?.trim_end().strip_suffix('|')?;
+    short(template).ok()?;
+    let is_whole = |expression: &Expr<'_>| matches!(expression, Expr::Filter(filter) if filter.name == "json");
+    match parse(template, "<string>", SyntaxConfig::default()).ok()? {
+        Stmt::Template(parsed) => match parsed.children.as_slice() {
+            [Stmt::EmitExpr(emitted)] if is_whole(&emitted.expr) => Some(operand),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 fn short(template: &str) -> Measured<()> {
     if template.len() <= MAX_TEMPLATE_BYTES {
         return Ok(());
@@ -317,7 +332,7 @@ impl Names<'_> {
         for item in items {
             // Constants together are at most as large as the template.
             let growth = self.expression(item)?;
-            copies = copies.saturating_add(if matches!(item, Expr::Const(_)) { 0 } else { growth.copies });
+            copies = copies.saturating_add(if is_constant(item) { 0 } else { growth.copies });
         }
         Ok(Growth::any(copies.max(1)))
     }
@@ -346,6 +361,8 @@ impl Names<'_> {
             // One character can become three.
             "lower" | "upper" | "title" => Growth::text(operand.as_text().saturating_mul(3)),
             "b64url" => Growth::text(operand.as_text().saturating_mul(2)),
+            // A control character becomes `\u0000`.
+            "json" => Growth::text(operand.copies.saturating_mul(6)),
             // These count what they write while they do.
             "join" | "replace" => Growth::text(operand.as_text().max(8)),
             // There are no others; the engine says so.
@@ -367,6 +384,16 @@ impl Names<'_> {
             }
             _ => Err("only a function can be called".to_owned()),
         }
+    }
+}
+
+/// Whether it is a constant, or a list or an object of constants.
+fn is_constant(expression: &Expr<'_>) -> bool {
+    match expression {
+        Expr::Const(_) => true,
+        Expr::List(list) => list.items.iter().all(is_constant),
+        Expr::Map(map) => map.keys.iter().chain(&map.values).all(is_constant),
+        _ => false,
     }
 }
 
@@ -428,6 +455,7 @@ mod tests {
             ("{{ a }}{{ a }}{{ a }}", 2),
             ("{{ a|int * b|int + 3 }}", 1),
             ("{{ a ~ '/' ~ b }}", 5),
+            ("{{ {'a': [{'x': 1}, {'x': 2}], 'b': {'y': {'z': 3}}}[a] }}", 2),
             ("{% for part in path|split('/') %}{% if not loop.first %}/{% endif %}{{ part }}{% endfor %}", 8),
             ("{% set found = label|default('none') %}{% if found is string %}{{ found }}{% endif %}", 2),
             ("{% for x in a %}{% set y = x|trim %}{{ loop.index }}: {{ y }}{% endfor %}", 2),

@@ -25,9 +25,10 @@ const CALLER_FIELDS: [&str; 8] =
     ["uid", "session", "folder", "depth", "wakes", "read_only", "unattended", "tool_scope"];
 
 /// Filters whose names a message suggests. Those of Jinja that are missing here are in `docs/subtools.md`.
-const SUGGESTED_FILTERS: [&str; 26] = [
-    "abs", "b64url", "bool", "default", "first", "float", "int", "items", "join", "last", "length", "lines", "list",
-    "lower", "map", "max", "min", "reject", "replace", "round", "select", "sort", "split", "trim", "unique", "upper",
+const SUGGESTED_FILTERS: [&str; 27] = [
+    "abs", "b64url", "bool", "default", "first", "float", "int", "items", "join", "json", "last", "length", "lines",
+    "list", "lower", "map", "max", "min", "reject", "replace", "round", "select", "sort", "split", "trim", "unique",
+    "upper",
 ];
 
 static SET_NAMES: LazyLock<Regex> =

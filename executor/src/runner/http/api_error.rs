@@ -53,6 +53,12 @@ pub(super) fn failure(
     failure
 }
 
+/// Returns `failure` with `meaning` in place of everything that the server said.
+pub(super) fn explained(failure: Failure, meaning: &str) -> Failure {
+    let message = excerpt::chars(meaning.trim(), MAX_MESSAGE_CHARS).into_owned();
+    Failure { error: Failure::new(failure.error.code, message).error, ..failure }
+}
+
 /// Returns the API's own message: from the error formats of Google, GitHub, RFC 9457, OAuth and JSON:API, else `text`.
 pub(super) fn message(answer: &Value, text: &str) -> Option<String> {
     let found = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str).filter(|text| !text.trim().is_empty());

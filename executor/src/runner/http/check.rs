@@ -29,7 +29,7 @@ pub(super) fn text_kind(place: &str) -> TextKind {
         TextKind::TemplateOrLastSecret
     } else if is_below(&["query", "body.json", "body.form", "body.multipart"]) {
         TextKind::TemplateOrSecret
-    } else if place.starts_with("poll.") {
+    } else if place == "error" || place.starts_with("poll.") {
         TextKind::ResponseJq
     } else {
         TextKind::Template

@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use protocol::duration::PositiveDuration;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::address::endpoint;
 use super::call::{HttpCall, HttpResponse, RequestTarget};
-use super::{Code, Deserialize, Failure, JsonSchema, Retry, RunnerOutput, Serialize, response};
-use crate::base::jq_pool::Query;
-use crate::runner::{OutputData, ResponseFacts};
+use super::{Code, Deserialize, Failure, JsonSchema, Retry, RunnerOutput, Serialize, expression, response};
+use crate::runner::OutputData;
 use crate::task::failure::SideEffect;
 
 /// The default for `until`.
@@ -179,18 +177,7 @@ async fn evaluate(call: &HttpCall<'_>, expression: &str, latest: &RunnerOutput) 
         OutputData::Json(data) => data,
         OutputData::File { .. } => &nothing,
     };
-    let (status, headers) = ResponseFacts::values(latest.facts.as_ref());
-    let max_bytes = call.context.config.executor.output_bytes;
-    let shared = call.invocation.variables(expression);
-    let mut variables = vec![("$status", &status), ("$headers", &headers)];
-    variables.extend(shared.iter().map(|(name, value)| (*name, value)));
-    let query = Query { expression, data, variables: &variables, max_bytes };
-    call.until_cancelled(async {
-        // A cancellation drops this future, which stops the evaluation.
-        let selected = call.context.jq.select(query, &CancellationToken::new()).await;
-        selected.map_err(|error| Failure::new(Code::SelectFailed, error.to_string()))
-    })
-    .await
+    expression::evaluate(call, expression, data, latest.facts.as_ref()).await
 }
 
 fn body(latest: &RunnerOutput) -> Value {

@@ -8,7 +8,9 @@ use url::Url;
 
 use super::call::{HttpCall, HttpResponse};
 use super::structured::{ndjson, xml};
-use super::{Code, Failure, Http, Method, ResponseFormat, RunnerContext, RunnerOutput, api_error, file_name};
+use super::{
+    Code, Failure, Http, Method, ResponseFormat, RunnerContext, RunnerOutput, api_error, expression, file_name,
+};
 use crate::net::clients::{body_failure, bytes, header, too_large};
 use crate::net::text;
 use crate::runner::spool::{self, Spool};
@@ -42,6 +44,12 @@ pub(super) async fn output(call: &HttpCall<'_>, answer: HttpResponse) -> Result<
     let answer = check_status(call, answer).await?;
     let (facts, url) = (answer.facts(), answer.url);
     let data = data(call, answer.response, &url).await.map_err(|failure| after_success(call, failure))?;
+    if let OutputData::Json(data) = &data
+        && let Some(meaning) = meaning(call, data, &facts).await
+    {
+        let failure = Failure::new(Code::ApiError, "the response says that it failed");
+        return Err(after_success(call, api_error::explained(failure, &meaning)));
+    }
     let requested = call.draft.redacted_url();
     let mut success = RunnerOutput { data, meta: serde_json::Map::new(), facts: Some(facts.clone()) }
         .with_meta("http_status", facts.status);
@@ -79,12 +87,30 @@ async fn check_status(call: &HttpCall<'_>, answer: HttpResponse) -> Result<HttpR
     if status.is_success() {
         return Ok(answer);
     }
-    let (headers, method) = (answer.response.headers().clone(), answer.method);
+    let (headers, method, facts) = (answer.response.headers().clone(), answer.method, answer.facts());
     let body = text::decode(&first_bytes(answer.response).await, header(&headers, CONTENT_TYPE.as_str()).as_deref());
     // Before it is shortened: a secret that is cut in half is not recognized.
     let body = call.context.secrets.redact(&body);
     let auth = call.http.auth.as_ref();
-    Err(api_error::failure(method, auth, &call.summary(), status, &headers, &body))
+    let failure = api_error::failure(method, auth, &call.summary(), status, &headers, &body);
+    let body: Value = serde_json::from_str(&body).unwrap_or_else(|_| Value::from(body.as_ref()));
+    Err(match meaning(call, &body, &facts).await {
+        Some(meaning) => api_error::explained(failure, &meaning),
+        None => failure,
+    })
+}
+
+/// Returns the text with which a response fails the run, as the definition says.
+async fn meaning(call: &HttpCall<'_>, body: &Value, facts: &ResponseFacts) -> Option<String> {
+    let expression = call.http.error.as_deref()?;
+    match expression::evaluate(call, expression, body, Some(facts)).await {
+        Ok(Value::String(meaning)) => Some(meaning),
+        Ok(_) => None,
+        Err(failure) => {
+            tracing::debug!(error = %failure.error.message, "failed to find out whether a response means an error");
+            None
+        }
+    }
 }
 
 /// The server reported success: even if its response cannot be read, the request may have taken effect.
