@@ -84,10 +84,7 @@ impl Shop {
             None => {
                 let database = rusqlite::Connection::open(self.world.folder().join("shop.db")).expect("it opens");
                 if statements.starts_with("SELECT") {
-                    return database
-                        .query_row(statements, [], |row| row.get::<_, Value>(0))
-                        .expect("a row")
-                        .to_string();
+                    return database.query_row(statements, [], |row| row.get::<_, i64>(0)).expect("a row").to_string();
                 }
                 database.execute_batch(statements).expect("they run");
                 return String::new();

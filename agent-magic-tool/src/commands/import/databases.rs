@@ -36,7 +36,7 @@ pub(super) fn read(args: &Args, config: &Config, context: &Context) -> Result<(S
             ))
             .hint(format!("import it as it is: agent-magic-tool import sql {name}; or choose another name")));
         }
-        (Some(url), None) => add(name, url, args.dry_run, context)?,
+        (Some(url), None) => add(name, url, args.dry_run, config, context)?,
     };
     Ok((name.clone(), document(name, &config, context)?))
 }
@@ -44,23 +44,32 @@ pub(super) fn read(args: &Args, config: &Config, context: &Context) -> Result<(S
 /// Asks the database `name` what it contains.
 pub(super) fn document(name: &str, config: &Config, context: &Context) -> Result<Document, Error> {
     let snapshot = database_snapshot::take(name, config, Secrets::of(&context.paths, config)).map_err(|error| {
-        let needs_password = error.code == Code::NeedsReauthorization;
-        let has_hint = error.hint.is_some();
-        let error = Error::from(error);
-        match (needs_password, has_hint) {
-            (true, _) => error.hint(format!(
-                "store its password: agent-magic-tool secret set {name}-db; then write `password = \"secret:{name}-db\"` \
-                 under [databases.{name}] in config.toml"
-            )),
-            (false, true) => error,
-            (false, false) => error.hint(format!("it is described under [databases.{name}] in config.toml")),
-        }
+        let secret = password_secret(name);
+        let hint = match (error.code, &error.hint) {
+            (Code::NeedsReauthorization, _) if config.databases.get(name).is_some_and(|it| it.password.is_some()) => {
+                format!("store the right password: agent-magic-tool secret set {secret}")
+            }
+            (Code::NeedsReauthorization, _) => format!(
+                "store its password: agent-magic-tool secret set {secret}; then import it again, with its address; if \
+                 [databases.{name}] is in config.toml, write `password = \"secret:{secret}\"` there"
+            ),
+            (_, Some(hint)) => hint.clone(),
+            (_, None) => {
+                format!("its address is the `url` under [databases.{name}] in config.toml, or the one given here")
+            }
+        };
+        Error::from(error).hint(hint)
     })?;
     import::sql::document(name, &snapshot).map_err(|error| reading::failed(name, error))
 }
 
+/// The secret in which `import` looks for the password of a new database.
+fn password_secret(name: &str) -> String {
+    format!("{name}-db")
+}
+
 /// Adds `[databases.NAME]` to the configuration, and returns the new one.
-fn add(name: &str, url: &str, is_dry_run: bool, context: &Context) -> Result<Config, Error> {
+fn add(name: &str, url: &str, is_dry_run: bool, config: &Config, context: &Context) -> Result<Config, Error> {
     let path = context.paths.config_file();
     let failed =
         |what: &str, error: &std::io::Error| Error::io(&format!("failed to {what} `{}`", path.display()), error);
@@ -75,6 +84,10 @@ fn add(name: &str, url: &str, is_dry_run: bool, context: &Context) -> Result<Con
     });
     let mut database = Table::new();
     database.insert("url", toml_edit::value(url));
+    let secret = password_secret(name);
+    if Secrets::of(&context.paths, config).is_set(&secret) {
+        database.insert("password", toml_edit::value(format!("secret:{secret}")));
+    }
     let databases = databases.as_table_like_mut();
     let databases =
         databases.ok_or_else(|| Error::new(Code::BadConfig, "`databases` in the configuration is not a table"))?;
