@@ -308,23 +308,19 @@ async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<Wr
     let bound = &query.statement;
     let described = client.prepare(&bound.sql).await?;
     check_parameters(&described, bound)?;
-    let (returned, rows_affected) = match wrap(&bound.sql, &described, Wrapping::Change, caps) {
-        // The server changes every row before it sends the first one, and stops at no cap of ours.
-        Some(wrapped) => {
-            let executed = client.prepare_typed(&wrapped, described.params()).await?;
-            let all = RowCaps { rows: usize::MAX, ..caps };
-            let mut reading = whole_reading(fetch(client, &executed, &described, bound, all).await?)?;
-            let affected = reading.affected.unwrap_or_default();
-            if reading.rows.rows.len() > caps.rows {
-                reading.rows.rows.truncate(caps.rows);
-                reading.rows.truncation.ended_by = Some(super::RowCap::Rows(caps.rows));
-            }
-            (Some(reading.rows), affected)
+    let (returned, rows_affected) = if let Some(wrapped) = wrap(&bound.sql, &described, Wrapping::Change, caps) {
+        let executed = client.prepare_typed(&wrapped, described.params()).await?;
+        // The server changes every row before it sends the first one. All are read, since it counts them at the end.
+        let all = RowCaps { rows: usize::MAX, ..caps };
+        let mut reading = whole_reading(fetch(client, &executed, &described, bound, all).await?)?;
+        if reading.rows.rows.len() > caps.rows {
+            reading.rows.rows.truncate(caps.rows);
+            reading.rows.truncation.ended_by = Some(super::RowCap::Rows(caps.rows));
         }
-        None => {
-            let parameters = bound.parameters.iter().map(TextParameter);
-            (None, client.execute_raw(&described, parameters).await.map_err(WorkError::running)?)
-        }
+        (Some(reading.rows), reading.affected.unwrap_or_default())
+    } else {
+        let parameters = bound.parameters.iter().map(TextParameter);
+        (None, client.execute_raw(&described, parameters).await.map_err(WorkError::running)?)
     };
     let again = query.touched.as_ref().zip(before.as_ref());
     let again = again.and_then(|(touched, before)| touched.read_again(before, Dialect::Postgres));

@@ -55,7 +55,7 @@ impl Connector {
             // Rows that an `UPDATE` finds, as in the other databases, not only those that are different after it.
             .client_found_rows(true)
             .stmt_cache_size(0)
-            .tcp_keepalive(Some(Duration::from_secs(60)))
+            .tcp_keepalive(Some(Duration::from_mins(1)))
             .max_allowed_packet(Some(settings.caps.bytes.saturating_add(1 << 20).min(MAX_ROW_BYTES)))
             .wait_timeout(Some(28_800))
             .ssl_opts(match &settings.tls {
