@@ -156,8 +156,7 @@ fn preview(rows: &Rows) -> String {
         }
     }
     let left = rows.rows.len().saturating_sub(PREVIEW_ROWS);
-    table.push_str(&format!("… {left} more rows\n"));
-    table
+    table + &format!("… {left} more rows\n")
 }
 
 /// Returns a cell in one line, cut if it is long.

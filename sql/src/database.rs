@@ -89,6 +89,13 @@ struct SharedDatabase {
     closing: CancellationToken,
 }
 
+/// What a session may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
 #[derive(Debug, Clone)]
 enum Driver {
     Sqlite(Arc<SqliteDatabase>),

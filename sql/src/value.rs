@@ -18,7 +18,7 @@ pub enum Value {
     Text(String),
     Bytes(Vec<u8>),
     /// An array for PostgreSQL's array types; elsewhere the JSON text of it.
-    List(Vec<Value>),
+    List(Vec<Self>),
     /// A JSON document, as its text.
     Document(Json),
 }

@@ -77,6 +77,13 @@ impl std::fmt::Display for ConstraintKind {
     }
 }
 
+/// When a statement failed. What is reported while it is compiled quotes the statement; later, it may quote rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Compiling,
+    Running,
+}
+
 fn seconds(duration: Duration) -> String {
     format!("{}s", duration.as_secs_f64())
 }

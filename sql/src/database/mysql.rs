@@ -17,15 +17,14 @@ use mysql_async::{Conn, Params, Statement, Value as DriverValue};
 use mysql_common::named_params::ParsedNamedParams;
 use tokio::time::Instant;
 
-use self::connection::{Connector, Flavor, MysqlConnection};
-use self::failure::Phase;
-use super::SqlStatement;
-use super::error::DatabaseError;
+use self::connection::{Flavor, MysqlConnection, MysqlConnector};
+use super::error::{DatabaseError, Phase};
 use super::pool::{ConnectionSlot, Pool};
 use super::rows::{RowCollector, Rows};
 use super::settings::{DatabaseSettings, RowCaps};
 use super::stop::Stop;
 use super::write::{WriteMode, WriteOutcome, WriteQuery};
+use super::{Access, SqlStatement};
 use crate::dialect::Dialect;
 use crate::schema::Schema;
 use crate::value::Value;
@@ -48,45 +47,38 @@ fn sql_mode(flavor: Flavor) -> &'static str {
     }
 }
 
-/// What a session may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Read,
-    Write,
-}
-
 /// A MySQL or MariaDB database.
 #[derive(Debug)]
 pub(crate) struct MysqlDatabase {
     pool: Pool<MysqlConnection>,
-    connector: Connector,
+    connector: MysqlConnector,
 }
 
 /// A connection in use, in a transaction.
-struct Session {
+struct MysqlSession {
     connection: MysqlConnection,
     slot: ConnectionSlot,
 }
 
 /// Why work in a session ended without a result.
-enum WorkError {
+enum MysqlWorkError {
     Driver(mysql_async::Error, Phase),
     Refused(DatabaseError),
 }
 
-impl WorkError {
+impl MysqlWorkError {
     fn running(error: mysql_async::Error) -> Self {
         Self::Driver(error, Phase::Running)
     }
 }
 
-impl From<mysql_async::Error> for WorkError {
+impl From<mysql_async::Error> for MysqlWorkError {
     fn from(error: mysql_async::Error) -> Self {
         Self::Driver(error, Phase::Compiling)
     }
 }
 
-impl From<DatabaseError> for WorkError {
+impl From<DatabaseError> for MysqlWorkError {
     fn from(error: DatabaseError) -> Self {
         Self::Refused(error)
     }
@@ -94,7 +86,7 @@ impl From<DatabaseError> for WorkError {
 
 impl MysqlDatabase {
     pub(crate) fn new(settings: &DatabaseSettings) -> Self {
-        Self { pool: Pool::new(settings), connector: Connector::new(settings) }
+        Self { pool: Pool::new(settings), connector: MysqlConnector::new(settings) }
     }
 
     pub(crate) async fn close(&self) {
@@ -170,12 +162,12 @@ impl MysqlDatabase {
     }
 
     /// Takes or makes a connection and begins a transaction in it.
-    async fn begin(&self, access: Access, stop: &Stop) -> Result<Session, DatabaseError> {
+    async fn begin(&self, access: Access, stop: &Stop) -> Result<MysqlSession, DatabaseError> {
         let slot = self.pool.slot(stop).await?;
         stop.unless_cancelled(async {
             if let Some(mut connection) = self.pool.take() {
                 match self.begin_in(&mut connection, access, stop).await {
-                    Ok(()) => return Ok(Session { connection, slot }),
+                    Ok(()) => return Ok(MysqlSession { connection, slot }),
                     // It broke while it waited, and so did the others. Nothing was run yet.
                     Err(DatabaseError::Unreachable { .. }) => self.pool.clear(),
                     Err(error) => return Err(error),
@@ -183,7 +175,7 @@ impl MysqlDatabase {
             }
             let mut connection = self.connector.connect().await?;
             self.begin_in(&mut connection, access, stop).await?;
-            Ok(Session { connection, slot })
+            Ok(MysqlSession { connection, slot })
         })
         .await
     }
@@ -220,7 +212,7 @@ impl MysqlDatabase {
         &self,
         id: u32,
         stop: &Stop,
-        work: impl Future<Output = Result<T, WorkError>>,
+        work: impl Future<Output = Result<T, MysqlWorkError>>,
     ) -> Result<T, SessionError> {
         let mut work = pin!(work);
         let started = Instant::now();
@@ -229,12 +221,12 @@ impl MysqlDatabase {
                 // Some functions (`benchmark`) end with their time and give a result all the same.
                 Ok(_) if started.elapsed() >= stop.limit => Err(SessionError::Broken(stop.timeout())),
                 Ok(result) => Ok(result),
-                Err(WorkError::Driver(error, phase)) => {
+                Err(MysqlWorkError::Driver(error, phase)) => {
                     let failure = self.connector.failure(&error, stop, phase);
                     let is_refused = matches!(error, mysql_async::Error::Server(_));
                     Err(if is_refused { SessionError::Refused(failure) } else { SessionError::Broken(failure) })
                 }
-                Err(WorkError::Refused(error)) => Err(SessionError::Refused(error)),
+                Err(MysqlWorkError::Refused(error)) => Err(SessionError::Refused(error)),
             },
             reason = stop.reason(started) => {
                 // Until the work ends, however it ends: only then no thread of the server is busy with it. More than once,
@@ -268,8 +260,8 @@ impl MysqlDatabase {
     }
 
     /// Puts a connection back of which nothing is left but the connection; or closes it.
-    async fn put_back(&self, session: Session) {
-        let Session { mut connection, slot } = session;
+    async fn put_back(&self, session: MysqlSession) {
+        let MysqlSession { mut connection, slot } = session;
         // Rolls back, and takes away settings, locks, temporary tables, variables and prepared statements.
         if let Ok(Ok(true)) = tokio::time::timeout(CLEANUP_TIME, connection.conn.reset()).await {
             self.pool.put(connection);
@@ -278,7 +270,7 @@ impl MysqlDatabase {
     }
 
     /// Keeps the connection if the server only refused the statement.
-    async fn after_failure(&self, session: Session, error: SessionError) -> DatabaseError {
+    async fn after_failure(&self, session: MysqlSession, error: SessionError) -> DatabaseError {
         match error {
             SessionError::Refused(error) => {
                 self.put_back(session).await;
@@ -301,7 +293,7 @@ enum SessionError {
 }
 
 /// Lets the server compile a statement, and checks its parameters.
-async fn prepare(conn: &mut Conn, bound: &SqlStatement) -> Result<(Statement, Params), WorkError> {
+async fn prepare(conn: &mut Conn, bound: &SqlStatement) -> Result<(Statement, Params), MysqlWorkError> {
     // The driver replaces `:name` by `?`, and mistakes a few texts for names: `1-':a'`.
     if !ParsedNamedParams::parse(bound.sql.as_bytes()).is_ok_and(|parsed| parsed.params().is_empty()) {
         let message =
@@ -319,7 +311,7 @@ async fn prepare(conn: &mut Conn, bound: &SqlStatement) -> Result<(Statement, Pa
 }
 
 /// Runs a query. Returns its rows, and whether the server has sent all there are.
-async fn read(conn: &mut Conn, bound: &SqlStatement, caps: RowCaps) -> Result<(Rows, bool), WorkError> {
+async fn read(conn: &mut Conn, bound: &SqlStatement, caps: RowCaps) -> Result<(Rows, bool), MysqlWorkError> {
     let (statement, parameters) = prepare(conn, bound).await?;
     if statement.num_columns() == 0 {
         let message = "it is not a query, since it gives no rows".to_owned();
@@ -333,7 +325,7 @@ async fn read(conn: &mut Conn, bound: &SqlStatement, caps: RowCaps) -> Result<(R
 }
 
 /// Runs a change, with the rows that it touches before and after it.
-async fn change(conn: &mut Conn, query: &WriteQuery, caps: RowCaps) -> Result<WriteOutcome, WorkError> {
+async fn change(conn: &mut Conn, query: &WriteQuery, caps: RowCaps) -> Result<WriteOutcome, MysqlWorkError> {
     let before = match &query.touched {
         Some(touched) => Some(whole(read(conn, &touched.select, caps).await?)?),
         None => None,
@@ -355,7 +347,7 @@ async fn change(conn: &mut Conn, query: &WriteQuery, caps: RowCaps) -> Result<Wr
 }
 
 /// Refuses rows that were not read to their end: the rest would be in the way of the next statement.
-fn whole((rows, is_complete): (Rows, bool)) -> Result<Rows, WorkError> {
+fn whole((rows, is_complete): (Rows, bool)) -> Result<Rows, MysqlWorkError> {
     if is_complete {
         return Ok(rows);
     }
@@ -369,8 +361,8 @@ async fn fetch(
     statement: &Statement,
     parameters: Params,
     caps: RowCaps,
-) -> Result<(Option<Rows>, bool, u64), WorkError> {
-    let mut result = conn.exec_iter(statement, parameters).await.map_err(WorkError::running)?;
+) -> Result<(Option<Rows>, bool, u64), MysqlWorkError> {
+    let mut result = conn.exec_iter(statement, parameters).await.map_err(MysqlWorkError::running)?;
     let Some(columns) = result.columns().filter(|columns| !columns.is_empty()) else {
         let affected = result.affected_rows();
         result.drop_result().await?;
@@ -388,7 +380,7 @@ async fn fetch(
                 is_complete = false;
                 break;
             }
-            Err(error) => return Err(WorkError::running(error)),
+            Err(error) => return Err(MysqlWorkError::running(error)),
         };
         let cells = row.unwrap_raw().into_iter().zip(columns.iter());
         let cells = cells.map(|(value, column)| decode::cell(value.unwrap_or(DriverValue::NULL), column)).collect();
@@ -417,7 +409,7 @@ fn parameter(value: &Value) -> DriverValue {
 
 /// Refuses to try a change of a table that cannot take it back. A table whose name stands in the statement counts as
 /// changed by it.
-async fn check_engines(conn: &mut Conn, sql: &str) -> Result<(), WorkError> {
+async fn check_engines(conn: &mut Conn, sql: &str) -> Result<(), MysqlWorkError> {
     let tables: Vec<(String, String)> = conn
         .query(
             "SELECT t.table_name, t.engine FROM information_schema.tables AS t \

@@ -10,7 +10,7 @@ use super::settings::DatabaseSettings;
 use super::stop::Stop;
 
 /// How long a connection may wait for use. Firewalls forget connections without a word, and servers have few.
-const MAX_IDLE: Duration = Duration::from_secs(60);
+const MAX_IDLE: Duration = Duration::from_mins(1);
 
 /// Connections, at most a number of them. A connection that is not put back is gone.
 #[derive(Debug)]

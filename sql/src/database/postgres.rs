@@ -20,11 +20,10 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Statement};
 use tokio_util::task::TaskTracker;
 
-use self::connection::{Connector, PostgresConnection};
+use self::connection::{PostgresConnection, PostgresConnector};
 use self::decode::TextCell;
-use self::failure::Phase;
 use self::parameter::TextParameter;
-use super::error::DatabaseError;
+use super::error::{DatabaseError, Phase};
 use super::pool::{ConnectionSlot, Pool};
 use super::rows::{RowCollector, Rows};
 use super::settings::{DatabaseSettings, RowCaps};
@@ -63,11 +62,11 @@ const RESET: &str = "ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RES
 #[derive(Debug)]
 pub(crate) struct PostgresDatabase {
     pool: Pool<PostgresConnection>,
-    connector: Connector,
+    connector: PostgresConnector,
 }
 
 /// A connection in use, in a transaction.
-struct Session {
+struct PostgresSession {
     connection: PostgresConnection,
     _slot: ConnectionSlot,
 }
@@ -81,7 +80,7 @@ struct Reading {
 
 impl PostgresDatabase {
     pub(crate) fn new(settings: &DatabaseSettings, tasks: TaskTracker) -> Result<Self, DatabaseError> {
-        Ok(Self { pool: Pool::new(settings), connector: Connector::new(settings, tasks)? })
+        Ok(Self { pool: Pool::new(settings), connector: PostgresConnector::new(settings, tasks)? })
     }
 
     pub(crate) fn close(&self) {
@@ -145,12 +144,12 @@ impl PostgresDatabase {
     }
 
     /// Takes or makes a connection and begins a transaction in it.
-    async fn begin(&self, access: &str, stop: &Stop) -> Result<Session, DatabaseError> {
+    async fn begin(&self, access: &str, stop: &Stop) -> Result<PostgresSession, DatabaseError> {
         let slot = self.pool.slot(stop).await?;
         stop.unless_cancelled(async {
             if let Some(connection) = self.pool.take().filter(|connection| !connection.client.is_closed()) {
                 match self.begin_in(&connection, access, stop).await {
-                    Ok(()) => return Ok(Session { connection, _slot: slot }),
+                    Ok(()) => return Ok(PostgresSession { connection, _slot: slot }),
                     // It broke while it waited, and so did the others. Nothing was run yet.
                     Err(DatabaseError::Unreachable { .. }) => self.pool.clear(),
                     Err(error) => return Err(error),
@@ -158,7 +157,7 @@ impl PostgresDatabase {
             }
             let connection = self.connector.connect().await?;
             self.begin_in(&connection, access, stop).await?;
-            Ok(Session { connection, _slot: slot })
+            Ok(PostgresSession { connection, _slot: slot })
         })
         .await
     }
@@ -181,10 +180,10 @@ impl PostgresDatabase {
     /// Works until it is done or has to stop. When this returns, the server works no more.
     async fn supervise<T>(
         &self,
-        session: &Session,
+        session: &PostgresSession,
         stop: &Stop,
-        work: impl Future<Output = Result<T, WorkError>>,
-    ) -> Result<T, WorkError> {
+        work: impl Future<Output = Result<T, PostgresWorkError>>,
+    ) -> Result<T, PostgresWorkError> {
         let mut work = pin!(work);
         tokio::select! {
             result = &mut work => result.map_err(|error| error.explained(&self.connector, stop)),
@@ -198,13 +197,13 @@ impl PostgresDatabase {
                         break;
                     }
                 }
-                Err(WorkError::Stopped(reason))
+                Err(PostgresWorkError::Stopped(reason))
             }
         }
     }
 
     /// Asks the server to end the statement that runs.
-    async fn cancel(&self, session: &Session) {
+    async fn cancel(&self, session: &PostgresSession) {
         let token = session.connection.client.cancel_token();
         if tokio::time::timeout(CLEANUP_TIME, self.connector.cancel(&token)).await.is_err() {
             tracing::debug!("a server took too long to be told that a statement is cancelled");
@@ -212,7 +211,7 @@ impl PostgresDatabase {
     }
 
     /// Puts a connection back of which nothing is left but the connection; or closes it.
-    async fn put_back(&self, session: Session) {
+    async fn put_back(&self, session: PostgresSession) {
         let reset = session.connection.client.batch_execute(RESET);
         if let Ok(Ok(())) = tokio::time::timeout(CLEANUP_TIME, reset).await {
             self.pool.put(session.connection);
@@ -220,9 +219,9 @@ impl PostgresDatabase {
     }
 
     /// Keeps the connection if the server only refused the statement.
-    async fn after_failure(&self, session: Session, error: WorkError) -> DatabaseError {
+    async fn after_failure(&self, session: PostgresSession, error: PostgresWorkError) -> DatabaseError {
         match error {
-            WorkError::Refused(error) => {
+            PostgresWorkError::Refused(error) => {
                 if matches!(error, DatabaseError::Unreachable { .. }) {
                     self.pool.clear();
                 } else {
@@ -230,15 +229,15 @@ impl PostgresDatabase {
                 }
                 error
             }
-            WorkError::Stopped(error) => error,
-            WorkError::Driver(error, _) => self.connector.unreachable(error.to_string()),
+            PostgresWorkError::Stopped(error) => error,
+            PostgresWorkError::Driver(error, _) => self.connector.unreachable(error.to_string()),
         }
     }
 }
 
 /// Why work in a session ended without a result.
-enum WorkError {
-    /// As the driver gives it, until [`WorkError::explained`].
+enum PostgresWorkError {
+    /// As the driver gives it, until [`PostgresWorkError::explained`].
     Driver(tokio_postgres::Error, Phase),
     /// The session is as good as before.
     Refused(DatabaseError),
@@ -246,8 +245,8 @@ enum WorkError {
     Stopped(DatabaseError),
 }
 
-impl WorkError {
-    fn explained(self, connector: &Connector, stop: &Stop) -> Self {
+impl PostgresWorkError {
+    fn explained(self, connector: &PostgresConnector, stop: &Stop) -> Self {
         match self {
             Self::Driver(error, phase) => Self::Refused(connector.failure(&error, stop, phase)),
             other => other,
@@ -255,19 +254,19 @@ impl WorkError {
     }
 }
 
-impl WorkError {
+impl PostgresWorkError {
     fn running(error: tokio_postgres::Error) -> Self {
         Self::Driver(error, Phase::Running)
     }
 }
 
-impl From<tokio_postgres::Error> for WorkError {
+impl From<tokio_postgres::Error> for PostgresWorkError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Driver(error, Phase::Compiling)
     }
 }
 
-impl From<DatabaseError> for WorkError {
+impl From<DatabaseError> for PostgresWorkError {
     fn from(error: DatabaseError) -> Self {
         Self::Refused(error)
     }
@@ -285,7 +284,7 @@ async fn commit(client: &Client, stop: &Stop) -> Result<(), DatabaseError> {
 }
 
 /// Runs a query.
-async fn read(client: &Client, bound: &SqlStatement, caps: RowCaps) -> Result<Reading, WorkError> {
+async fn read(client: &Client, bound: &SqlStatement, caps: RowCaps) -> Result<Reading, PostgresWorkError> {
     let described = client.prepare(&bound.sql).await?;
     check_parameters(&described, bound)?;
     if described.columns().is_empty() && statement::first_word(&bound.sql) != "select" {
@@ -300,7 +299,7 @@ async fn read(client: &Client, bound: &SqlStatement, caps: RowCaps) -> Result<Re
 }
 
 /// Runs a change, with the rows that it touches before and after it.
-async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<WriteOutcome, WorkError> {
+async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<WriteOutcome, PostgresWorkError> {
     let before = match &query.touched {
         Some(touched) => Some(whole(read(client, &touched.select, caps).await?)?),
         None => None,
@@ -308,23 +307,19 @@ async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<Wr
     let bound = &query.statement;
     let described = client.prepare(&bound.sql).await?;
     check_parameters(&described, bound)?;
-    let (returned, rows_affected) = match wrap(&bound.sql, &described, Wrapping::Change, caps) {
-        // The server changes every row before it sends the first one, and stops at no cap of ours.
-        Some(wrapped) => {
-            let executed = client.prepare_typed(&wrapped, described.params()).await?;
-            let all = RowCaps { rows: usize::MAX, ..caps };
-            let mut reading = whole_reading(fetch(client, &executed, &described, bound, all).await?)?;
-            let affected = reading.affected.unwrap_or_default();
-            if reading.rows.rows.len() > caps.rows {
-                reading.rows.rows.truncate(caps.rows);
-                reading.rows.truncation.ended_by = Some(super::RowCap::Rows(caps.rows));
-            }
-            (Some(reading.rows), affected)
+    let (returned, rows_affected) = if let Some(wrapped) = wrap(&bound.sql, &described, Wrapping::Change, caps) {
+        let executed = client.prepare_typed(&wrapped, described.params()).await?;
+        // The server changes every row before it sends the first one. All are read, since it counts them at the end.
+        let all = RowCaps { rows: usize::MAX, ..caps };
+        let mut reading = whole_reading(fetch(client, &executed, &described, bound, all).await?)?;
+        if reading.rows.rows.len() > caps.rows {
+            reading.rows.rows.truncate(caps.rows);
+            reading.rows.truncation.ended_by = Some(super::RowCap::Rows(caps.rows));
         }
-        None => {
-            let parameters = bound.parameters.iter().map(TextParameter);
-            (None, client.execute_raw(&described, parameters).await.map_err(WorkError::running)?)
-        }
+        (Some(reading.rows), reading.affected.unwrap_or_default())
+    } else {
+        let parameters = bound.parameters.iter().map(TextParameter);
+        (None, client.execute_raw(&described, parameters).await.map_err(PostgresWorkError::running)?)
     };
     let again = query.touched.as_ref().zip(before.as_ref());
     let again = again.and_then(|(touched, before)| touched.read_again(before, Dialect::Postgres));
@@ -336,15 +331,15 @@ async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<Wr
 }
 
 /// Refuses rows that were not read to their end: the rest would be in the way of the next statement.
-fn whole_reading(reading: Reading) -> Result<Reading, WorkError> {
+fn whole_reading(reading: Reading) -> Result<Reading, PostgresWorkError> {
     if reading.is_complete {
         return Ok(reading);
     }
     let message = "the rows are too many to be shown, change fewer at a time".to_owned();
-    Err(WorkError::Stopped(DatabaseError::DryRunImpossible { reason: message }))
+    Err(PostgresWorkError::Stopped(DatabaseError::DryRunImpossible { reason: message }))
 }
 
-fn whole(reading: Reading) -> Result<Rows, WorkError> {
+fn whole(reading: Reading) -> Result<Rows, PostgresWorkError> {
     whole_reading(reading).map(|reading| reading.rows)
 }
 
@@ -401,12 +396,12 @@ async fn fetch(
     described: &Statement,
     bound: &SqlStatement,
     caps: RowCaps,
-) -> Result<Reading, WorkError> {
+) -> Result<Reading, PostgresWorkError> {
     let columns = described.columns().iter().map(|column| (column.name().to_owned(), column.type_().name().to_owned()));
     let mut collector = RowCollector::new(columns, caps);
     let parameters = bound.parameters.iter().map(TextParameter);
-    let mut stream = pin!(client.query_raw(executed, parameters).await.map_err(WorkError::running)?);
-    while let Some(row) = stream.try_next().await.map_err(WorkError::running)? {
+    let mut stream = pin!(client.query_raw(executed, parameters).await.map_err(PostgresWorkError::running)?);
+    while let Some(row) = stream.try_next().await.map_err(PostgresWorkError::running)? {
         let mut cells = Vec::with_capacity(described.columns().len());
         for (index, column) in described.columns().iter().enumerate() {
             let text: Option<TextCell> = row.try_get(index)?;

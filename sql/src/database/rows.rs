@@ -181,7 +181,7 @@ fn keeps_numbers(text: &str) -> bool {
             // A double holds any 15 digits.
             if !is_integer
                 && significant > 15
-                && serde_json::from_str::<Json>(&number).is_ok_and(|n| n.to_string() != number)
+                && serde_json::from_str(&number).is_ok_and(|read: Json| !number.eq(&read.to_string()))
             {
                 return false;
             }

@@ -9,7 +9,7 @@ use super::error::DatabaseError;
 use crate::schema::Schema;
 
 /// How long a schema is taken for the present one.
-const MAX_AGE: Duration = Duration::from_secs(60);
+const MAX_AGE: Duration = Duration::from_mins(1);
 
 /// How new a schema must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,13 +17,13 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, ffi};
 use serde_json::Value as Json;
 
-use super::SqlStatement;
 use super::error::{ConstraintKind, DatabaseError, shortened, without_quoted};
 use super::pool::Pool;
 use super::rows::{RowCollector, Rows, bytes_to_json, float_to_json};
 use super::settings::{DatabaseSettings, RowCaps};
 use super::stop::Stop;
 use super::write::{WriteMode, WriteOutcome, WriteQuery};
+use super::{Access, SqlStatement};
 use crate::dialect::Dialect;
 use crate::schema::Schema;
 use crate::value::Value;
@@ -40,13 +40,6 @@ pub(crate) struct SqliteDatabase {
     path: String,
     /// Only its slots are used.
     pool: Pool<()>,
-}
-
-/// What a connection is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Read,
-    Write,
 }
 
 impl SqliteDatabase {

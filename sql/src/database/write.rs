@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
@@ -64,7 +65,8 @@ impl WriteOutcome {
     pub(crate) fn with_digest(mut self) -> Self {
         let before = self.before.as_ref().map(|rows| (&rows.rows, rows.truncation.ended_by.is_some()));
         let shown = json!([self.rows_affected, before.map(|(rows, truncated)| json!([rows, truncated]))]);
-        self.digest = Sha256::digest(shown.to_string().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = Sha256::digest(shown.to_string().as_bytes());
+        self.digest = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(digest);
         self
     }
 
@@ -122,7 +124,6 @@ impl TouchedRows {
 
 /// Returns what a cell stands for, bound to a parameter.
 fn key_value(cell: &Json) -> Value {
-    use base64::Engine as _;
     let encoded = cell.as_object().and_then(|object| object.get("base64")).and_then(Json::as_str);
     match encoded.map(|text| base64::engine::general_purpose::STANDARD.decode(text)) {
         Some(Ok(bytes)) => Value::Bytes(bytes),

@@ -72,7 +72,7 @@ async fn no_message_quotes_what_stands_in_a_row() {
             "SELECT enum_range(NULL::information_schema.yes_or_no), word::xml FROM private",
         ] {
             let message =
-                read(&database, sql).await.map(|_| String::new()).unwrap_or_else(|error| format!("{error:?} {error}"));
+                read(&database, sql).await.map_or_else(|error| format!("{error:?} {error}"), |_| String::new());
             assert!(!message.contains("s3cret"), "{sql}: {message}");
         }
     }
@@ -97,7 +97,7 @@ async fn no_message_quotes_what_stands_in_a_row() {
             "SELECT convert_tz(now(), word, word) FROM private",
         ] {
             let message =
-                read(&database, sql).await.map(|_| String::new()).unwrap_or_else(|error| format!("{error:?} {error}"));
+                read(&database, sql).await.map_or_else(|error| format!("{error:?} {error}"), |_| String::new());
             assert!(!message.contains("s3cret"), "{sql}: {message}");
         }
         let message = failure(&database, "SELECT tell()").await.to_string();
@@ -112,7 +112,7 @@ async fn no_message_quotes_what_stands_in_a_row() {
         "SELECT format(word) + CAST(word AS INTEGER), json_each.value FROM private, json_each(word)",
     ] {
         let result = read(&file.database(), sql).await;
-        let message = result.map(|_| String::new()).unwrap_or_else(|error| format!("{error:?} {error}"));
+        let message = result.map_or_else(|error| format!("{error:?} {error}"), |_| String::new());
         assert!(!message.contains("s3cret"), "{sql}: {message}");
     }
 }
@@ -154,26 +154,25 @@ async fn a_broken_rule_is_named_without_the_row() {
                 other => panic!("{sql}: {other:?}"),
             }
         }
-        use ConstraintKind as K;
         let some = |name: &str| Some(name.to_owned());
         let expected = match database.dialect() {
             Dialect::Sqlite => [
-                (K::Unique, some("parent.code")),
-                (K::ForeignKey, None),
-                (K::NotNull, some("parent.code")),
-                (K::Check, some("positive")),
+                (ConstraintKind::Unique, some("parent.code")),
+                (ConstraintKind::ForeignKey, None),
+                (ConstraintKind::NotNull, some("parent.code")),
+                (ConstraintKind::Check, some("positive")),
             ],
             Dialect::Postgres => [
-                (K::Unique, some("parent_code")),
-                (K::ForeignKey, some("child_p")),
-                (K::NotNull, some("code")),
-                (K::Check, some("positive")),
+                (ConstraintKind::Unique, some("parent_code")),
+                (ConstraintKind::ForeignKey, some("child_p")),
+                (ConstraintKind::NotNull, some("code")),
+                (ConstraintKind::Check, some("positive")),
             ],
             Dialect::Mysql => [
-                (K::Unique, some("parent_code")),
-                (K::ForeignKey, some("child_p")),
-                (K::NotNull, some("code")),
-                (K::Check, some("positive")),
+                (ConstraintKind::Unique, some("parent_code")),
+                (ConstraintKind::ForeignKey, some("child_p")),
+                (ConstraintKind::NotNull, some("code")),
+                (ConstraintKind::Check, some("positive")),
             ],
         };
         assert_eq!(found, expected, "{}", database.dialect());

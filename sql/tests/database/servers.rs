@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::skip::skip;
 
 /// How long anything may take that is waited for.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// A server that stops when this is dropped, or when the process ends in any way: its input ends then.
 pub(crate) struct Server {
@@ -49,19 +49,19 @@ pub(crate) fn start(dialect: Dialect) -> Option<Server> {
         _ => ("mariadb", "AGENT_MAGIC_TOOL_TEST_MARIADB"),
     };
     std::env::var_os(variable)?;
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("a free port").port();
     let mut child = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/databases"))
         .args([kind, &port.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
+        .expect("it can be started");
     let input = child.stdin.take();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut line = String::new();
-    output.read_line(&mut line).unwrap();
+    output.read_line(&mut line).expect("a line");
     let started: Json = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{kind} did not start: {line}"));
-    let text = |name: &str| started[name].as_str().unwrap().to_owned();
+    let text = |name: &str| started[name].as_str().expect("a text").to_owned();
     Some(Server {
         dialect,
         url: text("url"),
@@ -74,21 +74,21 @@ pub(crate) fn start(dialect: Dialect) -> Option<Server> {
 
 impl Server {
     pub(crate) fn settings(&self) -> DatabaseSettings {
-        let mut settings = DatabaseSettings::new(&self.url).unwrap();
+        let mut settings = DatabaseSettings::new(&self.url).expect("an address");
         settings.password = Some(self.password.clone());
         settings
     }
 
     pub(crate) fn database(&self) -> Database {
-        Database::new(self.settings()).unwrap()
+        Database::new(self.settings()).expect("a database")
     }
 
     /// Stops or starts the server.
     pub(crate) fn command(&self, command: &str) {
-        let mut process = self.process.lock().unwrap();
-        writeln!(process.1.as_mut().unwrap(), "{command}").unwrap();
+        let mut process = self.process.lock().expect("no test panicked with it");
+        writeln!(process.1.as_mut().expect("it is piped"), "{command}").expect("it is piped");
         let mut line = String::new();
-        process.2.read_line(&mut line).unwrap();
+        process.2.read_line(&mut line).expect("a line");
         assert_eq!(line, "done\n");
     }
 
@@ -99,13 +99,23 @@ impl Server {
 
     /// Runs statements without anything of ours and returns all cells of all rows as text.
     pub(crate) async fn rows(&self, statements: &str) -> Vec<String> {
+        self.rows_of("shop", statements).await
+    }
+
+    /// Runs statements as a user: the owner over TCP, or the server's administrator over its socket.
+    async fn rows_of(&self, user: &str, statements: &str) -> Vec<String> {
         let settings = self.settings();
-        let (host, path) = (settings.address(), url::Url::parse(&self.url).unwrap());
+        let (host, path) = (settings.address(), url::Url::parse(&self.url).expect("an address"));
         let port = path.port().unwrap_or_else(|| panic!("no port in {host}"));
         if self.dialect == Dialect::Postgres {
             let mut config = tokio_postgres::Config::new();
-            config.host("127.0.0.1").port(port).user("shop").dbname("shop").password(&self.password);
-            let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
+            config.port(port).user(user).dbname("shop").password(&self.password);
+            if user == "shop" {
+                config.host("127.0.0.1");
+            } else {
+                config.host_path(&self.folder);
+            }
+            let (client, connection) = config.connect(tokio_postgres::NoTls).await.expect("a connection");
             let tasks = TaskTracker::new();
             tasks.spawn(connection);
             let messages = client.simple_query(statements).await.unwrap_or_else(|e| panic!("{e:?} in {statements}"));
@@ -119,20 +129,21 @@ impl Server {
             let options = mysql_async::OptsBuilder::default()
                 .ip_or_hostname("127.0.0.1")
                 .tcp_port(port)
-                .user(Some("shop"))
-                .pass(Some(&self.password))
+                .user(Some(user))
+                .pass(Some(&self.password).filter(|_| user == "shop"))
+                .socket(Some(self.folder.join("socket").display().to_string()).filter(|_| user != "shop"))
                 .db_name(Some("shop"))
                 .prefer_socket(false);
-            let mut conn = mysql_async::Conn::new(options).await.unwrap();
-            let mut result = conn.query_iter(statements).await.unwrap();
+            let mut conn = mysql_async::Conn::new(options).await.expect("a connection");
+            let mut result = conn.query_iter(statements).await.expect("the statements run");
             let mut cells = Vec::new();
             while !result.is_empty() {
-                for row in result.collect::<mysql_async::Row>().await.unwrap() {
+                for row in result.collect::<mysql_async::Row>().await.expect("rows") {
                     cells.extend(row.unwrap().into_iter().map(|cell| cell.as_sql(true)));
                 }
             }
             drop(result);
-            conn.disconnect().await.unwrap();
+            conn.disconnect().await.expect("a connection");
             cells
         }
     }
@@ -149,14 +160,14 @@ impl Server {
         self.rows(&sql).await.len()
     }
 
-    /// Returns how many connections the user has, without the one that asks.
+    /// Returns how many connections the user has.
     pub(crate) async fn connections(&self) -> usize {
-        let sql = if self.dialect == Dialect::Postgres {
-            "SELECT pid FROM pg_stat_activity WHERE usename = 'shop' AND pid <> pg_backend_pid()"
+        let (administrator, sql) = if self.dialect == Dialect::Postgres {
+            ("postgres", "SELECT pid FROM pg_stat_activity WHERE usename = 'shop'")
         } else {
-            "SELECT id FROM information_schema.processlist WHERE user = 'shop' AND id <> connection_id()"
+            ("root", "SELECT id FROM information_schema.processlist WHERE user = 'shop'")
         };
-        self.rows(sql).await.len()
+        self.rows_of(administrator, sql).await.len()
     }
 
     /// Waits until so many connections run a statement that contains a text.
@@ -171,9 +182,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let process = self.process.get_mut().unwrap();
+        let process = self.process.get_mut().expect("no test panicked with it");
         process.1 = None;
-        process.0.wait().unwrap();
+        process.0.wait().expect("the server ends");
     }
 }
 
@@ -184,9 +195,9 @@ pub(crate) struct SqliteFile {
 
 impl SqliteFile {
     pub(crate) fn new(statements: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a folder");
         let file = Self { folder };
-        rusqlite::Connection::open(file.path()).unwrap().execute_batch(statements).unwrap();
+        rusqlite::Connection::open(file.path()).expect("a database").execute_batch(statements).expect("a database");
         file
     }
 
@@ -195,11 +206,11 @@ impl SqliteFile {
     }
 
     pub(crate) fn settings(&self) -> DatabaseSettings {
-        DatabaseSettings::new(&format!("sqlite://{}", self.path().display())).unwrap()
+        DatabaseSettings::new(&format!("sqlite://{}", self.path().display())).expect("an address")
     }
 
     pub(crate) fn database(&self) -> Database {
-        Database::new(self.settings()).unwrap()
+        Database::new(self.settings()).expect("a database")
     }
 }
 

@@ -273,19 +273,22 @@ async fn assert_caps(database: &Database) {
     let cancel = tokio_util::sync::CancellationToken::new();
     let dialect = database.dialect();
     // So many rows that reading them all would not end in the time of a test.
-    let rows = database.read(query(many_rows(dialect, 2_000_000_000, 1), 10, 1 << 20, 100), &cancel).await.unwrap();
-    assert_eq!((rows.rows.len(), rows.truncation.ended_by), (10, Some(RowCap::Rows(10))));
-    let rows = database.read(query(many_rows(dialect, 10, 1), 10, 1 << 20, 100), &cancel).await.unwrap();
-    assert_eq!((rows.rows.len(), rows.truncation), (10, Truncation::default()));
     let rows =
-        database.read(query(many_rows(dialect, 2_000_000_000, 500), 10_000, 10_000, 2_000), &cancel).await.unwrap();
+        database.read(query(many_rows(dialect, 2_000_000_000, 1), 10, 1 << 20, 100), &cancel).await.expect("rows");
+    assert_eq!((rows.rows.len(), rows.truncation.ended_by), (10, Some(RowCap::Rows(10))));
+    let rows = database.read(query(many_rows(dialect, 10, 1), 10, 1 << 20, 100), &cancel).await.expect("rows");
+    assert_eq!((rows.rows.len(), rows.truncation), (10, Truncation::default()));
+    let rows = database
+        .read(query(many_rows(dialect, 2_000_000_000, 500), 10_000, 10_000, 2_000), &cancel)
+        .await
+        .expect("rows");
     assert_eq!(rows.truncation.ended_by, Some(RowCap::Bytes(10_000)));
     assert!((5..10).contains(&rows.rows.len()), "{}", rows.rows.len());
-    let rows = database.read(query(many_rows(dialect, 1, 5_000_000), 10, 1 << 20, 1_001), &cancel).await.unwrap();
+    let rows = database.read(query(many_rows(dialect, 1, 5_000_000), 10, 1 << 20, 1_001), &cancel).await.expect("rows");
     assert_eq!(rows.truncation, Truncation { ended_by: None, cut_cells: 1 }, "{dialect}");
     assert_eq!(rows.rows[0][1], json!(format!("{}…", "ä".repeat(500))));
     // The connections that were given up in between are replaced.
-    assert_eq!(read(database, "SELECT 1 AS a").await.unwrap().rows, [[json!(1)]]);
+    assert_eq!(read(database, "SELECT 1 AS a").await.expect("rows").rows, [[json!(1)]]);
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ async fn databases(table: &str, file: &SqliteFile) -> Vec<(Database, TableName)>
     let create = format!(
         "CREATE TABLE {table} (id INTEGER PRIMARY KEY, name VARCHAR(20), price DECIMAL(10, 2)); INSERT INTO {table} {rows}"
     );
-    rusqlite::Connection::open(file.path()).unwrap().execute_batch(&create).unwrap();
+    rusqlite::Connection::open(file.path()).expect("a database").execute_batch(&create).expect("a database");
     let mut settings = vec![(file.settings(), "main")];
     for server in [Dialect::Postgres, Dialect::Mysql].into_iter().filter_map(servers::shared) {
         server.run(&format!("DROP TABLE IF EXISTS {table}; {create}")).await;
@@ -30,7 +30,7 @@ async fn databases(table: &str, file: &SqliteFile) -> Vec<(Database, TableName)>
         .map(|(mut settings, schema)| {
             settings.writable = true;
             let name = TableName { schema: schema.to_owned(), name: table.to_owned() };
-            (Database::new(settings).unwrap(), name)
+            (Database::new(settings).expect("a database"), name)
         })
         .collect()
 }
@@ -61,8 +61,8 @@ fn rename(dialect: Dialect, table: &TableName, name: &str, up_to: i64) -> WriteQ
 }
 
 async fn names(database: &Database, table: &TableName) -> Vec<String> {
-    let rows = read(database, &format!("SELECT name FROM {} ORDER BY id", table.name)).await.unwrap().rows;
-    rows.into_iter().map(|row| row[0].as_str().unwrap().to_owned()).collect()
+    let rows = read(database, &format!("SELECT name FROM {} ORDER BY id", table.name)).await.expect("rows").rows;
+    rows.into_iter().map(|row| row[0].as_str().expect("a text").to_owned()).collect()
 }
 
 async fn write(database: &Database, query: WriteQuery, mode: WriteMode) -> Result<WriteOutcome, DatabaseError> {

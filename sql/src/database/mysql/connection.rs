@@ -6,8 +6,8 @@ use std::time::Duration;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, DriverError, Error, IoError, Opts, OptsBuilder, SslOpts};
 
-use super::failure::{self, Phase};
-use crate::database::error::DatabaseError;
+use super::failure;
+use crate::database::error::{DatabaseError, Phase};
 use crate::database::settings::{DatabaseSettings, TlsMode};
 use crate::database::stop::Stop;
 
@@ -29,19 +29,19 @@ pub(super) struct MysqlConnection {
 }
 
 /// Makes connections.
-pub(super) struct Connector {
+pub(super) struct MysqlConnector {
     options: Opts,
     address: String,
     timeout: Duration,
 }
 
-impl fmt::Debug for Connector {
+impl fmt::Debug for MysqlConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("MysqlConnector").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
-impl Connector {
+impl MysqlConnector {
     pub(super) fn new(settings: &DatabaseSettings) -> Self {
         let options = OptsBuilder::default()
             .ip_or_hostname(settings.host())
@@ -55,7 +55,7 @@ impl Connector {
             // Rows that an `UPDATE` finds, as in the other databases, not only those that are different after it.
             .client_found_rows(true)
             .stmt_cache_size(0)
-            .tcp_keepalive(Some(Duration::from_secs(60)))
+            .tcp_keepalive(Some(Duration::from_mins(1)))
             .max_allowed_packet(Some(settings.caps.bytes.saturating_add(1 << 20).min(MAX_ROW_BYTES)))
             .wait_timeout(Some(28_800))
             .ssl_opts(match &settings.tls {

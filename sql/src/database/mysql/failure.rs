@@ -2,7 +2,7 @@
 
 use mysql_async::{Error, ServerError};
 
-use crate::database::error::{ConstraintKind, DatabaseError, shortened, without_quoted};
+use crate::database::error::{ConstraintKind, DatabaseError, Phase, shortened, without_quoted};
 use crate::database::stop::Stop;
 
 pub(super) fn of_connecting(error: &Error, address: &str) -> DatabaseError {
@@ -15,13 +15,6 @@ pub(super) fn of_connecting(error: &Error, address: &str) -> DatabaseError {
         },
         other => DatabaseError::Unreachable { address, reason: cause(other) },
     }
-}
-
-/// When a statement failed. What is reported while it is compiled quotes the statement; later, it may quote rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Compiling,
-    Running,
 }
 
 pub(super) fn of_statement(error: &Error, address: &str, stop: &Stop, phase: Phase) -> DatabaseError {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 
-use super::WorkError;
+use super::MysqlWorkError;
 use crate::schema::{Column, Key, Schema, Table, TableKind, TableName};
 
 /// What is the server's own.
@@ -15,7 +15,7 @@ type TableRow = (String, String, String, String, Option<u64>, Option<String>);
 type ColumnRow = (String, String, String, String, String, Option<String>, String, String);
 type KeyRow = (String, String, String, Option<String>, Option<String>, Option<String>);
 
-pub(super) async fn read(conn: &mut Conn) -> Result<Schema, WorkError> {
+pub(super) async fn read(conn: &mut Conn) -> Result<Schema, MysqlWorkError> {
     let database: Option<Option<String>> = conn.query_first("SELECT DATABASE()").await?;
     let mut tables = BTreeMap::new();
     let rows: Vec<TableRow> = conn

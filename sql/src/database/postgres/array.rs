@@ -5,7 +5,7 @@
 pub(super) enum ArrayItem {
     Null,
     Text(String),
-    Array(Vec<ArrayItem>),
+    Array(Vec<Self>),
 }
 
 /// Reads an array like `{1,NULL,"a b"}`. Bounds before it (`[0:1]={…}`) are left out. `None` if it is not whole.

@@ -11,8 +11,8 @@ use tokio_postgres::{CancelToken, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tokio_util::task::TaskTracker;
 
-use super::failure::{self, Phase};
-use crate::database::error::DatabaseError;
+use super::failure;
+use crate::database::error::{DatabaseError, Phase};
 use crate::database::settings::{DatabaseSettings, TlsMode};
 use crate::database::stop::Stop;
 
@@ -28,7 +28,7 @@ pub(super) struct PostgresConnection {
 }
 
 /// Makes connections.
-pub(super) struct Connector {
+pub(super) struct PostgresConnector {
     config: Config,
     tls: Option<MakeRustlsConnect>,
     address: String,
@@ -37,13 +37,13 @@ pub(super) struct Connector {
     tasks: TaskTracker,
 }
 
-impl fmt::Debug for Connector {
+impl fmt::Debug for PostgresConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("PostgresConnector").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
-impl Connector {
+impl PostgresConnector {
     pub(super) fn new(settings: &DatabaseSettings, tasks: TaskTracker) -> Result<Self, DatabaseError> {
         let mut config = Config::new();
         config.user(settings.user()).dbname(settings.name()).port(settings.port());

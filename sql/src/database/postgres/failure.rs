@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use tokio_postgres::error::{DbError, SqlState};
 
-use crate::database::error::{ConstraintKind, DatabaseError, shortened, without_quoted};
+use crate::database::error::{ConstraintKind, DatabaseError, Phase, shortened, without_quoted};
 use crate::database::stop::Stop;
 
 pub(super) fn of_connecting(error: &tokio_postgres::Error, address: &str) -> DatabaseError {
@@ -22,13 +22,6 @@ pub(super) fn of_connecting(error: &tokio_postgres::Error, address: &str) -> Dat
         code if code.starts_with("28") => DatabaseError::AuthenticationFailed { address },
         _ => DatabaseError::Unreachable { address, reason: shortened(reported.message()) },
     }
-}
-
-/// When a statement failed. What is reported while it is compiled quotes the statement; later, it may quote rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    Compiling,
-    Running,
 }
 
 pub(super) fn of_statement(error: &tokio_postgres::Error, address: &str, stop: &Stop, phase: Phase) -> DatabaseError {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio_postgres::Client;
 
-use super::WorkError;
+use super::PostgresWorkError;
 use crate::schema::{Column, Key, Schema, Table, TableKind, TableName};
 
 /// Tables, views and the rest that a `SELECT` can name. A partition is left out: its table has all its rows.
@@ -44,7 +44,7 @@ LEFT JOIN pg_catalog.pg_attribute AS fa ON fa.attrelid = fc.oid AND fa.attnum = 
 WHERE k.contype IN ('p', 'f') OR (k.contype = 'u' AND cardinality(k.conkey) = 1)
 ORDER BY position(k.contype::text IN 'pfu'), k.oid, u.attnum";
 
-pub(super) async fn read(client: &Client) -> Result<Schema, WorkError> {
+pub(super) async fn read(client: &Client) -> Result<Schema, PostgresWorkError> {
     let path = client.query_one("SELECT current_schemas(false)::text[]", &[]).await?;
     let search_path = path.try_get::<_, Vec<String>>(0)?;
     let mut tables: BTreeMap<TableName, Table> = BTreeMap::new();
