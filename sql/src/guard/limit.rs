@@ -176,6 +176,8 @@ fn counting(dialect: Dialect, mut query: Query, own: OwnLimit) -> Result<Countin
         && !has_limit
         && gives_a_row_for_each(select)
     {
+        // Some of MySQL's are only allowed in the outermost query.
+        select.select_modifiers = None;
         select.projection =
             vec![SelectItem::UnnamedExpr(Expr::Value(Value::Number("1".to_owned(), false).with_empty_span()))];
     }

@@ -70,6 +70,19 @@ fn what_is_hidden_denied_or_missing_has_the_same_words() {
 }
 
 #[test]
+fn the_visible_tables_are_those_that_can_be_read_with_their_visible_columns() {
+    for dialect in DIALECTS {
+        let world = World::new(dialect);
+        let guard = world.guard();
+        let tables = guard.visible_tables();
+        let names: Vec<&str> = tables.iter().map(|visible| visible.name.name.as_str()).collect();
+        assert_eq!(names, ["customer_names", "customers", "open_orders", "order_items", "orders", "products"]);
+        let columns: Vec<&str> = tables[1].columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(columns, ["id", "name", "email", "city", "country", "created_at", "data"]);
+    }
+}
+
+#[test]
 fn a_refusal_offers_the_near_names_and_never_a_hidden_one() {
     let world = World::new(Dialect::Postgres);
     let refusal = world.check("SELECT emial FROM customers").unwrap_err();
