@@ -11,7 +11,7 @@ use super::print::print;
 use super::refusal::Refusal;
 use crate::dialect::Dialect;
 
-/// The largest number of rows that the databases can count; a larger limit is none.
+/// The largest number of rows that the databases can count; a larger limit does not count.
 const MAX_NUMBER: u64 = i64::MAX.unsigned_abs();
 
 /// A checked query without its own limit, from which the texts of its pages are made.
