@@ -6,8 +6,10 @@
 //!
 //! It judges the text alone. These things are left to the connection: the user's own rights, a read-only transaction
 //! where nothing is to be written, a time limit (recursive queries, joins without conditions), and bounds on rows and
-//! bytes. Two things it cannot know are left to the rules: a column that is computed from a hidden one, and the rows that
-//! a parent table shows of a denied child. Rules and triggers of the database run as it was set up.
+//! bytes. Three things it cannot know are left to the rules: a column that is computed from a hidden one, the rows that a
+//! parent table shows of a denied child, and what a function does that the rules allow. Triggers, rules and cascades of
+//! the database run as it was set up. In MySQL the session must not have the mode `ANSI_QUOTES`, or strings that were
+//! written in double quotes mean something else to the person who wrote them; the text stays safe.
 
 mod catalog;
 mod data_type;
@@ -42,7 +44,7 @@ pub use touched::TouchedQuery;
 
 use crate::dialect::Dialect;
 use crate::rules::AccessRules;
-use crate::schema::{Schema, TableName};
+use crate::schema::{Column, Schema, Table, TableName};
 
 /// How many rows a query returns unless a configuration says otherwise.
 pub const DEFAULT_MAX_ROWS: u64 = 100;
@@ -163,6 +165,15 @@ pub enum RowOrder {
     Unordered,
 }
 
+/// A table or view that the caller may read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VisibleTable<'a> {
+    pub name: &'a TableName,
+    pub table: &'a Table,
+    /// Those of the table's columns that are not hidden, in their order.
+    pub columns: Vec<&'a Column>,
+}
+
 impl Guard<'_> {
     /// Checks one statement.
     ///
@@ -176,6 +187,12 @@ impl Guard<'_> {
             }
             Ok(checked)
         })
+    }
+
+    /// Returns what the caller may know of the schema: the tables and views that statements may read, and their visible
+    /// columns. A foreign key of such a column may still refer to a table or column that is not among them.
+    pub fn visible_tables(&self) -> Vec<VisibleTable<'_>> {
+        on_a_deep_stack(|| self.catalog().visible_tables())
     }
 
     fn catalog(&self) -> Catalog<'_> {

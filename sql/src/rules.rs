@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use serde::Deserialize;
 
-use crate::schema::{Schema, TableKind, TableName};
+use crate::schema::{Schema, TableName};
 
 /// Columns that hold secrets in most schemas, hidden unless a configuration gives its own list.
 ///
@@ -184,8 +184,7 @@ impl AccessRules {
     /// Tells whether something of the schema is hidden or denied, so that what a view reads matters.
     pub fn hides_anything(&self, schema: &Schema) -> bool {
         schema.tables.iter().any(|(name, table)| {
-            !self.allows(name)
-                || (table.kind == TableKind::Base && table.columns.iter().any(|column| self.hides(name, &column.name)))
+            !self.allows(name) || table.columns.iter().any(|column| self.hides(name, &column.name))
         })
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 
+use super::VisibleTable;
 use super::dialects::{folded, same};
 use super::refusal::{Refusal, RefusalKind};
 use super::text::shortened;
@@ -87,6 +88,16 @@ impl<'a> Catalog<'a> {
         columns.filter(|column| !self.rules.hides(name, column)).collect()
     }
 
+    pub(super) fn visible_tables(&self) -> Vec<VisibleTable<'a>> {
+        let tables =
+            self.schema.tables.iter().filter(|(name, table)| self.rules.allows(name) && self.may_read(name, table));
+        let visible = tables.map(|(name, table)| {
+            let columns = table.columns.iter().filter(|column| !self.rules.hides(name, &column.name)).collect();
+            VisibleTable { name, table, columns }
+        });
+        visible.filter(|visible| visible.table.columns.is_empty() || !visible.columns.is_empty()).collect()
+    }
+
     /// A view is read if it surely shows nothing that is hidden or denied, or if a person said so.
     fn may_read(&self, name: &TableName, table: &Table) -> bool {
         match &table.kind {
@@ -105,13 +116,7 @@ impl<'a> Catalog<'a> {
             Some(schema) => format!("{schema}.{}", written.name),
             None => written.name.clone(),
         };
-        let visible: Vec<String> = self
-            .schema
-            .tables
-            .iter()
-            .filter(|(name, table)| self.rules.allows(name) && self.may_read(name, table))
-            .map(|(name, _)| self.shown(name))
-            .collect();
+        let visible: Vec<String> = self.visible_tables().iter().map(|visible| self.shown(visible.name)).collect();
         Refusal::new(
             RefusalKind::NoSuchTable,
             format!("no table `{}`", shortened(&name)),

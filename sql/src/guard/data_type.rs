@@ -48,7 +48,6 @@ const NAMED_TYPES: &[&str] = &[
     "tsquery",
     "tsvector",
     "vector",
-    "xml",
     "year",
     "signed",
     "unsigned",

@@ -11,7 +11,7 @@ use super::print::print;
 use super::refusal::Refusal;
 use crate::dialect::Dialect;
 
-/// The largest number of rows that the databases can count; a larger limit is none.
+/// The largest number of rows that the databases can count; a larger limit does not count.
 const MAX_NUMBER: u64 = i64::MAX.unsigned_abs();
 
 /// A checked query without its own limit, from which the texts of its pages are made.
@@ -176,6 +176,8 @@ fn counting(dialect: Dialect, mut query: Query, own: OwnLimit) -> Result<Countin
         && !has_limit
         && gives_a_row_for_each(select)
     {
+        // Some of MySQL's are only allowed in the outermost query.
+        select.select_modifiers = None;
         select.projection =
             vec![SelectItem::UnnamedExpr(Expr::Value(Value::Number("1".to_owned(), false).with_empty_span()))];
     }

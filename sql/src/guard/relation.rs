@@ -10,13 +10,16 @@ use sqlparser::ast::{
 use super::catalog::WrittenTable;
 use super::dialects::{same, written_name};
 use super::print::exact;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, RefusalKind};
 use super::scope::Source;
 use super::text::shortened;
 use super::walk::{OutputColumns, Walk};
 use super::{TableAccess, functions};
 use crate::dialect::Dialect;
 use crate::schema::{Table, TableKind, TableName};
+
+/// Most relations of a statement. Each table with hidden columns is replaced by a query that names all others.
+const MAX_RELATIONS: usize = 300;
 
 /// Columns that each plain table of SQLite has without naming them.
 pub(super) const ROW_IDS: [&str; 3] = ["rowid", "oid", "_rowid_"];
@@ -299,6 +302,14 @@ impl Walk<'_> {
         own_name: Option<String>,
         columns: OutputColumns,
     ) -> Result<(), Refusal> {
+        self.relations += 1;
+        if self.relations > MAX_RELATIONS {
+            return Err(Refusal::new(
+                RefusalKind::TooLong,
+                format!("the statement has more than {MAX_RELATIONS} tables and subqueries in `FROM`"),
+                "ask for less at once",
+            ));
+        }
         let mut source = Source { name: own_name, table: None, is_wrapped: false, columns };
         if let Some(alias) = alias {
             self.alias_columns(alias)?;

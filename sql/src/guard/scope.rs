@@ -66,11 +66,12 @@ pub(super) struct StrictNames {
 impl StrictNames {
     /// Names with other letters than ASCII are not certain: MySQL takes `ä` for `a`.
     fn forbids_column(&self, name: &str) -> bool {
-        !name.is_ascii() || self.hidden.contains(&name.to_lowercase()) || self.names_row(name)
+        let name = name.trim().to_lowercase();
+        !name.is_ascii() || self.hidden.contains(&name) || self.rows.contains(&name)
     }
 
     pub(super) fn names_row(&self, name: &str) -> bool {
-        self.rows.contains(&name.to_lowercase())
+        self.rows.contains(&name.trim().to_lowercase())
     }
 }
 

@@ -17,6 +17,8 @@ pub const MAX_STATEMENT_BYTES: usize = 64 * 1024;
 const MAX_OPERATORS: usize = 2_000;
 /// Deepest nesting of parentheses; below the parser's own limit of recursion, so that the message is ours.
 const MAX_PARENTHESES: usize = 40;
+/// Longest name of PostgreSQL.
+const MAX_POSTGRES_NAME_BYTES: usize = 63;
 /// Stack for parsing and walking, of a thread of its own: see [`on_a_deep_stack`].
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
@@ -99,6 +101,14 @@ fn check_tokens(dialect: Dialect, sql: &str, tokens: &[TokenWithSpan]) -> Result
             Token::Word(word) => {
                 if word.quote_style.is_none() {
                     check_word(dialect, &word.value, token)?;
+                }
+                // PostgreSQL cuts a longer name, and then it may be another one's.
+                if dialect == Dialect::Postgres && word.value.len() > MAX_POSTGRES_NAME_BYTES {
+                    return Err(Refusal::new(
+                        RefusalKind::TooLong,
+                        format!("the name `{}` is too long", shortened(&word.value)),
+                        format!("use names of at most {MAX_POSTGRES_NAME_BYTES} bytes"),
+                    ));
                 }
                 if word.value.chars().any(char::is_control) {
                     return Err(Refusal::syntax("a name has a control character", "leave the character out"));

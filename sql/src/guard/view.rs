@@ -59,7 +59,7 @@ struct Survey<'a, 'c> {
     bare: Vec<String>,
     /// Names and aliases of relations; in PostgreSQL such a name alone is a whole row.
     relations: Vec<String>,
-    /// It has a `*` or a natural join.
+    /// It has a `*`, a natural join, or new names for all columns of a table.
     takes_all: bool,
 }
 
@@ -176,6 +176,9 @@ impl Visitor for Survey<'_, '_> {
             TableFactor::Table { args: None, alias, .. }
             | TableFactor::Derived { alias, .. }
             | TableFactor::NestedJoin { alias, .. } => {
+                // New names by place reach columns that are not named. A subquery names what it takes itself.
+                let renames = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+                self.takes_all |= renames && !matches!(factor, TableFactor::Derived { .. });
                 let names = alias.iter().map(|alias| folded(self.catalog.dialect, &alias.name).to_lowercase());
                 self.relations.extend(names);
                 ControlFlow::Continue(())

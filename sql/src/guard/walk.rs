@@ -35,6 +35,8 @@ pub(super) struct Walk<'a> {
     pub(super) uses: Vec<TableUse>,
     /// `DEFAULT` and `VALUES(column)` may stand in the values of a write.
     pub(super) in_write: bool,
+    /// How many relations were walked.
+    pub(super) relations: usize,
     /// A function that makes long values is around; another one inside of it would multiply.
     pub(super) in_growing: bool,
 }
@@ -47,6 +49,7 @@ impl<'a> Walk<'a> {
             ctes: Vec::new(),
             uses: Vec::new(),
             in_write: false,
+            relations: 0,
             in_growing: false,
         }
     }

@@ -26,6 +26,13 @@ fn a_long_chain_is_refused_and_a_list_of_the_same_length_is_not() {
         }
         let ids: Vec<String> = (0..9_000).map(|id| id.to_string()).collect();
         assert_eq!(kind(&format!("SELECT id FROM orders WHERE id IN ({})", ids.join(","))), Ok(()));
+        let tables = vec!["customers"; 400].join(", ");
+        assert_eq!(kind(&format!("SELECT 1 FROM {tables}")), Err(RefusalKind::TooLong));
+        // Each part has twice the columns of the one before.
+        let doubled: Vec<String> =
+            (1..60).map(|part| format!("x{part} AS (SELECT a.*, b.* FROM x{0} AS a, x{0} AS b)", part - 1)).collect();
+        let doubling = format!("WITH x0 AS (SELECT * FROM orders), {} SELECT 1 FROM x59", doubled.join(", "));
+        assert_eq!(kind(&doubling), Ok(()));
     }
 }
 

@@ -12,10 +12,8 @@ pub(crate) fn lines(text: &'static str) -> Vec<Line> {
     let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("# "));
     lines
         .map(|line| {
-            let (sql, about) = line.split_once('\t').unwrap_or((line, ""));
-            // A tab may be part of the statement; what it is about is behind the last one.
-            let (sql, about) = line.rsplit_once('\t').unwrap_or((sql, about));
-            Line { sql: sql.replace('⏎', "\n"), about }
+            let (sql, about) = line.rsplit_once(" ¦ ").unwrap_or((line, ""));
+            Line { sql: sql.replace('⏎', "\n").replace('⇥', "\t"), about }
         })
         .collect()
 }

@@ -261,7 +261,7 @@ fn examine_in(world: &World, open: &World, sql: &str) {
             matches!(token, Token::Whitespace(space) if !is_space(space)) || *token == Token::SemiColon
         };
         assert!(!tokens.iter().any(has_comment), "{dialect}: {sql}\n{text}");
-        assert!(!text.contains("payroll"), "{dialect}: {sql}\n{text}");
+        assert!(guarded.tables.iter().all(|used| used.name.name != "payroll"), "{dialect}: {sql}\n{text}");
         // Checked again where no column is hidden, and so none is rewritten, the text means the same.
         let again = open.check(&text).unwrap_or_else(|refusal| panic!("{dialect}: {sql}\n{text}\n{refusal}"));
         assert_eq!(again.tables, guarded.tables, "{dialect}: {sql}\n{text}");

@@ -4,6 +4,7 @@ use rusqlite::types::Value;
 use sql::dialect::Dialect;
 use sql::guard::RefusalKind;
 use sql::rules::AccessLists;
+use sql::schema::TableKind;
 
 use crate::corpus::hidden;
 use crate::shop;
@@ -70,6 +71,19 @@ fn what_is_hidden_denied_or_missing_has_the_same_words() {
 }
 
 #[test]
+fn the_visible_tables_are_those_that_can_be_read_with_their_visible_columns() {
+    for dialect in DIALECTS {
+        let world = World::new(dialect);
+        let guard = world.guard();
+        let tables = guard.visible_tables();
+        let names: Vec<&str> = tables.iter().map(|visible| visible.name.name.as_str()).collect();
+        assert_eq!(names, ["customer_names", "customers", "open_orders", "order_items", "orders", "products"]);
+        let columns: Vec<&str> = tables[1].columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(columns, ["id", "name", "email", "city", "country", "created_at", "data"]);
+    }
+}
+
+#[test]
 fn a_refusal_offers_the_near_names_and_never_a_hidden_one() {
     let world = World::new(Dialect::Postgres);
     let refusal = world.check("SELECT emial FROM customers").unwrap_err();
@@ -110,5 +124,40 @@ fn a_view_may_be_read_if_it_shows_nothing_hidden_or_if_the_rules_name_it() {
         // Where nothing is hidden, each view may be read.
         let open = World::with(dialect, &AccessLists { hidden_columns: Vec::new(), ..AccessLists::default() });
         assert!(open.check("SELECT * FROM customer_secrets").is_ok());
+    }
+}
+
+#[test]
+fn the_text_of_a_view_is_understood_as_each_database_gives_it() {
+    for (dialect, shows_nothing_hidden, definition) in [
+        (Dialect::Sqlite, true, "CREATE VIEW v (a, b) AS SELECT id, name FROM customers WHERE city = 'x'"),
+        (Dialect::Sqlite, false, "CREATE VIEW v (a, b) AS SELECT id, api_token FROM customers"),
+        (Dialect::Sqlite, false, "CREATE VIEW v AS SELECT o.id FROM orders o NATURAL JOIN customers"),
+        (Dialect::Sqlite, false, "CREATE VIEW v AS SELECT * FROM (SELECT * FROM customers)"),
+        (Dialect::Postgres, true, " SELECT c.id,\n    c.name\n   FROM customers c\n  WHERE (c.city = 'x'::text);"),
+        (Dialect::Postgres, false, " SELECT c.id,\n    c.*::customers AS c\n   FROM customers c;"),
+        (Dialect::Postgres, false, " SELECT row_to_json(c.*) AS r\n   FROM customers c;"),
+        (Dialect::Postgres, false, " SELECT row_to_json(c) AS r\n   FROM customers c;"),
+        (Dialect::Postgres, false, "SELECT n FROM customers AS x(id, a, b, c, d, e, n)"),
+        (
+            Dialect::Postgres,
+            false,
+            "SELECT t.n FROM customers AS total(id, a, b, c, d, e, n), LATERAL (SELECT total.n) t",
+        ),
+        (Dialect::Postgres, false, "TABLE customers"),
+        (Dialect::Postgres, false, "SELECT x FROM dblink('a', 'b') AS t(x text)"),
+        (Dialect::Postgres, false, "SELECT 1 FROM somewhere_else"),
+        (Dialect::Postgres, false, "not SQL at all"),
+        (Dialect::Mysql, true, "select `c`.`id` AS `id` from `shop`.`customers` `c` where (`c`.`name` = _utf8mb4'x')"),
+        (Dialect::Mysql, false, "select `c`.`password_hash` AS `id` from `shop`.`customers` `c`"),
+        (Dialect::Mysql, false, "select sum(`shop`.`payroll`.`salary`) AS `s` from `shop`.`payroll`"),
+    ] {
+        let mut world = World::new(dialect);
+        let name = world.schema.tables.keys().find(|name| name.name == "open_orders").unwrap().clone();
+        let view = world.schema.tables.get_mut(&name).unwrap();
+        view.kind = TableKind::View { definition: Some(definition.to_owned()) };
+        assert_eq!(world.check("SELECT 1 FROM open_orders").is_ok(), shows_nothing_hidden, "{dialect}: {definition}");
+        world.schema.tables.get_mut(&name).unwrap().kind = TableKind::Other;
+        assert!(world.check("SELECT 1 FROM open_orders").is_err());
     }
 }

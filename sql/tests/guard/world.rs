@@ -125,7 +125,11 @@ impl World {
     }
 
     pub(crate) fn check(&self, sql: &str) -> Result<GuardedStatement, Refusal> {
+        self.guard().check(sql)
+    }
+
+    pub(crate) fn guard(&self) -> Guard<'_> {
         let Self { dialect, schema, rules, may_write } = self;
-        Guard { dialect: *dialect, schema, rules, max_rows: DEFAULT_MAX_ROWS, may_write: *may_write }.check(sql)
+        Guard { dialect: *dialect, schema, rules, max_rows: DEFAULT_MAX_ROWS, may_write: *may_write }
     }
 }

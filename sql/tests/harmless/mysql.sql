@@ -45,6 +45,9 @@ SELECT CAST(total AS DECIMAL(10, 2)) FROM orders ORDER BY id
 SELECT x.n FROM (SELECT count(*) AS n FROM orders) AS x
 SELECT id FROM orders WHERE (status, quantity) IN (('open', 1), ('paid', 2)) ORDER BY id
 SELECT concat(name, ' <', email, '>') FROM customers ORDER BY id
+SELECT c.name, p.name AS product FROM customers c JOIN orders o ON o.customer_id = c.id JOIN order_items i ON i.order_id = o.id JOIN products p ON p.id = i.product_id ORDER BY o.id, p.id
+SELECT o.id, p.name FROM orders o LEFT JOIN order_items i ON i.order_id = o.id LEFT JOIN products p ON p.id = i.product_id INNER JOIN customers c ON c.id = o.customer_id CROSS JOIN (SELECT 1 AS one) AS x WHERE x.one = 1 ORDER BY o.id, p.id
+SELECT o.id FROM orders o JOIN (customers c JOIN order_items i ON c.id = i.order_id) ON o.customer_id = c.id ORDER BY o.id
 SELECT DATE_FORMAT(created_at, '%Y-%m') AS month, COUNT(*) FROM orders GROUP BY month ORDER BY month
 SELECT * FROM orders WHERE created_at >= NOW() - INTERVAL 30 DAY
 SELECT * FROM orders WHERE created_at >= DATE_SUB(CURDATE(), INTERVAL 1 MONTH) AND created_at < '2024-01-01'

@@ -45,6 +45,10 @@ SELECT CAST(total AS DECIMAL(10, 2)) FROM orders ORDER BY id
 SELECT x.n FROM (SELECT count(*) AS n FROM orders) AS x
 SELECT id FROM orders WHERE (status, quantity) IN (('open', 1), ('paid', 2)) ORDER BY id
 SELECT concat(name, ' <', email, '>') FROM customers ORDER BY id
+SELECT c.name, p.name AS product FROM customers c JOIN orders o ON o.customer_id = c.id JOIN order_items i ON i.order_id = o.id JOIN products p ON p.id = i.product_id ORDER BY o.id, p.id
+SELECT o.id, p.name FROM orders o LEFT JOIN order_items i ON i.order_id = o.id LEFT JOIN products p ON p.id = i.product_id INNER JOIN customers c ON c.id = o.customer_id CROSS JOIN (SELECT 1 AS one) AS x WHERE x.one = 1 ORDER BY o.id, p.id
+SELECT o.id FROM orders o JOIN (customers c JOIN order_items i ON c.id = i.order_id) ON o.customer_id = c.id ORDER BY o.id
+SELECT quantity NOT IN (1, 2), note IS NULL, note NOTNULL, total NOT BETWEEN 1 AND 2, status NOT LIKE 'o%' FROM orders ORDER BY id
 SELECT strftime('%Y-%m', created_at) AS month, count(*) FROM orders GROUP BY month ORDER BY month
 SELECT date(created_at, '-1 day'), julianday(shipped_at) - julianday(created_at) AS days FROM orders ORDER BY id
 SELECT json_extract(details, '$.channel') AS channel, count(*) FROM orders GROUP BY channel ORDER BY channel

@@ -269,7 +269,6 @@ const AGGREGATES: &[&str] = &[
     "var_pop",
     "var_samp",
     "variance",
-    "xmlagg",
 ];
 
 const WINDOWS: &[&str] = &[
