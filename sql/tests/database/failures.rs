@@ -240,3 +240,13 @@ async fn a_file_that_does_not_exist_is_an_error_and_is_not_made() {
         assert!(matches!(error, DatabaseError::Unreachable { .. }), "{error:?}");
     }
 }
+
+#[tokio::test]
+async fn a_database_never_shows_its_password() {
+    for server in [Dialect::Postgres, Dialect::Mysql].into_iter().filter_map(servers::shared) {
+        let database = server.database();
+        read(&database, "SELECT 1").await.unwrap();
+        let shown = format!("{database:?} {:?}", database.settings());
+        assert!(shown.contains("(hidden)") && !shown.contains(&server.password), "{shown}");
+    }
+}

@@ -22,10 +22,19 @@ pub(super) enum Flavor {
 }
 
 /// A connection.
-#[derive(Debug)]
 pub(super) struct MysqlConnection {
     pub(super) conn: Conn,
     pub(super) flavor: Flavor,
+}
+
+impl fmt::Debug for MysqlConnection {
+    /// The driver would show the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MysqlConnection")
+            .field("id", &self.conn.id())
+            .field("flavor", &self.flavor)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Makes connections.
