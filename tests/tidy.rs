@@ -206,7 +206,7 @@ fn every_error_code_is_used() {
 #[test]
 fn every_dependency_is_used() {
     let workspace = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace");
-    let members = ["agent-magic-tool", "executor", "import", "mcp", "protocol", "search"];
+    let members = ["agent-magic-tool", "executor", "import", "mcp", "protocol", "search", "sql"];
     let manifests = members.map(|member| {
         (member, fs::read_to_string(root().join(member).join("Cargo.toml")).expect("a member of the workspace"))
     });

@@ -158,14 +158,16 @@ fn each_step_keeps_the_rules_of_its_subtool() {
     let id = world.start("note_book", &json!({}));
     let step = step_that_waits();
     assert_eq!(step["tool"], "write_note");
+    // Who waits for the whole learns at once that a human is needed.
+    let waited = world.run(&["wait", &id]);
+    assert_eq!(waited.exit, 4, "{waited}");
+    assert!(waited.stdout.contains("the step `note` waits for the user"), "{waited}");
     world.decide(step["id"].as_str().expect("an id"), "approve", "");
-    world.run(&["wait", &id]);
-    assert_eq!(world.result_file(&id)["data"], json!({"book": "Book 3", "note": "written"}));
+    assert_eq!(world.end_of(&id)["data"], json!({"book": "Book 3", "note": "written"}));
 
     let id = world.start("note_book", &json!({"shelf": "denied"}));
     world.decide(step_that_waits()["id"].as_str().expect("an id"), "deny", "");
-    world.run(&["wait", &id]);
-    let result = world.result_file(&id);
+    let result = world.end_of(&id);
     assert_eq!(
         (&result["error"]["code"], &result["error"]["details"]["step"]),
         (&json!("denied"), &json!("note")),

@@ -102,7 +102,8 @@ async fn checked(
 ) -> Result<Result<GuardedStatement, Refusal>, Failure> {
     let schema = schema(open, freshness, cancel).await?;
     let (rules, dialect) = (Arc::clone(&open.rules), open.database.dialect());
-    let (text, max_rows) = (text.to_owned(), open.settings.max_rows);
+    // One row more shows whether there is a next page.
+    let (text, max_rows) = (text.to_owned(), open.settings.max_rows.saturating_add(1));
     // Long statements take a while.
     let check = tokio::task::spawn_blocking(move || {
         Guard { dialect, schema: &schema, rules: &rules, max_rows, may_write }.check(&text)
