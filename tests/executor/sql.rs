@@ -3,7 +3,6 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::database_server::{self, DatabaseServer};
@@ -201,7 +200,7 @@ fn what_is_hidden_is_not_there_and_a_mistake_is_named() {
         let error = |query: &str| shop.query(query)["error"].clone();
         let unknown = error("SELECT emial FROM customer_entity");
         assert_eq!(unknown["code"], "invalid-input");
-        assert_snapshot!(unknown["message"].as_str().expect("a message"), @"no column `emial` in `customer_entity`");
+        assert_eq!(unknown["message"], "no column `emial` in `customer_entity`");
         assert!(unknown["hint"].as_str().is_some_and(|hint| hint.starts_with("did you mean `email`?")), "{unknown:#}");
         // The same words for what is hidden and for what is not there.
         for (hidden, absent) in [("password_hash", "password_hush"), ("created_at", "created_on")] {
