@@ -9,7 +9,7 @@ mod help;
 mod hints;
 mod hook;
 mod human;
-mod import;
+pub(crate) mod import;
 mod inspect;
 mod lint;
 mod list;

@@ -37,13 +37,8 @@ impl FarSide {
         }
         let path =
             Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").join("tests/packs").join(script);
-        let program = if script.ends_with(".py") { "python3" } else { "node" };
-        let mut process = Command::new(program)
-            .arg(path)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{program} starts: {error}"));
+        let mut process =
+            Command::new("node").arg(path).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("node starts");
         let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         let port = lines.next().expect("the server prints its port").expect("a line");
         // What it prints later has to go somewhere.

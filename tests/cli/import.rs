@@ -1,7 +1,7 @@
 //! `import`: what is written, what is kept, and what is refused. `import/` has real descriptions.
 
 mod agents;
-mod calls;
+pub(crate) mod calls;
 mod curl;
 mod google;
 mod graphql;

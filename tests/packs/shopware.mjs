@@ -244,7 +244,7 @@ function answer(request, client) {
   }
   switch (`${request.method} ${path}`) {
     case "POST /_action/sync": return [200, sync(client, body)];
-    case "GET /_info/config": return [200, { version: "6.7.10.1", settings: { enableUrlFeature: true, enableStagingMode: false }, bundles: { Storefront: { type: "bundle" }, SwagPayPal: { type: "plugin" } } }];
+    case "GET /_info/config": return [200, { version: "6.7.10.1", settings: { enableUrlFeature: true, enableStagingMode: false }, bundles: { Administration: { type: "plugin" }, SwagPayPal: { type: "plugin" } } }];
     case "GET /_action/system-config": {
       allowed(client, "system_config:read");
       const prefix = `${request.url.searchParams.get("domain")}.`;

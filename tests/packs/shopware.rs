@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{FarSide, approved, assert_found, assert_says_what_to_set, data, error};
+use crate::cli::import::calls::Prism;
 use crate::world::World;
 
 const NEEDS: [&str; 2] = ["AGENT_MAGIC_TOOL_TEST_SPECS", "AGENT_MAGIC_TOOL_TEST_PRISM"];
@@ -237,8 +238,8 @@ async fn settings_and_states_are_changed_after_a_human_saw_the_old_ones() {
     assert!(refused["message"].as_str().is_some_and(|it| it.contains("Illegal transition")), "{refused}");
     let order = json!({"criteria": {"associations": {"deliveries": {}}}, "entity": "order", "limit": 1});
     let delivery = data(&world, "shopware_entity_search", &order)["records"][0]["deliveries"][0]["id"].clone();
-    let ship = json!({"entity": "order_delivery", "id": delivery, "transition": "ship", "send_mail": true});
-    assert_eq!(data(&open, "shopware_order_state", &ship)["state"], "shipped");
+    let transition = json!({"entity": "order_delivery", "id": delivery, "transition": "ship", "send_mail": true});
+    assert_eq!(data(&open, "shopware_order_state", &transition)["state"], "shipped");
     shop.assert_no_problems().await;
 }
 
@@ -260,6 +261,81 @@ async fn a_picture_comes_from_a_url_and_becomes_the_cover() {
     let facts = (&overview["version"], &overview["upload_from_url"], &overview["extensions"]);
     assert_eq!(facts, (&json!("6.7.10.1"), &json!(true), &json!(["SwagPayPal"])));
     shop.assert_no_problems().await;
+}
+
+/// The operations of reading, with schemas without associations, which lead to all of the document.
+fn reading_operations(document: &Value) -> Value {
+    let is_plain = |schema: &Value| {
+        let text = schema.to_string();
+        !text.contains("\"$ref\"") && !text.contains("links")
+    };
+    let mut tax = document["components"]["schemas"]["Tax"].clone();
+    tax["properties"].as_object_mut().expect("properties").retain(|_, schema| is_plain(schema));
+    // Prism makes no text that fits a pattern.
+    tax["properties"]["id"]["example"] = SHIRT.into();
+    let mut schemas = document["components"]["schemas"].clone();
+    let of_requests = |name: &str| {
+        let parts = [
+            "Criteria",
+            "Sort",
+            "Includes",
+            "Excludes",
+            "Filters",
+            "Associations",
+            "SubAggregations",
+            "infoConfigResponse",
+        ];
+        let is_filter =
+            name.ends_with("Filter") && ["Simple", "Equals", "MultiNot", "Range"].iter().any(|it| name.starts_with(it));
+        parts.contains(&name) || is_filter || name.starts_with("Aggregation")
+    };
+    schemas.as_object_mut().expect("schemas").retain(|name, _| of_requests(name));
+    schemas["Tax"] = tax;
+    let mut paths = serde_json::Map::new();
+    for (path, method) in [
+        ("/search/tax", "post"),
+        ("/aggregate/tax", "post"),
+        ("/_info/config", "get"),
+        ("/_action/system-config", "get"),
+        ("/_action/state-machine/{entityName}/{entityId}/state", "get"),
+    ] {
+        let mut operation = document["paths"][path][method].clone();
+        let success = operation["responses"]["200"].clone();
+        let mut json_only = success.clone();
+        if let Some(content) = success["content"].as_object() {
+            json_only["content"] = json!({"application/json": content["application/json"]});
+        }
+        operation["responses"] = json!({"200": json_only});
+        paths.insert(format!("/api{path}"), json!({method: operation}));
+    }
+    json!({"openapi": document["openapi"], "info": {"title": "Shop", "version": "1"}, "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": document["components"]["securitySchemes"]}})
+}
+
+/// Prism refuses what does not fit, and answers from the schemas alone.
+#[test]
+fn what_reads_understands_answers_that_prism_makes_from_the_description() {
+    let Some(specs) = std::env::var_os(NEEDS[0]) else { return crate::skip::skip(NEEDS[0]) };
+    let file = std::path::Path::new(&specs).join("@shopware/api-client/api-types/adminApiSchema.json");
+    let document = serde_json::from_slice(&std::fs::read(file).expect("the description")).expect("JSON");
+    let world = World::new();
+    let reading = world.folder().join("reading.json");
+    std::fs::write(&reading, reading_operations(&document).to_string()).expect("written");
+    let Some(prism) = Prism::serve(&reading) else { return };
+    super::configure(&world, "shopware", &format!("[vars]\nshopware_url = \"{}\"\n", prism.base));
+    assert_eq!(world.run_with(&["secret", "set", "shopware"], "a-bare-access-token").exit, 0);
+    let filter = json!([{"type": "equals", "field": "name", "value": "Standard"}]);
+    let criteria =
+        json!({"filter": filter, "sort": [{"field": "name", "order": "ASC"}], "associations": {"rules": {}}});
+    let found = data(&world, "shopware_entity_search", &json!({"entity": "tax", "criteria": criteria}));
+    assert_eq!((&found["limit"], found["records"].is_array()), (&json!(25), true), "{found}");
+    data(&world, "shopware_entity_aggregate", &json!({"entity": "tax", "filter": filter}));
+    data(&world, "shopware_delete_preview", &json!({"entity": "tax", "records": [{"id": SHIRT}]}));
+    let overview = data(&world, "shopware_capabilities", &json!({}));
+    assert!(overview["version"].is_string(), "{overview}");
+    data(&world, "shopware_system_config_read", &json!({"domain": "core.cart"}));
+    let state = data(&world, "shopware_order_transitions", &json!({"entity": "order", "id": ORDER}));
+    assert!(state["transitions"].is_array(), "{state}");
 }
 
 #[test]

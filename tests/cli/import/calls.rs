@@ -18,14 +18,14 @@ const PRISM: &str = "AGENT_MAGIC_TOOL_TEST_PRISM";
 /// How many operations of each description are called.
 const MAX_CALLS: usize = 20;
 
-struct Prism {
-    base: String,
+pub(crate) struct Prism {
+    pub(crate) base: String,
     process: Child,
 }
 
 impl Prism {
     /// Serves `description`; reports that a test is skipped if Prism is not installed.
-    fn serve(description: &Path) -> Option<Self> {
+    pub(crate) fn serve(description: &Path) -> Option<Self> {
         let Some(program) = std::env::var_os(PRISM) else {
             skip(&format!("{PRISM} does not name npm's @stoplight/prism-cli"));
             return None;

@@ -54,9 +54,10 @@ pub(super) fn failure(
 }
 
 /// Returns `failure` with `meaning` in place of everything that the server said.
-pub(super) fn explained(failure: Failure, meaning: &str) -> Failure {
+pub(super) fn explained(mut failure: Failure, meaning: &str) -> Failure {
     let message = excerpt::chars(meaning.trim(), MAX_MESSAGE_CHARS).into_owned();
-    Failure { error: Failure::new(failure.error.code, message).error, ..failure }
+    failure.error = Failure::new(failure.error.code, message).error;
+    failure
 }
 
 /// Returns the API's own message: from the error formats of Google, GitHub, RFC 9457, OAuth and JSON:API, else `text`.
