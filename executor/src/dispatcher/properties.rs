@@ -315,14 +315,7 @@ impl PropertyModel {
                 };
                 Event::AttemptFinished(Box::new(AttemptReport { id, attempt, result }))
             }
-            Act::Wait { which } => {
-                let (id, attempt, purpose) = *self.running.get(which.checked_rem(self.running.len())?)?;
-                if purpose == AttemptPurpose::Lookup {
-                    return None;
-                }
-                self.unsent.entry(id).or_default();
-                Event::AttemptTold { id, attempt, news: AttemptNews::Unsent }
-            }
+            Act::Wait { which } => self.wait(*which)?,
             Act::Stray { which, attempt } => {
                 let id = pick(&self.known, *which).unwrap_or_else(TaskId::new);
                 if self.running.iter().any(|(running, number, _)| (*running, *number) == (id, *attempt)) {
@@ -349,6 +342,16 @@ impl PropertyModel {
                 unreachable!("a crash is not an event")
             }
         })
+    }
+
+    /// A running attempt tells that it has sent nothing.
+    fn wait(&mut self, which: usize) -> Option<Event> {
+        let (id, attempt, purpose) = *self.running.get(which.checked_rem(self.running.len())?)?;
+        if purpose == AttemptPurpose::Lookup {
+            return None;
+        }
+        self.unsent.entry(id).or_default();
+        Some(Event::AttemptTold { id, attempt, news: AttemptNews::Unsent })
     }
 
     /// A human's decision on one of the tasks that wait.
