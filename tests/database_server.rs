@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 
@@ -10,9 +9,7 @@ use serde_json::Value;
 
 /// A server that stops when this is dropped, or when the process ends in any way: its input ends then.
 pub(crate) struct DatabaseServer {
-    pub(crate) url: String,
-    pub(crate) password: String,
-    pub(crate) folder: PathBuf,
+    started: Value,
     process: Mutex<(Child, Option<ChildStdin>, BufReader<ChildStdout>)>,
 }
 
@@ -31,16 +28,15 @@ pub(crate) fn start(kind: &str) -> Option<DatabaseServer> {
     let mut line = String::new();
     output.read_line(&mut line).expect("a line");
     let started: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{kind} did not start: {line}"));
-    let text = |name: &str| started[name].as_str().expect("a text").to_owned();
-    Some(DatabaseServer {
-        url: text("url"),
-        password: text("password"),
-        folder: text("folder").into(),
-        process: Mutex::new((child, input, output)),
-    })
+    Some(DatabaseServer { started, process: Mutex::new((child, input, output)) })
 }
 
 impl DatabaseServer {
+    /// What the server said when it started: its `url`, `password`, `folder` or `certificate`.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.started[name].as_str().expect("a text")
+    }
+
     /// Stops or starts the server.
     pub(crate) fn command(&self, command: &str) {
         let mut process = self.process.lock().expect("no test panics here");

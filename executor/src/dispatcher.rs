@@ -343,7 +343,7 @@ impl Dispatcher {
             Event::Decide(request) => self.decide(*request, now, effects),
             Event::Revoke { ticket, grant, touch } => self.revoke(ticket, grant, touch.as_deref(), now, effects),
             Event::SetPreview { id, expected, confirmation } => {
-                self.set_preview(id, expected, confirmation, now, effects)
+                self.set_preview(id, expected, confirmation, now, effects);
             }
             Event::RulesChanged(change) => self.apply_rules(*change, now, effects),
             Event::SetClock { ahead } => self.set_clock(ahead, now),

@@ -236,7 +236,7 @@ impl DatabaseSource<'_> {
             {
                 continue;
             }
-            properties.insert(own.to_owned(), self.property(column));
+            properties.insert(own.to_owned(), Self::property(column));
             parameters.insert(own.to_owned(), format!("{{{{ {own} }}}}").into());
             let cast = if self.dialect == "MySQL" { "CHAR" } else { "TEXT" };
             conditions.push(format!("(CAST(:{own} AS {cast}) IS NULL OR {} = :{own})", self.quoted(own)));
@@ -247,12 +247,11 @@ impl DatabaseSource<'_> {
             .map(|column| self.quoted(text(column, "name")));
         let order: Vec<_> = order.collect();
         let listed: Vec<_> = columns.iter().map(|column| self.quoted(text(column, "name"))).collect();
-        let mut statement = format!("SELECT {} FROM {}", listed.join(", "), self.quoted_table(name));
-        if !conditions.is_empty() {
-            statement.push_str(&format!(" WHERE {}", conditions.join(" AND ")));
-        }
+        let condition =
+            if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
         let order = if order.is_empty() { "1".to_owned() } else { order.join(", ") };
-        statement.push_str(&format!(" ORDER BY {order}"));
+        let (listed, quoted) = (listed.join(", "), self.quoted_table(name));
+        let statement = format!("SELECT {listed} FROM {quoted}{condition} ORDER BY {order}");
         properties.insert(
             "page".to_owned(),
             json!({"type": "integer", "minimum": 1, "default": 1, "description": "The page of the rows."}),
@@ -277,7 +276,7 @@ impl DatabaseSource<'_> {
         }))
     }
 
-    fn property(&self, column: &Value) -> Value {
+    fn property(column: &Value) -> Value {
         let type_name = text(column, "type").to_lowercase();
         let is = |names: &[&str]| names.iter().any(|name| type_name.contains(name));
         let mut property = match &column["values"] {

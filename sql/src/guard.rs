@@ -174,7 +174,7 @@ pub struct VisibleTable<'a> {
     pub columns: Vec<&'a Column>,
 }
 
-impl Guard<'_> {
+impl<'a> Guard<'a> {
     /// Checks one statement.
     ///
     /// Uses a thread with a large stack while it works, and takes time in proportion to the text.
@@ -191,11 +191,11 @@ impl Guard<'_> {
 
     /// Returns what the caller may know of the schema: the tables and views that statements may read, and their visible
     /// columns. A foreign key of such a column may still refer to a table or column that is not among them.
-    pub fn visible_tables(&self) -> Vec<VisibleTable<'_>> {
+    pub fn visible_tables(&self) -> Vec<VisibleTable<'a>> {
         on_a_deep_stack(|| self.catalog().visible_tables())
     }
 
-    fn catalog(&self) -> Catalog<'_> {
+    fn catalog(&self) -> Catalog<'a> {
         let hides_anything = self.rules.hides_anything(self.schema);
         Catalog { dialect: self.dialect, schema: self.schema, rules: self.rules, hides_anything }
     }

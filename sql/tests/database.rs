@@ -4,6 +4,8 @@
 mod corpus;
 #[path = "database/crowds.rs"]
 mod crowds;
+#[path = "../../tests/database_server.rs"]
+mod database_server;
 #[path = "database/endings.rs"]
 mod endings;
 #[path = "database/failures.rs"]

@@ -52,18 +52,13 @@ impl Shop {
              INSERT INTO sales_order SELECT n, n, CASE WHEN n % 4 = 0 THEN 'pending' ELSE 'complete' END, n / 10.0 \
              FROM ({series}) AS numbers WHERE n <= 1000;"
         );
-        let server = match kind {
-            "sqlite" => None,
-            _ => match database_server::start(kind) {
-                Some(server) => Some(server),
-                None => {
-                    skip(&format!("{kind}: run `tests/run`, which installs it"));
-                    return None;
-                }
-            },
-        };
+        let server = database_server::start(kind);
+        if server.is_none() && kind != "sqlite" {
+            skip(&format!("{kind}: run `tests/run`, which installs it"));
+            return None;
+        }
         let url = match &server {
-            Some(server) => server.url.clone(),
+            Some(server) => server.text("url").to_owned(),
             None => format!("sqlite://{}", world.folder().join("shop.db").display()),
         };
         let shop = Self { world, kind, server };
@@ -71,7 +66,7 @@ impl Shop {
         let password = if kind == "sqlite" { "" } else { "password = \"secret:shop-db\"\n" };
         shop.world.configure(&format!("[databases.shop]\nurl = \"{url}\"\n{password}{settings}\n"));
         if let Some(server) = &shop.server {
-            shop.world.run_with(&["secret", "set", "shop-db"], &server.password);
+            shop.world.run_with(&["secret", "set", "shop-db"], server.text("password"));
         }
         let imported = shop.world.run(&["import", "sql", "shop", "--table", "sales_*"]);
         assert_eq!(imported.exit, 0, "{imported}");
@@ -92,16 +87,17 @@ impl Shop {
             Some(server) if self.kind == "postgres" => {
                 let mut client = Command::new("psql");
                 client
-                    .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", &server.url])
-                    .env("PGPASSWORD", &server.password);
+                    .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", server.text("url")])
+                    .env("PGPASSWORD", server.text("password"));
                 client
             }
             Some(server) => {
-                let port = server.url.rsplit(':').next().and_then(|rest| rest.split('/').next()).expect("a port");
+                let port =
+                    server.text("url").rsplit(':').next().and_then(|rest| rest.split('/').next()).expect("a port");
                 let mut client = Command::new("mariadb");
                 client
                     .args(["--no-defaults", "-N", "-h", "127.0.0.1", "-P", port, "-u", "shop", "shop"])
-                    .env("MYSQL_PWD", &server.password);
+                    .env("MYSQL_PWD", server.text("password"));
                 client
             }
         };
@@ -365,7 +361,7 @@ fn a_database_that_goes_away_comes_back() {
         server.command("stop");
         let away = shop.query("SELECT 1 AS one");
         assert_eq!(away["error"]["code"], "unreachable", "{away:#}");
-        assert!(!away.to_string().contains(&server.password), "{away:#}");
+        assert!(!away.to_string().contains(server.text("password")), "{away:#}");
         server.command("start");
         assert_eq!(shop.query("SELECT 1 AS one")["status"], "succeeded");
     }

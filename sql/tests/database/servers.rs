@@ -1,20 +1,17 @@
 //! The databases of the tests. A server is started once for all tests that leave it alone.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use mysql_async::prelude::Queryable as _;
-use serde_json::Value as Json;
 use sql::database::{Database, DatabaseError, DatabaseSettings, ReadQuery, Rows};
 use sql::dialect::Dialect;
 use sql::value::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::database_server::{self, DatabaseServer};
 use crate::skip::skip;
 
 /// How long anything may take that is waited for.
@@ -27,7 +24,7 @@ pub(crate) struct Server {
     pub(crate) password: String,
     pub(crate) folder: PathBuf,
     pub(crate) certificate: PathBuf,
-    process: Mutex<(Child, Option<ChildStdin>, BufReader<ChildStdout>)>,
+    process: DatabaseServer,
 }
 
 /// Returns the server of all tests; `None` if this machine has none.
@@ -40,34 +37,19 @@ pub(crate) fn shared(dialect: Dialect) -> Option<&'static Server> {
 
 /// Starts a server for one test; `None` if this machine has none.
 pub(crate) fn start(dialect: Dialect) -> Option<Server> {
-    let (kind, variable) = match dialect {
-        Dialect::Postgres => ("postgres", "AGENT_MAGIC_TOOL_TEST_POSTGRES"),
-        _ => ("mariadb", "AGENT_MAGIC_TOOL_TEST_MARIADB"),
-    };
-    if std::env::var_os(variable).is_none() {
+    let kind = if dialect == Dialect::Postgres { "postgres" } else { "mariadb" };
+    let Some(server) = database_server::start(kind) else {
         skip(&format!("{dialect}: run `tests/run`, which installs it"));
         return None;
-    }
-    let port = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("a free port").port();
-    let mut child = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/databases"))
-        .args([kind, &port.to_string()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it can be started");
-    let input = child.stdin.take();
-    let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
-    let mut line = String::new();
-    output.read_line(&mut line).expect("a line");
-    let started: Json = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{kind} did not start: {line}"));
-    let text = |name: &str| started[name].as_str().expect("a text").to_owned();
+    };
+    let text = |name: &str| server.text(name).to_owned();
     Some(Server {
         dialect,
         url: text("url"),
         password: text("password"),
         folder: text("folder").into(),
         certificate: text("certificate").into(),
-        process: Mutex::new((child, input, output)),
+        process: server,
     })
 }
 
@@ -84,11 +66,7 @@ impl Server {
 
     /// Stops or starts the server.
     pub(crate) fn command(&self, command: &str) {
-        let mut process = self.process.lock().expect("no test panicked with it");
-        writeln!(process.1.as_mut().expect("it is piped"), "{command}").expect("it is piped");
-        let mut line = String::new();
-        process.2.read_line(&mut line).expect("a line");
-        assert_eq!(line, "done\n");
+        self.process.command(command);
     }
 
     /// Runs statements as the owner of the database, without anything of ours.
@@ -176,14 +154,6 @@ impl Server {
             assert!(started.elapsed() < MAX_WAIT, "not {count} times `{marker}`, but {}", self.running(marker).await);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let process = self.process.get_mut().expect("no test panicked with it");
-        process.1 = None;
-        process.0.wait().expect("the server ends");
     }
 }
 

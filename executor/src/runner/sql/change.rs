@@ -22,10 +22,8 @@ impl Sql {
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         let is_dry_run = self.is_dry_run(invocation)?;
-        let mode = match is_dry_run {
-            true => WriteMode::DryRun,
-            false => WriteMode::Commit { expected: invocation.approved_change.clone() },
-        };
+        let commit = || WriteMode::Commit { expected: invocation.approved_change.clone() };
+        let mode = if is_dry_run { WriteMode::DryRun } else { commit() };
         let outcome = self.write(invocation, open, mode, cancel).await?;
         let before = outcome.before.clone().filter(|_| is_dry_run);
         let affected = outcome.rows_affected;

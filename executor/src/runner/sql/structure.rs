@@ -4,6 +4,7 @@ use protocol::code::Code;
 use protocol::nearest::nearest;
 use serde_json::{Map, Value, json};
 use sql::database::Freshness;
+use sql::guard::{Guard, VisibleTable};
 use sql::schema::{Column, Key, Schema, Table, TableKind, TableName};
 use tokio_util::sync::CancellationToken;
 
@@ -17,10 +18,69 @@ const MAX_LISTED: usize = 500;
 /// How many names a hint suggests.
 const MAX_SUGGESTED: usize = 3;
 
-/// The tables that callers may see, by the names by which they may be called.
-fn visible<'a>(schema: &'a Schema, open: &'a OpenDatabase) -> impl Iterator<Item = (String, &'a TableName, &'a Table)> {
-    let is_visible = |(name, _): &(&TableName, &Table)| open.rules.allows(name);
-    schema.tables.iter().filter(is_visible).map(|(name, table)| (shown_name(name, schema), name, table))
+/// What callers may see of a database.
+struct VisibleSchema<'a> {
+    schema: &'a Schema,
+    tables: Vec<VisibleTable<'a>>,
+}
+
+impl<'a> VisibleSchema<'a> {
+    fn of(schema: &'a Schema, open: &'a OpenDatabase) -> Self {
+        let (dialect, rules) = (open.database.dialect(), &*open.rules);
+        let guard = Guard { dialect, schema, rules, max_rows: open.settings.max_rows, may_write: false };
+        Self { schema, tables: guard.visible_tables() }
+    }
+
+    /// The tables by the names by which they may be called.
+    fn named(&self) -> impl Iterator<Item = (String, &VisibleTable<'a>)> {
+        self.tables.iter().map(|table| (shown_name(table.name, self.schema), table))
+    }
+
+    fn has(&self, table: &TableName, column: &str) -> bool {
+        let is_it =
+            |seen: &VisibleTable<'_>| seen.name == table && seen.columns.iter().any(|visible| visible.name == column);
+        self.tables.iter().any(is_it)
+    }
+
+    fn described(&self, shown: &str, seen: &VisibleTable<'_>) -> Value {
+        let VisibleTable { table, columns, .. } = seen;
+        let columns: Vec<_> = columns.iter().map(|column| self.described_column(column)).collect();
+        let mut described = json!({"table": shown, "kind": kind(table)});
+        if let Some(comment) = &table.comment {
+            described["comment"] = comment.as_str().into();
+        }
+        if let Some(rows) = table.estimated_rows {
+            described["about_rows"] = rows.into();
+        }
+        described["columns"] = columns.into();
+        described
+    }
+
+    fn described_column(&self, column: &Column) -> Value {
+        let mut described = Map::new();
+        described.insert("name".to_owned(), column.name.as_str().into());
+        described.insert("type".to_owned(), column.type_name.as_str().into());
+        described.insert("null".to_owned(), column.nullable.into());
+        match &column.key {
+            Some(Key::Primary) => drop(described.insert("key".to_owned(), "primary".into())),
+            Some(Key::Unique) => drop(described.insert("key".to_owned(), "unique".into())),
+            Some(Key::Foreign { table, column }) if self.has(table, column) => {
+                let to = format!("{}.{column}", shown_name(table, self.schema));
+                described.insert("references".to_owned(), to.into());
+            }
+            Some(Key::Foreign { .. }) | None => {}
+        }
+        if let Some(default) = &column.default {
+            described.insert("default".to_owned(), default.as_str().into());
+        }
+        if let Some(comment) = &column.comment {
+            described.insert("comment".to_owned(), comment.as_str().into());
+        }
+        if !column.values.is_empty() {
+            described.insert("values".to_owned(), json!(column.values));
+        }
+        Value::Object(described)
+    }
 }
 
 /// The name without its schema, if it is found without it.
@@ -38,18 +98,18 @@ pub(super) async fn list_tables(
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
     let schema = query::schema(open, Freshness::Recent, cancel).await?;
+    let visible = VisibleSchema::of(&schema, open);
     let part = part.trim().to_lowercase();
-    let matching: Vec<_> = visible(&schema, open).filter(|(name, ..)| name.to_lowercase().contains(&part)).collect();
+    let matching: Vec<_> = visible.named().filter(|(name, _)| name.to_lowercase().contains(&part)).collect();
     let tables: Vec<_> = matching
         .iter()
         .take(MAX_LISTED)
-        .map(|(shown, name, table)| {
-            let columns = table.columns.iter().filter(|column| !open.rules.hides(name, &column.name)).count();
-            let mut listed = json!({"name": shown, "kind": kind(table), "columns": columns});
-            if let Some(rows) = table.estimated_rows {
+        .map(|(shown, seen)| {
+            let mut listed = json!({"name": shown, "kind": kind(seen.table), "columns": seen.columns.len()});
+            if let Some(rows) = seen.table.estimated_rows {
                 listed["about_rows"] = rows.into();
             }
-            if let Some(comment) = &table.comment {
+            if let Some(comment) = &seen.table.comment {
                 listed["comment"] = comment.as_str().into();
             }
             listed
@@ -62,9 +122,11 @@ pub(super) async fn list_tables(
 /// Returns what callers may see of a database: `{dialect, writable, tables}`, each table as it is described.
 pub(super) async fn snapshot(open: &OpenDatabase, cancel: &CancellationToken) -> Result<Value, Failure> {
     let schema = query::schema(open, Freshness::New, cancel).await?;
-    let tables: Vec<_> = visible(&schema, open)
-        .map(|(shown, name, table)| {
-            let mut described = described(&shown, name, table, &schema, open);
+    let visible = VisibleSchema::of(&schema, open);
+    let tables: Vec<_> = visible
+        .named()
+        .map(|(shown, seen)| {
+            let mut described = visible.described(&shown, seen);
             described["name"] = shown.into();
             described
         })
@@ -86,73 +148,33 @@ pub(super) async fn describe(
     open: &OpenDatabase,
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
-    for freshness in [Freshness::Recent, Freshness::New] {
-        let schema = query::schema(open, freshness, cancel).await?;
-        let wanted = wanted.trim().trim_matches(['`', '"']);
-        let is_wanted = |(shown, name, _): &(String, &TableName, &Table)| {
-            shown.eq_ignore_ascii_case(wanted) || format!("{}.{}", name.schema, name.name).eq_ignore_ascii_case(wanted)
-        };
-        if let Some((shown, name, table)) = visible(&schema, open).find(is_wanted) {
-            return Ok(RunnerOutput::json(described(&shown, name, table, &schema, open)));
-        }
-        if freshness == Freshness::New {
-            return Err(unknown(wanted, &schema, open));
-        }
+    let wanted = wanted.trim().trim_matches(['`', '"']);
+    let recent = query::schema(open, Freshness::Recent, cancel).await?;
+    if let Some(described) = find(wanted, &VisibleSchema::of(&recent, open)) {
+        return Ok(RunnerOutput::json(described));
     }
-    unreachable!("the second reading ends it")
+    let new = query::schema(open, Freshness::New, cancel).await?;
+    let visible = VisibleSchema::of(&new, open);
+    find(wanted, &visible).map(RunnerOutput::json).ok_or_else(|| unknown(wanted, &visible))
+}
+
+fn find(wanted: &str, visible: &VisibleSchema<'_>) -> Option<Value> {
+    let is_wanted = |(shown, seen): &(String, &VisibleTable<'_>)| {
+        let full = format!("{}.{}", seen.name.schema, seen.name.name);
+        shown.eq_ignore_ascii_case(wanted) || full.eq_ignore_ascii_case(wanted)
+    };
+    visible.named().find(is_wanted).map(|(shown, seen)| visible.described(&shown, seen))
 }
 
 /// The error has the same words for a table that is not there and for one that is denied.
-fn unknown(wanted: &str, schema: &Schema, open: &OpenDatabase) -> Failure {
-    let names: Vec<_> = visible(schema, open).map(|(shown, ..)| shown).collect();
+fn unknown(wanted: &str, visible: &VisibleSchema<'_>) -> Failure {
+    let names: Vec<_> = visible.named().map(|(shown, _)| shown).collect();
     let near = nearest(wanted, names.iter().map(String::as_str), MAX_SUGGESTED);
-    let hint = match near.is_empty() {
-        true => "list the tables to see what is there".to_owned(),
-        false => format!("there is {}", near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+    let near: Vec<_> = near.iter().map(|name| format!("`{name}`")).collect();
+    let hint = if near.is_empty() {
+        "list the tables to see what is there".to_owned()
+    } else {
+        format!("there is {}", near.join(", "))
     };
     Failure::new(Code::InvalidInput, format!("no table `{wanted}`")).hint(hint)
-}
-
-fn described(shown: &str, name: &TableName, table: &Table, schema: &Schema, open: &OpenDatabase) -> Value {
-    let columns: Vec<_> = table
-        .columns
-        .iter()
-        .filter(|column| !open.rules.hides(name, &column.name))
-        .map(|column| described_column(column, schema, open))
-        .collect();
-    let mut described = json!({"table": shown, "kind": kind(table)});
-    if let Some(comment) = &table.comment {
-        described["comment"] = comment.as_str().into();
-    }
-    if let Some(rows) = table.estimated_rows {
-        described["about_rows"] = rows.into();
-    }
-    described["columns"] = columns.into();
-    described
-}
-
-fn described_column(column: &Column, schema: &Schema, open: &OpenDatabase) -> Value {
-    let mut described = Map::new();
-    described.insert("name".to_owned(), column.name.as_str().into());
-    described.insert("type".to_owned(), column.type_name.as_str().into());
-    described.insert("null".to_owned(), column.nullable.into());
-    match &column.key {
-        Some(Key::Primary) => drop(described.insert("key".to_owned(), "primary".into())),
-        Some(Key::Unique) => drop(described.insert("key".to_owned(), "unique".into())),
-        Some(Key::Foreign { table, column }) if open.rules.allows(table) && !open.rules.hides(table, column) => {
-            let to = format!("{}.{column}", shown_name(table, schema));
-            described.insert("references".to_owned(), to.into());
-        }
-        Some(Key::Foreign { .. }) | None => {}
-    }
-    if let Some(default) = &column.default {
-        described.insert("default".to_owned(), default.as_str().into());
-    }
-    if let Some(comment) = &column.comment {
-        described.insert("comment".to_owned(), comment.as_str().into());
-    }
-    if !column.values.is_empty() {
-        described.insert("values".to_owned(), json!(column.values));
-    }
-    Value::Object(described)
 }
