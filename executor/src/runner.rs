@@ -365,29 +365,13 @@ impl Run {
         match self {
             Self::Http(http) => http.check_before(invocation, context),
             Self::Process(process) => process.check_before(invocation, context),
-            Self::Builtin(_)
-            | Self::AskUser(_)
-            | Self::Llm(_)
-            | Self::Agent(_)
-            | Self::Mcp(_)
-            | Self::Steps(_)
-            | Self::Sql(_) => self.plan(invocation, &context.config).map(drop),
+            _ => self.plan(invocation, &context.config).map(drop),
         }
     }
 
     /// Whether the runner starts other tasks that the definition does not name, and waits for them.
     pub fn delegates(&self) -> bool {
-        match self {
-            Self::Agent(_) => true,
-            Self::Llm(llm) => llm.calls(),
-            Self::Http(_)
-            | Self::Process(_)
-            | Self::Builtin(_)
-            | Self::AskUser(_)
-            | Self::Mcp(_)
-            | Self::Steps(_)
-            | Self::Sql(_) => false,
-        }
+        matches!(self, Self::Agent(_)) || matches!(self, Self::Llm(llm) if llm.calls())
     }
 
     /// Whether the runner may wait for another task: those that it delegates, its steps, or a question to the human.
@@ -421,31 +405,14 @@ impl Run {
 
     /// Whether one attempt sends a request several times that could change something.
     pub fn repeats_a_change(&self) -> bool {
-        match self {
-            Self::Http(http) => http.repeats_a_change(),
-            Self::Process(_)
-            | Self::Builtin(_)
-            | Self::AskUser(_)
-            | Self::Llm(_)
-            | Self::Agent(_)
-            | Self::Mcp(_)
-            | Self::Steps(_)
-            | Self::Sql(_) => false,
-        }
+        matches!(self, Self::Http(http) if http.repeats_a_change())
     }
 
     /// Returns the files that the invocation would execute, as far as they are known before.
     pub fn files(&self, invocation: &Invocation, config: &Config) -> Result<Vec<(PathBuf, FileRole)>, Failure> {
         match self {
             Self::Process(process) => process.files(invocation, config),
-            Self::Http(_)
-            | Self::Builtin(_)
-            | Self::AskUser(_)
-            | Self::Llm(_)
-            | Self::Agent(_)
-            | Self::Mcp(_)
-            | Self::Steps(_)
-            | Self::Sql(_) => Ok(Vec::new()),
+            _ => Ok(Vec::new()),
         }
     }
 
