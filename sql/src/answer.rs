@@ -197,7 +197,7 @@ mod tests {
             "row_count": 2,
             "columns": [{"name": "id", "type": "int8"}, {"name": "name", "type": "text"}],
             "data": [{"id": 0, "name": "name 0"}, {"id": 1, "name": null}],
-            "meta": {"truncated": "there are more than 2 rows; 1 long values were cut", "dry_run": false},
+            "meta": {"truncated": "there are more than 2 rows; 1 long values were cut"},
         });
         assert_eq!(answer, expected);
     }

@@ -10,8 +10,13 @@
 //! parent table shows of a denied child, and what a function does that the rules allow. Triggers, rules and cascades of
 //! the database run as it was set up. In MySQL the session must not have the mode `ANSI_QUOTES`, or strings that were
 //! written in double quotes mean something else to the person who wrote them; the text stays safe.
+//!
+//! The order of reading is `text` and `dialects` (from text to tree), `print` (and back), `catalog`, `functions`,
+//! `view`, `visibility` and `scope` (what names mean), `walk` and the kinds of node that it lists, `limit`,
+//! `statement`, `touched`. `gates` needs only `text`.
 
 mod catalog;
+mod column;
 mod data_type;
 mod dialects;
 mod expression;
@@ -19,14 +24,18 @@ mod function;
 mod functions;
 mod gates;
 mod limit;
+mod literal;
 mod print;
+mod query;
 mod refusal;
 mod relation;
 mod scope;
 mod statement;
+mod table_use;
 mod text;
 mod touched;
 mod view;
+mod visibility;
 mod walk;
 mod write;
 
@@ -38,13 +47,15 @@ use limit::UnlimitedQuery;
 pub(crate) use dialects::parser_dialect;
 pub use gates::{NamedTable, named_tables};
 pub use refusal::{Refusal, RefusalKind};
+pub use table_use::{TableAccess, TableUse};
 pub use text::MAX_STATEMENT_BYTES;
 pub(crate) use text::{on_a_deep_stack, parse_one};
 pub use touched::TouchedQuery;
+pub use visibility::VisibleTable;
 
 use crate::dialect::Dialect;
 use crate::rules::AccessRules;
-use crate::schema::{Column, Schema, Table, TableName};
+use crate::schema::Schema;
 
 /// How many rows a query returns unless a configuration says otherwise.
 pub const DEFAULT_MAX_ROWS: u64 = 100;
@@ -120,58 +131,11 @@ impl fmt::Display for StatementKind {
     }
 }
 
-/// What a statement does with one table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TableUse {
-    pub name: TableName,
-    pub access: TableAccess,
-}
-
-/// Its stable text is part of the names of gates: `orders.read`, `orders.insert`.
-impl fmt::Display for TableUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.name.schema, self.name.name, self.access.as_str())
-    }
-}
-
-/// How a statement uses a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TableAccess {
-    Read,
-    Insert,
-    Update,
-    Delete,
-}
-
-impl TableAccess {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Insert => "insert",
-            Self::Update => "update",
-            Self::Delete => "delete",
-        }
-    }
-
-    pub fn is_write(self) -> bool {
-        self != Self::Read
-    }
-}
-
 /// Whether the rows come in an order that the statement names. Pages of unordered rows may overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOrder {
     Ordered,
     Unordered,
-}
-
-/// A table or view that the caller may read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VisibleTable<'a> {
-    pub name: &'a TableName,
-    pub table: &'a Table,
-    /// Those of the table's columns that are not hidden, in their order.
-    pub columns: Vec<&'a Column>,
 }
 
 impl<'a> Guard<'a> {

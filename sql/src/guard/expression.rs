@@ -1,22 +1,15 @@
-//! Every expression: allowed kinds by name, columns looked up, the rest refused.
+//! Every expression: allowed kinds by name, the rest refused.
 
 use sqlparser::ast::{
-    AccessExpr, Array, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr, Ident, Interval,
-    MemberOf, ObjectName, ObjectNamePart, Subscript, TypedString, UnaryOperator, Value, ValueWithSpan, WindowFrame,
-    WindowFrameBound, WindowSpec,
+    AccessExpr, Array, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, Expr, Interval, MemberOf, Subscript,
+    TypedString, UnaryOperator, Value, WindowFrame, WindowFrameBound, WindowSpec,
 };
 
-use super::catalog::Catalog;
-use super::print::{exact, keep_as_it_is};
+use super::literal::{check_charset, check_collation, date_field, introducer, literal};
 use super::refusal::Refusal;
-use super::scope::{Meaning, Source};
 use super::text::shortened;
 use super::walk::Walk;
 use crate::dialect::Dialect;
-
-/// Introducers of character sets that MySQL's own view texts and tools write.
-const INTRODUCERS: &[&str] = &["_utf8mb4", "_utf8mb3", "_utf8", "_latin1", "_ascii", "_binary"];
-const CHARSETS: &[&str] = &["utf8mb4", "utf8mb3", "utf8", "latin1", "ascii", "binary"];
 
 impl Walk<'_> {
     pub(super) fn exprs(&mut self, exprs: &mut [Expr]) -> Result<(), Refusal> {
@@ -89,7 +82,7 @@ impl Walk<'_> {
             {
                 self.expr(expr)?;
                 if let Some(charset) = charset {
-                    keep_listed(charset, CHARSETS, "the character set")?;
+                    check_charset(charset)?;
                 }
                 data_type.as_mut().map_or(Ok(()), |data_type| self.data_type(data_type))
             }
@@ -214,94 +207,6 @@ impl Walk<'_> {
                 format!("write it with {}'s usual operators and functions", self.dialect()),
             )),
         }
-    }
-
-    fn bare_identifier(&mut self, ident: &mut Ident) -> Result<(), Refusal> {
-        if self.in_write && ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") {
-            keep_as_it_is(ident);
-            return Ok(());
-        }
-        self.column(ident)
-    }
-
-    /// Looks up a column without a table's name.
-    pub(super) fn column(&mut self, ident: &Ident) -> Result<(), Refusal> {
-        let name = self.name(ident);
-        if self.scopes.column(self.dialect(), &name) == Meaning::Found {
-            return Ok(());
-        }
-        let of = self.scopes.only_source().unwrap_or_default();
-        let mut refusal = Catalog::no_such_column(&name, of, &self.scopes.all_columns());
-        if self.dialect() != Dialect::Mysql && ident.quote_style == Some('"') {
-            refusal.hint.push_str("; a string is written in single quotes");
-        } else if self.scopes.strict.is_some() {
-            refusal.hint.push_str("; where a table is written to, name the columns of subqueries");
-        }
-        Err(refusal)
-    }
-
-    /// Looks up `table.column` and `schema.table.column`.
-    fn compound(&mut self, parts: &mut Vec<Ident>) -> Result<(), Refusal> {
-        let names: Vec<String> = parts.iter().map(|part| self.name(part)).collect();
-        let dialect = self.dialect();
-        let (source, column, shown) = match names.as_slice() {
-            [table, column] => (self.scopes.source(dialect, table), column, table.clone()),
-            [schema, table, column] => (self.scopes.table(dialect, schema, table), column, format!("{schema}.{table}")),
-            _ => {
-                return Err(Refusal::not_allowed(
-                    format!("the name `{}`", shortened(&names.join("."))),
-                    "write `column`, `table.column` or `schema.table.column`",
-                ));
-            }
-        };
-        let Some(source) = source else { return Err(self.scopes.no_such_source(&shown)) };
-        if !self.is_column_of(source, column) {
-            let columns = source.columns.clone().unwrap_or_default();
-            return Err(Catalog::no_such_column(column, &shown, &columns));
-        }
-        if let Some(own_name) = source.name.clone().filter(|_| names.len() == 3) {
-            // What is sent may have another schema's spelling, or no schema: the table's own name is enough.
-            *parts = vec![exact(&own_name), exact(column)];
-        }
-        Ok(())
-    }
-
-    fn is_column_of(&self, source: &Source, column: &str) -> bool {
-        match &source.columns {
-            _ if self.scopes.forbids_column(column) => false,
-            Some(columns) => super::scope::has(self.dialect(), columns, column),
-            None => self.scopes.strict.is_none(),
-        }
-    }
-
-    /// Checks `table.*` and gives a table with a schema its own name.
-    pub(super) fn qualified_wildcard(&mut self, name: &mut ObjectName) -> Result<(), Refusal> {
-        if self.scopes.strict.is_some() {
-            return Err(Refusal::not_allowed(
-                "`.*` where a table with unnamed columns is written to",
-                "name the columns",
-            ));
-        }
-        let written = self.catalog.written_table(name)?;
-        let source = match &written.schema {
-            None => self.scopes.source(self.dialect(), &written.name),
-            Some(schema) => self.scopes.table(self.dialect(), schema, &written.name),
-        };
-        let Some(source) = source else { return Err(self.scopes.no_such_source(&written.name)) };
-        let own_name = source.name.clone().unwrap_or(written.name);
-        *name = ObjectName::from(exact(&own_name));
-        Ok(())
-    }
-
-    fn match_column(&mut self, column: &mut ObjectName) -> Result<(), Refusal> {
-        let parts: Option<Vec<Ident>> = column.0.iter().map(|part| part.as_ident().cloned()).collect();
-        let mut parts = parts.unwrap_or_default();
-        if let [ident] = parts.as_slice() {
-            return self.column(ident);
-        }
-        self.compound(&mut parts)?;
-        *column = ObjectName::from(parts);
-        Ok(())
     }
 
     fn access(&mut self, access: &mut AccessExpr) -> Result<(), Refusal> {
@@ -437,32 +342,6 @@ impl Walk<'_> {
     }
 }
 
-/// A literal, and not a variable or placeholder.
-pub(super) fn literal(value: &ValueWithSpan) -> Result<(), Refusal> {
-    if let Value::Placeholder(name) = &value.value {
-        return Err(Refusal::not_allowed(
-            format!("the placeholder or variable `{}`", shortened(name)),
-            "write the value itself",
-        ));
-    }
-    Ok(())
-}
-
-fn check_collation(collation: &ObjectName) -> Result<(), Refusal> {
-    if collation.0.iter().all(|part| matches!(part, ObjectNamePart::Identifier(_))) && collation.0.len() <= 2 {
-        return Ok(());
-    }
-    Err(Refusal::not_allowed("this collation", "leave it out"))
-}
-
-fn introducer(prefix: &mut Ident) -> Result<(), Refusal> {
-    if prefix.quote_style.is_none() && INTRODUCERS.contains(&prefix.value.to_ascii_lowercase().as_str()) {
-        keep_as_it_is(prefix);
-        return Ok(());
-    }
-    Err(Refusal::not_allowed(format!("the prefix `{}`", shortened(&prefix.value)), "leave out the prefix"))
-}
-
 /// Puts parentheses around an operand that begins with a sign, because `--` is a comment.
 fn separate_operand(op: UnaryOperator, expr: &mut Box<Expr>) {
     let begins_with_sign = matches!(expr.as_ref(), Expr::UnaryOp { op: inner, .. } if *inner != UnaryOperator::Not);
@@ -470,29 +349,4 @@ fn separate_operand(op: UnaryOperator, expr: &mut Box<Expr>) {
         let inner = std::mem::replace(expr.as_mut(), Expr::Value(Value::Null.with_empty_span()));
         **expr = Expr::Nested(Box::new(inner));
     }
-}
-
-fn keep_listed(name: &mut ObjectName, list: &[&str], what: &str) -> Result<(), Refusal> {
-    if let [ObjectNamePart::Identifier(ident)] = name.0.as_mut_slice()
-        && ident.quote_style.is_none()
-        && list.contains(&ident.value.to_ascii_lowercase().as_str())
-    {
-        keep_as_it_is(ident);
-        return Ok(());
-    }
-    Err(Refusal::not_allowed(
-        format!("{what} `{}`", shortened(&name.to_string())),
-        format!("use one of {}", list.join(", ")),
-    ))
-}
-
-/// A unit of time; other words must look like one, because they are printed as they are.
-fn date_field(field: &mut DateTimeField) -> Result<(), Refusal> {
-    let (DateTimeField::Custom(ident) | DateTimeField::Week(Some(ident))) = field else { return Ok(()) };
-    let is_word = ident.value.chars().all(|character| character.is_ascii_alphabetic() || character == '_');
-    if is_word && !ident.value.is_empty() && matches!(ident.quote_style, None | Some('\'')) {
-        keep_as_it_is(ident);
-        return Ok(());
-    }
-    Err(Refusal::not_allowed(format!("the unit of time `{}`", shortened(&ident.value)), "use a unit such as `month`"))
 }

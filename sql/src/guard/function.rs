@@ -6,9 +6,9 @@ use sqlparser::ast::{
     WildcardAdditionalOptions, WindowType,
 };
 
-use super::expression::literal;
 use super::functions::{lists, may_call};
-use super::print::keep_as_it_is;
+use super::literal::literal;
+use super::print::{keep_as_it_is, keep_name};
 use super::refusal::Refusal;
 use super::text::shortened;
 use super::walk::Walk;
@@ -189,16 +189,6 @@ impl Walk<'_> {
         let most = Expr::Value(Value::Number(MAX_GROWTH.to_string(), false).with_empty_span());
         *expr = call(least, vec![inner, most]);
         Ok(())
-    }
-}
-
-/// Prints each part of a checked function's name without quotes.
-pub(super) fn keep_name(name: &mut ObjectName) {
-    for part in &mut name.0 {
-        if let ObjectNamePart::Identifier(ident) = part {
-            ident.quote_style = None;
-            keep_as_it_is(ident);
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{FromTable, ObjectName, Statement, TableFactor, TableObject, visit_relations};
 
-use super::TableAccess;
+use super::table_use::TableAccess;
 use super::text::{on_a_deep_stack, parse_one};
 use crate::dialect::Dialect;
 

@@ -5,13 +5,14 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Ident, Statement, Value, ValueWithSpan, VisitMut as _, VisitorMut};
+use sqlparser::ast::{Ident, ObjectName, ObjectNamePart, Statement, Value, ValueWithSpan, VisitMut as _, VisitorMut};
 use sqlparser::tokenizer::{Location, Span};
 
 use super::dialects::{written_name, written_value};
 use super::refusal::Refusal;
 use super::text::parse_again;
 use crate::dialect::Dialect;
+use crate::schema::TableName;
 
 /// Marks a name that is printed as it is: a function, a type, a keyword. Spans do not count when trees are compared.
 const AS_IT_IS: Span =
@@ -22,10 +23,25 @@ pub(super) fn keep_as_it_is(ident: &mut Ident) {
     ident.span = AS_IT_IS;
 }
 
+/// Prints each part of a checked function's name without quotes.
+pub(super) fn keep_name(name: &mut ObjectName) {
+    for part in &mut name.0 {
+        if let ObjectNamePart::Identifier(ident) = part {
+            ident.quote_style = None;
+            keep_as_it_is(ident);
+        }
+    }
+}
+
 /// Returns a name with which the database finds exactly `name`.
 pub(super) fn exact(name: &str) -> Ident {
     // Every quote of the dialect does: the name is written anew, and only one without quotes would be folded.
     Ident::with_quote('"', name)
+}
+
+/// Returns a name with which the database finds exactly this table, whatever the search path is.
+pub(super) fn full_name(name: &TableName) -> ObjectName {
+    ObjectName::from(vec![exact(&name.schema), exact(&name.name)])
 }
 
 /// Prints a checked statement.

@@ -65,4 +65,18 @@ impl Refusal {
     pub(crate) fn not_allowed(what: impl fmt::Display, hint: impl Into<String>) -> Self {
         Self::new(RefusalKind::NotAllowed, format!("{what} is not allowed"), hint)
     }
+
+    /// A write where writing is not allowed.
+    pub(super) fn read_only(what: &str) -> Self {
+        Self::new(
+            RefusalKind::ReadOnly,
+            format!("{what} is not allowed: this database may only be read"),
+            "write a `SELECT`",
+        )
+    }
+
+    /// A write where only a query may stand.
+    pub(super) fn no_writing_part() -> Self {
+        Self::not_allowed("a write inside of a query", "write it as a statement of its own")
+    }
 }

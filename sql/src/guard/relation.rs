@@ -9,20 +9,18 @@ use sqlparser::ast::{
 
 use super::catalog::WrittenTable;
 use super::dialects::{same, written_name};
-use super::print::exact;
+use super::functions;
+use super::print::{exact, full_name, keep_name};
 use super::refusal::{Refusal, RefusalKind};
-use super::scope::Source;
-use super::text::shortened;
+use super::scope::{CteName, Source};
+use super::table_use::TableAccess;
+use super::text::{parse_again, shortened};
 use super::walk::{OutputColumns, Walk};
-use super::{TableAccess, functions};
 use crate::dialect::Dialect;
-use crate::schema::{Table, TableKind, TableName};
+use crate::schema::TableName;
 
 /// Most relations of a statement. Each table with hidden columns is replaced by a query that names all others.
 const MAX_RELATIONS: usize = 300;
-
-/// Columns that each plain table of SQLite has without naming them.
-pub(super) const ROW_IDS: [&str; 3] = ["rowid", "oid", "_rowid_"];
 
 impl Walk<'_> {
     pub(super) fn table_with_joins(&mut self, table: &mut TableWithJoins) -> Result<(), Refusal> {
@@ -171,7 +169,7 @@ impl Walk<'_> {
         if !functions::gives_rows(&self.catalog, &called) {
             return Err(Refusal::not_allowed(format!("the function `{called}` in `FROM`"), "use it in an expression"));
         }
-        super::function::keep_name(name);
+        keep_name(name);
         Ok(called)
     }
 
@@ -243,7 +241,7 @@ impl Walk<'_> {
         self.note_use(found, TableAccess::Read);
         *name = full_name(found);
         let visible = self.catalog.visible_columns(found, table);
-        let columns = known_columns(table, &visible, self.dialect());
+        let columns = self.catalog.known_columns(table, &visible);
         if !self.catalog.hides_columns_of(found, table) {
             let own_name = found.name.clone();
             let has_alias = alias.is_some();
@@ -277,7 +275,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn cte_named(&self, written: &WrittenTable) -> Option<&super::scope::CteName> {
+    fn cte_named(&self, written: &WrittenTable) -> Option<&CteName> {
         if written.schema.is_some() {
             return None;
         }
@@ -350,27 +348,7 @@ impl Walk<'_> {
     }
 }
 
-/// The columns of a table for the check of names: with those that SQLite has without naming them.
-fn known_columns(table: &Table, visible: &[&str], dialect: Dialect) -> OutputColumns {
-    let hides_none = visible.len() == table.columns.len();
-    match (&table.kind, dialect) {
-        // A virtual table has columns that it does not show.
-        (TableKind::Other, _) if hides_none => return None,
-        _ if table.columns.is_empty() => return None,
-        _ => {}
-    }
-    let mut columns: Vec<String> = visible.iter().map(|&column| column.to_owned()).collect();
-    if dialect == Dialect::Sqlite && table.kind == TableKind::Base && hides_none {
-        columns.extend(ROW_IDS.map(str::to_owned));
-    }
-    Some(columns)
-}
-
-pub(super) fn full_name(name: &TableName) -> ObjectName {
-    ObjectName::from(vec![exact(&name.schema), exact(&name.name)])
-}
-
-pub(super) fn alias_named(name: &str) -> TableAlias {
+fn alias_named(name: &str) -> TableAlias {
     TableAlias { explicit: true, name: exact(name), columns: Vec::new(), at: None }
 }
 
@@ -379,7 +357,7 @@ fn query_of(dialect: Dialect, table: TableFactor, columns: &[String]) -> Result<
     let broken = || Refusal::syntax("a table's columns cannot be written", "choose another table");
     let list: Vec<String> = columns.iter().map(|column| written_name(dialect, column)).collect();
     let text = format!("SELECT {} FROM t", list.join(", "));
-    let Some(Statement::Query(mut query)) = super::text::parse_again(dialect, &text) else { return Err(broken()) };
+    let Some(Statement::Query(mut query)) = parse_again(dialect, &text) else { return Err(broken()) };
     let SetExpr::Select(select) = query.body.as_mut() else { return Err(broken()) };
     let is_as_written = select.projection.len() == columns.len()
         && select.projection.iter().zip(columns).all(|(item, column)| match item {

@@ -6,13 +6,12 @@ use sqlparser::ast::{
 };
 
 use super::limit::UnlimitedQuery;
-use super::print::{keep_as_it_is, print};
+use super::print::{full_name, keep_as_it_is, print};
 use super::refusal::Refusal;
-use super::relation::full_name;
+use super::table_use::{TableAccess, TableUse};
 use super::text::shortened;
 use super::walk::Walk;
-use super::write::read_only;
-use super::{Guard, GuardedStatement, RowOrder, StatementKind, TableAccess, TableUse};
+use super::{Guard, GuardedStatement, RowOrder, StatementKind};
 use crate::dialect::Dialect;
 use crate::schema::{TableKind, TableName};
 
@@ -93,7 +92,7 @@ impl Guard<'_> {
 
     fn write(&self, mut statement: Statement) -> Result<GuardedStatement, Refusal> {
         if !self.may_write {
-            return Err(read_only(&format!("`{}`", first_word(&statement))));
+            return Err(Refusal::read_only(&format!("`{}`", first_word(&statement))));
         }
         let mut walk = Walk::new(self.catalog());
         walk.in_write = true;
@@ -112,17 +111,17 @@ impl Guard<'_> {
                     pipe_operators,
                 } = query.as_mut()
                 else {
-                    return Err(super::write::no_writing_part());
+                    return Err(Refusal::no_writing_part());
                 };
                 if !locks.is_empty() || !pipe_operators.is_empty() {
-                    return Err(super::write::no_writing_part());
+                    return Err(Refusal::no_writing_part());
                 }
                 walk.with_of_write(with.as_mut())?;
                 match body.as_mut() {
                     SetExpr::Insert(inner) | SetExpr::Update(inner) | SetExpr::Delete(inner) => {
                         write_statement(&mut walk, inner)?
                     }
-                    _ => return Err(super::write::no_writing_part()),
+                    _ => return Err(Refusal::no_writing_part()),
                 }
             }
             other => write_statement(&mut walk, other)?,
@@ -250,10 +249,10 @@ impl Guard<'_> {
 
 fn write_statement(walk: &mut Walk<'_>, statement: &mut Statement) -> Result<StatementKind, Refusal> {
     match statement {
-        Statement::Insert(insert) => walk.insert(insert),
-        Statement::Update(update) => walk.update(update),
-        Statement::Delete(delete) => walk.delete(delete),
-        _ => Err(super::write::no_writing_part()),
+        Statement::Insert(insert) => walk.insert(insert).map(|()| StatementKind::Insert),
+        Statement::Update(update) => walk.update(update).map(|()| StatementKind::Update),
+        Statement::Delete(delete) => walk.delete(delete).map(|()| StatementKind::Delete),
+        _ => Err(Refusal::no_writing_part()),
     }
 }
 

@@ -3,8 +3,9 @@
 use sqlparser::ast::{Expr, FromTable, Query, SelectItem, SetExpr, Statement, TableWithJoins};
 
 use super::print::exact;
+use super::table_use::TableAccess;
 use super::text::parse_one;
-use super::{Guard, GuardedStatement, TableAccess};
+use super::{Guard, GuardedStatement};
 use crate::schema::{Key, TableName};
 
 /// More rows are not shown.

@@ -9,19 +9,15 @@ use sqlparser::ast::{
     TableAliasWithoutColumns, TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind, With,
 };
 
-use super::catalog::Catalog;
-use super::print::exact;
-use super::refusal::{Refusal, RefusalKind};
-use super::relation::full_name;
-use super::scope::{Scope, Source, StrictNames};
+use super::catalog::{Catalog, ROW_IDS};
+use super::dialects::same;
+use super::print::{exact, full_name};
+use super::refusal::Refusal;
+use super::scope::{CteName, Scope, Source, StrictNames, has};
+use super::table_use::TableAccess;
 use super::walk::Walk;
-use super::{StatementKind, TableAccess};
 use crate::dialect::Dialect;
 use crate::schema::{TableKind, TableName};
-
-pub(super) fn no_writing_part() -> Refusal {
-    Refusal::not_allowed("a write inside of a query", "write it as a statement of its own")
-}
 
 /// The table that a statement writes to.
 struct Target {
@@ -36,7 +32,7 @@ impl Walk<'_> {
         with.map_or(Ok(()), |with| self.with(with))
     }
 
-    pub(super) fn insert(&mut self, insert: &mut Insert) -> Result<StatementKind, Refusal> {
+    pub(super) fn insert(&mut self, insert: &mut Insert) -> Result<(), Refusal> {
         let Insert {
             insert_token: _,
             optimizer_hints,
@@ -114,7 +110,7 @@ impl Walk<'_> {
                 SetExpr::Select(_) | SetExpr::Values(_) | SetExpr::Query(_) | SetExpr::SetOperation { .. }
             );
             if !is_read {
-                return Err(no_writing_part());
+                return Err(Refusal::no_writing_part());
             }
         }
         self.scopes.strict = strict;
@@ -127,8 +123,7 @@ impl Walk<'_> {
         if let Some(on) = on {
             self.on_insert(&target, on)?;
         }
-        self.returning(returning.as_mut())?;
-        Ok(StatementKind::Insert)
+        self.returning(returning.as_mut())
     }
 
     fn on_insert(&mut self, target: &Target, on: &mut OnInsert) -> Result<(), Refusal> {
@@ -188,7 +183,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    pub(super) fn update(&mut self, update: &mut Update) -> Result<StatementKind, Refusal> {
+    pub(super) fn update(&mut self, update: &mut Update) -> Result<(), Refusal> {
         let Update {
             update_token: _,
             optimizer_hints,
@@ -225,11 +220,10 @@ impl Walk<'_> {
             self.expr(expr)?;
         }
         self.order_by_exprs(order_by)?;
-        self.returning(returning.as_mut())?;
-        Ok(StatementKind::Update)
+        self.returning(returning.as_mut())
     }
 
-    pub(super) fn delete(&mut self, delete: &mut Delete) -> Result<StatementKind, Refusal> {
+    pub(super) fn delete(&mut self, delete: &mut Delete) -> Result<(), Refusal> {
         let Delete {
             delete_token: _,
             optimizer_hints,
@@ -260,8 +254,7 @@ impl Walk<'_> {
             self.expr(expr)?;
         }
         self.order_by_exprs(order_by)?;
-        self.returning(returning.as_mut())?;
-        Ok(StatementKind::Delete)
+        self.returning(returning.as_mut())
     }
 
     fn only_table(&mut self, table: &mut TableWithJoins, verb: &str) -> Result<(Target, Option<String>), Refusal> {
@@ -301,7 +294,7 @@ impl Walk<'_> {
 
     fn target(&mut self, name: &mut ObjectName) -> Result<Target, Refusal> {
         let written = self.catalog.written_table(name)?;
-        let is_cte = |cte: &super::scope::CteName| super::dialects::same(self.dialect(), &cte.name, &written.name);
+        let is_cte = |cte: &CteName| same(self.dialect(), &cte.name, &written.name);
         if written.schema.is_none() && self.ctes.iter().any(is_cte) {
             return Err(Refusal::not_allowed("writing to a name of `WITH`", "write to a table"));
         }
@@ -330,7 +323,7 @@ impl Walk<'_> {
     fn push_target(&mut self, target: &Target, alias: Option<String>) {
         let mut columns = target.columns.clone();
         if self.dialect() == Dialect::Sqlite && !target.hides {
-            columns.extend(super::relation::ROW_IDS.map(str::to_owned));
+            columns.extend(ROW_IDS.map(str::to_owned));
         }
         if let (Some(strict), Some(alias)) = (&mut self.scopes.strict, &alias) {
             strict.rows.push(alias.to_lowercase());
@@ -366,7 +359,7 @@ impl Walk<'_> {
                 [_] => true,
                 [ObjectNamePart::Identifier(table), _] => {
                     let table = self.name(table);
-                    super::dialects::same(self.dialect(), &table, &target.name.name)
+                    same(self.dialect(), &table, &target.name.name)
                         || self.scopes.source(self.dialect(), &table).is_some()
                 }
                 _ => false,
@@ -384,7 +377,7 @@ impl Walk<'_> {
 
     fn target_column(&self, target: &Target, ident: &Ident) -> Result<(), Refusal> {
         let name = self.name(ident);
-        if super::scope::has(self.dialect(), &target.columns, &name) {
+        if has(self.dialect(), &target.columns, &name) {
             return Ok(());
         }
         Err(Catalog::no_such_column(&name, &target.name.name, &target.columns))
@@ -405,15 +398,6 @@ impl Walk<'_> {
         }
         Ok(())
     }
-}
-
-/// How a write is refused where writing is not allowed.
-pub(super) fn read_only(what: &str) -> Refusal {
-    Refusal::new(
-        RefusalKind::ReadOnly,
-        format!("{what} is not allowed: this database may only be read"),
-        "write a `SELECT`",
-    )
 }
 
 fn other_form(verb: &str) -> Refusal {

@@ -8,6 +8,7 @@ pub(crate) struct Line {
     pub(crate) about: &'static str,
 }
 
+/// Reads a data file. In a statement `⏎` stands for a line break and `⇥` for a tab.
 pub(crate) fn lines(text: &'static str) -> Vec<Line> {
     let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("# "));
     lines

@@ -1,0 +1,43 @@
+//! What a statement does with the tables that it names.
+
+use std::fmt;
+
+use crate::schema::TableName;
+
+/// What a statement does with one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableUse {
+    pub name: TableName,
+    pub access: TableAccess,
+}
+
+/// Its stable text is part of the names of gates: `orders.read`, `orders.insert`.
+impl fmt::Display for TableUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.name.schema, self.name.name, self.access.as_str())
+    }
+}
+
+/// How a statement uses a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TableAccess {
+    Read,
+    Insert,
+    Update,
+    Delete,
+}
+
+impl TableAccess {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Insert => "insert",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+
+    pub fn is_write(self) -> bool {
+        self != Self::Read
+    }
+}
