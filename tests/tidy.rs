@@ -277,7 +277,7 @@ pub(crate) fn sources(beginning: &str) -> impl Iterator<Item = File> + use<> {
 
 /// The Rust files of all crates, except files that are only for tests.
 fn own_sources() -> impl Iterator<Item = File> {
-    ["agent-magic-tool/src/", "executor/src/", "import/src/", "protocol/src/", "search/src/"]
+    ["agent-magic-tool/src/", "executor/src/", "import/src/", "mcp/src/", "protocol/src/", "search/src/", "sql/src/"]
         .into_iter()
         .flat_map(sources)
 }
