@@ -15,6 +15,25 @@ pub const TABLES: &str = "table";
 
 /// How many tables a description names.
 const MAX_NAMED_TABLES: usize = 40;
+/// How many tables have phrases of their own in the subtool for queries.
+const MAX_TABLES_IN_PHRASES: usize = 15;
+/// What users say when they want a query.
+const QUERY_PHRASES: [&str; 14] = [
+    "count records",
+    "how many do we have",
+    "query the database",
+    "run a SQL select",
+    "sum by month",
+    "top ten by amount",
+    "SQL-Abfrage ausführen",
+    "wie viele Datensätze",
+    "Datenbank abfragen",
+    "Umsatz pro Monat",
+    "查询数据库",
+    "有多少条记录",
+    "统计数量",
+    "按月汇总",
+];
 /// The most characters of a comment in a description.
 const MAX_COMMENT_CHARS: usize = 120;
 
@@ -55,8 +74,23 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
         subtools.extend(chosen.into_iter().map(|table| source.find(table)));
     }
     imported.subtools = subtools;
-    imported.notes.push(format!("it asks the database `{database}` of the configuration"));
+    imported.notes.extend(notes(snapshot, database));
     Ok(imported)
+}
+
+/// What a human should know who decides what may be seen.
+fn notes(snapshot: &Value, database: &str) -> Vec<String> {
+    let count = |field: &str| snapshot[field].as_u64().unwrap_or_default();
+    let mut notes = vec![format!(
+        "callers do not see {} columns and {} tables or views of `{database}`; [databases.{database}] in config.toml decides that",
+        count("hidden_columns"),
+        count("unseen_tables")
+    )];
+    let idle = snapshot["idle_patterns"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    notes.extend(
+        idle.map(|pattern| format!("`{pattern}` under [databases.{database}] hides nothing: no name is like it")),
+    );
+    notes
 }
 
 /// Every definition loads by itself, so nothing is given up.
@@ -71,6 +105,11 @@ fn globs(patterns: &str) -> Result<GlobSet, ImportError> {
         set.add(glob.map_err(|error| ImportError::new(format!("`--table {pattern}` is not a pattern: {error}")))?);
     }
     set.build().map_err(|error| ImportError::new(error.to_string()))
+}
+
+/// The words of a table's name.
+fn words(name: &str) -> String {
+    name.replace(['_', '.'], " ")
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
@@ -106,6 +145,10 @@ impl DatabaseSource<'_> {
     fn query(&self) -> ImportedSubtool {
         let (database, dialect) = (self.database, self.dialect);
         let tables = self.table_names(MAX_NAMED_TABLES);
+        let mut phrases: Vec<_> = QUERY_PHRASES.iter().map(|phrase| (*phrase).to_owned()).collect();
+        phrases.push(format!("ask the {database} database"));
+        let of_tables = self.tables.iter().take(MAX_TABLES_IN_PHRASES).map(|table| words(text(table, "name")));
+        phrases.extend(of_tables.flat_map(|words| [format!("how many {words}"), format!("wie viele {words}")]));
         self.subtool("query", json!({
             "description": format!(
                 "Runs one read-only SQL query ({dialect}) in the database {database} and returns its rows: how many, sums, \
@@ -113,12 +156,7 @@ impl DatabaseSource<'_> {
                  {}_describe_table.", self.pack
             ),
             "depends_on": [format!("{}_describe_table", self.pack)],
-            "phrases": [
-                format!("ask the {database} database"), format!("how many rows in {database}"), "count records",
-                "query the database", "run a SQL select", "sum by month", "top ten by amount", "SQL-Abfrage ausführen",
-                "wie viele Datensätze", "Datenbank abfragen", "Umsatz pro Monat", "查询数据库", "有多少条记录", "统计数量",
-                "按月汇总",
-            ],
+            "phrases": phrases,
             "input": {
                 "type": "object",
                 "properties": {
@@ -213,7 +251,7 @@ impl DatabaseSource<'_> {
                 "additionalProperties": false,
             },
             "annotations": {"readOnlyHint": false, "destructiveHint": true, "openWorldHint": false},
-            "confirm": {"when": "input.dry_run is not defined or not input.dry_run"},
+            "confirm": {"when": "not input.dry_run"},
             "grantable": false,
             "run": {"sql": {"change": "{{ statement }}", "dry_run": "{{ dry_run }}"}},
         }))
@@ -266,9 +304,9 @@ impl DatabaseSource<'_> {
         };
         let plain: String =
             name.chars().map(|character| if character.is_ascii_alphanumeric() { character } else { '_' }).collect();
-        let words = name.replace(['_', '.'], " ");
+        let words = words(name);
         self.subtool(&format!("find_{plain}"), json!({
-            "description": format!("Finds rows of the table {name}{comment} in the database {} by the values of its columns, and returns them page by page. For counts and joins use {}_query.", self.database, self.pack),
+            "description": format!("Finds rows of the table {name}{comment} in the database {} by the values of its columns, and returns them page by page.", self.database),
             "phrases": [format!("find {words}"), format!("list {words}"), format!("{words} suchen"), format!("查找 {words}")],
             "input": {"type": "object", "properties": properties, "additionalProperties": false},
             "annotations": {"readOnlyHint": true, "openWorldHint": false},
@@ -280,7 +318,7 @@ impl DatabaseSource<'_> {
         let type_name = text(column, "type").to_lowercase();
         let is = |names: &[&str]| names.iter().any(|name| type_name.contains(name));
         let mut property = match &column["values"] {
-            Value::Array(values) => json!({"type": "string", "enum": values}),
+            Value::Array(values) if !type_name.starts_with("set(") => json!({"type": "string", "enum": values}),
             _ if is(&["bool"]) => json!({"type": "boolean"}),
             _ if is(&["int", "serial"]) && !is(&["interval", "point"]) => json!({"type": "integer"}),
             _ => json!({"type": "string"}),

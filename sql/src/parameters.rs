@@ -90,6 +90,11 @@ impl DeclaredStatement {
         Ok(statement)
     }
 
+    /// The statement with NULL in the place of each parameter: for looking at it, not for running it.
+    pub fn with_nulls(&self) -> String {
+        with_nulls(&self.parts)
+    }
+
     /// The names of the parameters in the order in which the text has them, repeated ones too.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
@@ -251,18 +256,19 @@ impl<'a> Places<'a> {
     }
 }
 
+fn with_nulls(parts: &[Part]) -> String {
+    let text = |part: &Part| match part {
+        Part::Text(text) => text.clone(),
+        Part::Parameter(_) => " NULL ".to_owned(),
+    };
+    parts.iter().map(text).collect()
+}
+
 fn kind_of(dialect: Dialect, sql: &str) -> DeclaredKind {
     on_a_deep_stack(|| {
         // The tokens of a parameter are an expression only in some dialects, so a literal stands in for each.
         let Ok(parts) = parts_of(dialect, sql) else { return DeclaredKind::Unknown };
-        let text: String = parts
-            .iter()
-            .map(|part| match part {
-                Part::Text(text) => text.as_str(),
-                Part::Parameter(_) => " NULL ",
-            })
-            .collect();
-        match parse_one(dialect, &text) {
+        match parse_one(dialect, &with_nulls(&parts)) {
             Err(_) => DeclaredKind::Unknown,
             Ok(statement) => kind_of_statement(&statement),
         }

@@ -317,8 +317,13 @@ fn rules_are_about_what_is_done_to_which_table() {
         (5, &json!("`shop_change` is refused: customers stay")),
         "{refused}"
     );
-    let unreadable = run("this is no statement");
-    assert_eq!(unreadable.exit, 5, "{unreadable}");
+    // A mistake is said to be one, whatever the rules are.
+    let mistaken = shop.query("SELEC 1");
+    assert_eq!(mistaken["error"]["code"], "invalid-input", "{mistaken:#}");
+    shop.world
+        .configure(&format!("{config}\n[[confirm.rules]]\ngates = [\"shop.sales_order.write\"]\nthen = \"refuse\"\n"));
+    let doctor = shop.world.run(&["doctor"]);
+    assert!(doctor.to_string().contains("`shop.sales_order.write` is not a gate"), "{doctor}");
 }
 
 #[test]
@@ -350,6 +355,37 @@ fn a_statement_of_a_definition_gets_its_values_bound() {
         assert_eq!(rows(json!({"customers": [4], "status": "x' OR '1'='1"})), json!([]));
         assert_eq!(rows(json!({"customers": [4]})), json!([]));
     });
+}
+
+#[test]
+fn a_statement_of_a_definition_neither_sees_what_is_hidden_later_nor_changes_what_it_says_it_reads() {
+    let Some(shop) = Shop::new("sqlite", "writable = true") else { return };
+    let config = std::fs::read_to_string(shop.world.config_folder().join("config.toml")).expect("a configuration");
+    let find = || shop.world.result_of("shop_find_sales_order", &json!({"entity_id": 4}));
+    assert_eq!(find()["data"]["row_count"], 1);
+    for hidden in ["hidden_columns = [\"sales_order.grand_total\"]", "deny_tables = [\"sales_*\"]"] {
+        shop.world.configure(&format!("{config}{hidden}\n"));
+        let result = find();
+        assert_eq!(result["error"]["code"], "bad-definition", "{hidden}: {result:#}");
+    }
+    let sql = json!({"database": "shop", "statement": "DELETE FROM sales_order WHERE entity_id = 1"});
+    shop.world.define(
+        "own.json",
+        &json!({"sneaky": {
+            "description": "Deletes an order.", "input": {}, "annotations": {"readOnlyHint": true}, "run": {"sql": sql}
+        }}),
+    );
+    let lint = shop.world.run(&["lint"]);
+    assert!(lint.stdout.contains("it changes rows of a database, so it is not read-only"), "{lint}");
+    let imported = shop.world.run(&["import", "sql", "shop", "--dry-run"]);
+    assert!(imported.stderr.contains("callers do not see"), "{imported}");
+    shop.world.configure(&format!("{config}hidden_columns = [\"sales_odour.status\"]\n"));
+    let imported = shop.world.run(&["import", "sql", "shop"]);
+    assert!(imported.stderr.contains("`sales_odour.status` under [databases.shop] hides nothing"), "{imported}");
+    assert!(
+        imported.stderr.contains("removed, since this import does not select them: shop_find_sales_order"),
+        "{imported}"
+    );
 }
 
 #[test]

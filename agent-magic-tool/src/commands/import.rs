@@ -109,6 +109,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         match outcome {
             Ok((files, source, pack)) => {
                 source.imported.notes.iter().for_each(|note| context.output.note(note));
+                let removed: Vec<_> =
+                    files.iter().filter_map(|file| file.merge.as_ref()).flat_map(|merge| &merge.removed).collect();
+                if !removed.is_empty() {
+                    let names: Vec<_> = removed.iter().map(|name| name.as_str()).collect();
+                    context
+                        .output
+                        .note(&format!("removed, since this import does not select them: {}", names.join(", ")));
+                }
                 reports.push(report(&source, &pack, &files, args.dry_run));
             }
             Err(error) => failed.push((from, error)),

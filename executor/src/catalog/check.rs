@@ -57,6 +57,9 @@ pub(super) fn check(definition: &Definition) -> Result<InputSchema, Vec<LocatedM
         let message = "sends its POST once for each page; declare `readOnlyHint` if that changes nothing";
         found.add("run.http.pagination", message);
     }
+    if definition.annotations.read_only_hint && definition.run.change().is_some() {
+        found.add("annotations.readOnlyHint", "it changes rows of a database, so it is not read-only");
+    }
     if definition.hold.is_some_and(|hold| hold.get() > MAX_HOLD) {
         found.add("hold", "the maximum is 1h: a human who approves wants it done");
     }

@@ -7,6 +7,7 @@ use protocol::duration::PositiveDuration;
 use serde::Deserialize;
 use sql::database::{self, RowCaps, TlsMode};
 use sql::rules::{AccessLists, AccessRules};
+use sql::schema::{Schema, Table, TableName};
 
 use crate::config::secret::{Secret, SecretName};
 
@@ -105,6 +106,28 @@ impl DatabaseSettings {
         settings.caps = RowCaps { rows, bytes: self.max_bytes, cell_bytes: self.max_cell_bytes };
         settings.tls = if self.tls { TlsMode::Verified { roots: self.tls_roots.clone() } } else { TlsMode::Off };
         Ok(settings)
+    }
+
+    /// The patterns of `deny_tables` and `hidden_columns` that match nothing in `schema`: most likely mistakes.
+    pub fn idle_patterns(&self, schema: &Schema) -> Vec<String> {
+        let everything = || AccessLists { hidden_columns: Vec::new(), ..AccessLists::default() };
+        let is_idle = |lists: AccessLists| {
+            AccessRules::new(&lists).is_ok_and(|rules| {
+                let seen = |(name, table): (&TableName, &Table)| {
+                    rules.allows(name) && !table.columns.iter().any(|column| rules.hides(name, &column.name))
+                };
+                schema.tables.iter().all(seen)
+            })
+        };
+        let denied = self
+            .deny_tables
+            .iter()
+            .filter(|pattern| is_idle(AccessLists { deny: vec![(*pattern).clone()], ..everything() }));
+        let hidden = self
+            .hidden_columns
+            .iter()
+            .filter(|pattern| is_idle(AccessLists { hidden_columns: vec![(*pattern).clone()], ..everything() }));
+        denied.chain(hidden).cloned().collect()
     }
 
     /// What callers may see of it.

@@ -221,6 +221,10 @@ impl CompiledRule {
         if rule.min_assurance.is_some() && rule.then != RuleAction::Ask {
             return Err(invalid("`min_assurance` is for a rule that asks: `then = \"ask\"`".to_owned()));
         }
+        if let Some(gate) = rule.gates.iter().find(|gate| !is_gate(gate)) {
+            let form = "write `db.DATABASE.TABLE.read`, or `.insert`, `.update`, `.delete` or `.write`, with `*` where you like";
+            return Err(invalid(format!("`{gate}` is not a gate: {form}")));
+        }
         if let Some(when) = &rule.when {
             condition::check(when).map_err(|error| invalid(error.to_string()))?;
         }
@@ -303,6 +307,15 @@ impl CompiledRule {
             RuleAction::Ask | RuleAction::Refuse => values.holds_leniently(when),
         }
     }
+}
+
+/// Whether a pattern can match what a statement does: `db.` first, and one of the known words last.
+fn is_gate(pattern: &str) -> bool {
+    const ACCESSES: [&str; 5] = ["read", "insert", "update", "delete", "write"];
+    let (first, last) = (pattern.split('.').next(), pattern.rsplit('.').next());
+    let is_open = |part: &str| part.contains(['*', '?', '[', '{']);
+    first.is_some_and(|first| first == "db" || is_open(first))
+        && last.is_some_and(|last| ACCESSES.contains(&last) || is_open(last))
 }
 
 fn globs(patterns: &[String]) -> Result<GlobSet, String> {

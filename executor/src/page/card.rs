@@ -174,6 +174,8 @@ struct GrantChoice {
 #[derive(Debug, Serialize)]
 struct ShownChange {
     rows_affected: u64,
+    /// How many of them are shown.
+    shown: usize,
     /// The rows, one a line, before and after it.
     diff: Option<LineDiff>,
     /// The rows as they are, if the lines do not differ.
@@ -189,9 +191,10 @@ impl ShownChange {
         };
         let (before, after) = (rows(&change.before), rows(&change.after));
         let diff = LineDiff::of(&before, &after);
-        let shown = if after == json!("") { before } else { after };
-        let rows = (diff.is_none() && shown != json!("")).then(|| VisibleText::of(&shown));
-        Self { rows_affected: change.rows_affected, diff, rows }
+        let present = if after == json!("") { before } else { after };
+        let rows = (diff.is_none() && present != json!("")).then(|| VisibleText::of(&present));
+        let shown = change.before.as_ref().or(change.after.as_ref()).map_or(0, Vec::len);
+        Self { rows_affected: change.rows_affected, shown, diff, rows }
     }
 }
 

@@ -7,7 +7,7 @@ use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
 use crate::config::seal;
-use crate::task::confirmation::{Confirmation, DecidedBy, Decision};
+use crate::task::confirmation::{Confirmation, DecidedBy, Decision, ReplacedValues};
 use crate::task::notes::{AttemptProgress, LastFailure};
 use crate::task::{Outcome, Task};
 
@@ -52,6 +52,12 @@ fn progress(task: &Task) -> Option<&AttemptProgress> {
     (task.state == State::Running && *progress != AttemptProgress::default()).then_some(progress)
 }
 
+/// Whether what the task would do is still looked up.
+fn is_previewed(task: &Task) -> bool {
+    let preview = task.confirmation.as_ref().and_then(|asked| asked.preview.as_ref());
+    task.state == State::AwaitingConfirmation && preview == Some(&ReplacedValues::Pending)
+}
+
 /// Whether the running attempt waits for a human's answer.
 fn asks_human(task: &Task) -> bool {
     progress(task).is_some_and(|progress| progress.asks_human)
@@ -78,7 +84,9 @@ pub fn render(
     file.insert("input".into(), Value::Object(seal::shown(&task.input)));
     let Some(end) = &task.end else {
         file.insert("status".into(), "pending".into());
-        file.insert("state".into(), task.state.as_str().into());
+        // A human is not shown the task before it is known what it would do.
+        let state = if is_previewed(task) { State::Accepted } else { task.state };
+        file.insert("state".into(), state.as_str().into());
         let scheduled = task.scheduled().filter(|_| task.state == State::Queued);
         let retried = task.notes.last_failure.as_ref().zip(task.not_before.filter(|_| task.state == State::Queued));
         if let Some((failure, next)) = retried {
@@ -104,7 +112,7 @@ pub fn render(
         if !task.caller.wakes && scheduled.is_none() {
             file.insert("next".into(), format!("agent-magic-tool wait {}", task.id).into());
         }
-        if let Some(asked) = task.confirmation.as_ref().filter(|_| task.state == State::AwaitingConfirmation) {
+        if let Some(asked) = task.confirmation.as_ref().filter(|_| state == State::AwaitingConfirmation) {
             file.insert("confirmation".into(), confirmation_status(asked, approver));
         } else if asks_human(task) {
             file.insert(
@@ -175,7 +183,7 @@ pub fn render(
 
 /// The message for the model while the task is open. If a human is needed, it begins with what to do first.
 fn message(task: &Task, approver: ApproverStatus) -> String {
-    let waits_for_human = task.state == State::AwaitingConfirmation || asks_human(task);
+    let waits_for_human = (task.state == State::AwaitingConfirmation && !is_previewed(task)) || asks_human(task);
     let is_question = asks_human(task) || task.confirmation.as_ref().is_some_and(|asked| asked.is_question());
     let what = match (waits_for_human, is_question, approver.is_online) {
         (false, ..) => "The tool execution has been delegated to the agent.",

@@ -41,6 +41,9 @@ pub struct Sql {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(example = json!({"customer": "{{ customer_id }}"}))]
     pub parameters: Map<String, Value>,
+    /// Whether `statement` may use what the configuration hides or denies.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sees_hidden: bool,
     /// An INSERT, UPDATE or DELETE of the caller: a template. Only in a database that is writable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "{{ statement }}")]

@@ -67,6 +67,9 @@ impl Sql {
         }
         let (statement, touched) = match self.operation() {
             Operation::Statement(statement) => {
+                if !self.sees_hidden {
+                    query::check_names(statement, &self.parameters, open, cancel).await?;
+                }
                 (query::bound(statement, &self.parameters, invocation, open.database.dialect())?, None)
             }
             Operation::Change(template) => {

@@ -1,5 +1,7 @@
 //! Gates: what a statement does with which table, as the rules of the configuration name it.
 
+use std::collections::BTreeSet;
+
 use globset::GlobSet;
 use sql::guard::{NamedTable, named_tables};
 
@@ -10,7 +12,7 @@ use crate::runner::Invocation;
 #[derive(Debug)]
 pub struct Gates {
     database: String,
-    /// `None` if the statement cannot be read: then it may do anything.
+    /// `None` if a statement of the definition cannot be read: then it may do anything. One of the caller is not run then.
     tables: Option<Vec<NamedTable>>,
 }
 
@@ -43,7 +45,9 @@ impl Sql {
             Operation::Statement(statement) => Some(statement.to_owned()),
             Operation::Describe(_) | Operation::ListTables(_) => Some("SELECT 1".to_owned()),
         };
-        let tables = text.and_then(|text| named_tables(&text)).map(|tables| tables.into_iter().collect());
+        let is_guarded = !matches!(self.operation(), Operation::Statement(_));
+        let named = text.and_then(|text| named_tables(&text)).or_else(|| is_guarded.then(BTreeSet::new));
+        let tables = named.map(|tables| tables.into_iter().collect());
         Gates { database: self.database.clone(), tables }
     }
 }

@@ -93,6 +93,32 @@ pub(super) async fn guarded(
     Err(failure::of_refusal(refusal))
 }
 
+/// Fails if a statement of a definition names what is hidden or denied, or is not there. Whatever else the guard says
+/// about it does not count.
+pub(super) async fn check_names(
+    statement: &str,
+    parameters: &Map<String, Value>,
+    open: &OpenDatabase,
+    cancel: &CancellationToken,
+) -> Result<(), Failure> {
+    let Ok(declared) = declared(open.database.dialect(), statement, parameters) else { return Ok(()) };
+    let text = declared.with_nulls();
+    let is_name = |refusal: &Refusal| matches!(refusal.kind, RefusalKind::NoSuchTable | RefusalKind::NoSuchColumn);
+    for freshness in [Freshness::Recent, Freshness::New] {
+        let checked = checked(&text, true, open, freshness, cancel).await?;
+        match checked.err().filter(is_name) {
+            None => return Ok(()),
+            Some(refusal) if freshness == Freshness::New => {
+                let message = format!("the statement of the definition cannot be used: {}", refusal.message);
+                let hint = "the definition must follow the database: agent-magic-tool import --refresh, or edit it";
+                return Err(Failure::new(Code::BadDefinition, message).hint(hint));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
 async fn checked(
     text: &str,
     may_write: bool,
@@ -187,6 +213,9 @@ impl Sql {
                 }
             }
             Operation::Statement(statement) => {
+                if !self.sees_hidden {
+                    check_names(statement, &self.parameters, open, cancel).await?;
+                }
                 let whole = bound(statement, &self.parameters, invocation, open.database.dialect())?;
                 let counted = (count == CountMode::Exact)
                     .then(|| around("SELECT count(*) AS row_count FROM (", &whole, ") AS counted"));

@@ -119,7 +119,7 @@ pub(super) async fn list_tables(
     Ok(output.with_meta("total", matching.len()).with_meta("truncated", matching.len() > MAX_LISTED))
 }
 
-/// Returns what callers may see of a database: `{dialect, writable, tables}`, each table as it is described.
+/// Returns what callers may see of a database: its tables, each as it is described, and how much they do not see.
 pub(super) async fn snapshot(open: &OpenDatabase, cancel: &CancellationToken) -> Result<Value, Failure> {
     let schema = query::schema(open, Freshness::New, cancel).await?;
     let visible = VisibleSchema::of(&schema, open);
@@ -132,7 +132,15 @@ pub(super) async fn snapshot(open: &OpenDatabase, cancel: &CancellationToken) ->
         })
         .collect();
     let dialect = open.database.dialect().to_string();
-    Ok(json!({"dialect": dialect, "writable": open.settings.writable, "tables": tables}))
+    let columns = |table: &VisibleTable<'_>| table.table.columns.len() - table.columns.len();
+    Ok(json!({
+        "dialect": dialect,
+        "writable": open.settings.writable,
+        "tables": tables,
+        "unseen_tables": schema.tables.len() - visible.tables.len(),
+        "hidden_columns": visible.tables.iter().map(columns).sum::<usize>(),
+        "idle_patterns": open.settings.idle_patterns(&schema),
+    }))
 }
 
 fn kind(table: &Table) -> &'static str {
