@@ -15,6 +15,8 @@ pub const TABLES: &str = "table";
 
 /// How many tables a description names.
 const MAX_NAMED_TABLES: usize = 40;
+/// By how many of its columns the rows of a table are found.
+const MAX_FILTERS: usize = 40;
 /// How many tables have phrases of their own in the subtool for queries.
 const MAX_TABLES_IN_PHRASES: usize = 15;
 /// What users say when they want a query.
@@ -263,7 +265,7 @@ impl DatabaseSource<'_> {
         let columns: Vec<_> = table["columns"].as_array().into_iter().flatten().collect();
         let mut properties = Map::new();
         let (mut conditions, mut parameters) = (Vec::new(), Map::new());
-        for column in &columns {
+        for column in columns.iter().take(MAX_FILTERS) {
             let own = text(column, "name");
             // A parameter is a plain word, and must not be taken for one of the page.
             let is_word = own.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

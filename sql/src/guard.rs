@@ -19,6 +19,7 @@ mod catalog;
 mod column;
 mod data_type;
 mod dialects;
+mod expansion;
 mod expression;
 mod function;
 mod functions;
@@ -145,6 +146,7 @@ impl<'a> Guard<'a> {
     pub fn check(&self, sql: &str) -> Result<GuardedStatement, Refusal> {
         on_a_deep_stack(|| {
             let parsed = parse_one(self.dialect, sql)?;
+            expansion::check(&parsed)?;
             let mut checked = self.checked(parsed.clone())?;
             if checked.kind.is_write() {
                 checked.touched = self.touched(&parsed, &checked);

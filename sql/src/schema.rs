@@ -1,6 +1,6 @@
 //! What a database contains, as it was when it was read: all of it, also what a caller may not see.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The tables and views of a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub struct Schema {
     /// is `main`.
     pub search_path: Vec<String>,
     pub tables: BTreeMap<TableName, Table>,
+    /// The names of functions that people made there, where one may have the name of a built-in function (PostgreSQL).
+    pub functions: BTreeSet<String>,
 }
 
 /// The full name of a table or view, in the spelling that the database keeps.

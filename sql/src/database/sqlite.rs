@@ -31,7 +31,7 @@ use crate::value::Value;
 /// How many instructions of SQLite's machine run between two looks at the clock.
 const INSTRUCTIONS_PER_CHECK: i32 = 1_000;
 /// The longest value that a statement may build or read. SQLite's own limit is a thousand million bytes.
-const MAX_VALUE_BYTES: i32 = 64 << 20;
+const MAX_VALUE_BYTES: i32 = 16 << 20;
 const MAX_STATEMENT_BYTES: i32 = 1 << 20;
 
 /// A SQLite database.

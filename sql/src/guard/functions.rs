@@ -43,7 +43,8 @@ pub(super) fn may_call(catalog: &Catalog<'_>, name: &ObjectName) -> Result<Strin
     let lists = lists(catalog.dialect);
     let is_listed = |name: &str| lists.scalar.iter().any(|names| names.contains(&name)) || lists.table.contains(&name);
     match lowered.as_slice() {
-        [name] if is_folded && is_listed(name) => return Ok(name.clone()),
+        // A function that people made may have the name of a built-in one, and be called in its place.
+        [name] if is_folded && is_listed(name) && !catalog.schema.functions.contains(name) => return Ok(name.clone()),
         [schema, name]
             if is_folded && catalog.dialect == Dialect::Postgres && schema == "pg_catalog" && is_listed(name) =>
         {

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{FromTable, ObjectName, Statement, TableFactor, TableObject, visit_relations};
+use sqlparser::ast::{FromTable, ObjectName, SetExpr, Statement, TableFactor, TableObject, visit_relations};
 
 use super::table_use::TableAccess;
 use super::text::{on_a_deep_stack, parse_one};
@@ -35,36 +35,52 @@ fn tables_of(statement: &Statement) -> BTreeSet<NamedTable> {
         ControlFlow::<()>::Continue(())
     });
     debug_assert!(reading.is_continue());
-    let mut changed = |name: &ObjectName, access| {
+    changed(statement, &mut found);
+    found
+}
+
+/// Adds the tables that `statement` changes.
+fn changed(statement: &Statement, found: &mut BTreeSet<NamedTable>) {
+    let mut add = |name: &ObjectName, access| {
         found.insert(NamedTable { name: text(name), access });
     };
     match statement {
+        // `WITH … UPDATE` is a query whose body changes rows.
+        Statement::Query(query) => {
+            if let SetExpr::Insert(inner) | SetExpr::Update(inner) | SetExpr::Delete(inner) = query.body.as_ref() {
+                changed(inner, found);
+            }
+        }
         Statement::Insert(insert) => {
-            if let TableObject::TableName(name) = &insert.table {
-                changed(name, TableAccess::Insert);
+            let TableObject::TableName(name) = &insert.table else { return };
+            add(name, TableAccess::Insert);
+            // A row that is there already is changed, or makes room.
+            if insert.on.is_some() || insert.or.is_some() || insert.replace_into || insert.overwrite {
+                add(name, TableAccess::Update);
+                add(name, TableAccess::Delete);
             }
         }
         Statement::Update(update) => {
             if let TableFactor::Table { name, .. } = &update.table.relation {
-                changed(name, TableAccess::Update);
+                add(name, TableAccess::Update);
             }
         }
         Statement::Delete(delete) => {
             let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
             for table in from {
                 if let TableFactor::Table { name, .. } = &table.relation {
-                    changed(name, TableAccess::Delete);
+                    add(name, TableAccess::Delete);
                 }
             }
         }
         _ => {}
     }
-    found
 }
 
+/// The names alone, whatever quotes they have.
 fn text(name: &ObjectName) -> String {
-    let part = |part: &sqlparser::ast::ObjectNamePart| part.to_string().trim_matches(['"', '`', '\'']).to_lowercase();
-    name.0.iter().map(part).collect::<Vec<_>>().join(".")
+    let parts = name.0.iter().map(|part| part.as_ident().map_or_else(|| part.to_string(), |ident| ident.value.clone()));
+    parts.collect::<Vec<_>>().join(".").to_lowercase()
 }
 
 #[cfg(test)]
@@ -86,6 +102,14 @@ mod tests {
         );
         assert_eq!(named("UPDATE `orders` SET a = 1"), of(&["orders.read", "orders.update"]));
         assert_eq!(named("INSERT INTO a (x) VALUES (1)"), of(&["a.read", "a.insert"]));
+        let changed = named("WITH notes AS (SELECT 1) UPDATE customers SET a = 1").expect("it is read");
+        assert!(changed.contains(&"customers.update".to_owned()), "{changed:?}");
+        assert!(named("UPDATE [customers] SET a = 1").expect("it is read").contains(&"customers.update".to_owned()));
+        for replacing in
+            ["REPLACE INTO a (x) VALUES (1)", "INSERT INTO a (x) VALUES (1) ON CONFLICT (x) DO UPDATE SET x = 2"]
+        {
+            assert!(named(replacing).expect("it is read").contains(&"a.update".to_owned()), "{replacing}");
+        }
         assert_eq!(named("what is this"), None);
     }
 }

@@ -24,6 +24,13 @@ impl Guard<'_> {
     /// Returns the query for what `statement` touches; `None` if it is not a plain `UPDATE` or `DELETE` of a table with
     /// a primary key. It is checked like any other query.
     pub(super) fn touched(&self, statement: &Statement, checked: &GuardedStatement) -> Option<TouchedQuery> {
+        let (with, statement) = match statement {
+            Statement::Query(query) => match query.body.as_ref() {
+                SetExpr::Update(inner) | SetExpr::Delete(inner) => (query.with.clone(), inner),
+                _ => return None,
+            },
+            plain => (None, plain),
+        };
         let (table, selection) = rows_of(statement)?;
         let is_target = |access| matches!(access, TableAccess::Update | TableAccess::Delete);
         let name = &checked.tables.iter().find(|used| is_target(used.access))?.name;
@@ -34,6 +41,7 @@ impl Guard<'_> {
             return None;
         }
         let mut query = empty_query(self.dialect)?;
+        query.with = with;
         let SetExpr::Select(select) = query.body.as_mut() else { return None };
         let item = |column: &&crate::schema::Column| SelectItem::UnnamedExpr(Expr::Identifier(exact(&column.name)));
         select.projection = visible.iter().map(item).collect();

@@ -113,7 +113,7 @@ impl World {
         let tables = tables.chain(views).collect();
         Self {
             dialect,
-            schema: Schema { search_path: vec![schema.to_owned()], tables },
+            schema: Schema { search_path: vec![schema.to_owned()], tables, ..Schema::default() },
             rules: AccessRules::new(lists).expect("the patterns are valid"),
             may_write: false,
         }

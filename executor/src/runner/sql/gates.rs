@@ -12,6 +12,8 @@ use crate::runner::Invocation;
 #[derive(Debug)]
 pub struct Gates {
     database: String,
+    /// Whether it is the change of a caller.
+    is_change: bool,
     /// `None` if a statement of the definition cannot be read: then it may do anything. One of the caller is not run then.
     tables: Option<Vec<NamedTable>>,
 }
@@ -22,9 +24,11 @@ impl Gates {
         self.tables.as_ref().is_none_or(|tables| tables.iter().any(|table| self.matches(table, patterns)))
     }
 
-    /// Whether `patterns` have all of them, and there is one.
+    /// Whether `patterns` have all of them, and there is one; of a change, one that writes.
     pub fn all(&self, patterns: &GlobSet) -> bool {
-        let known = self.tables.as_ref().filter(|tables| !tables.is_empty());
+        let is_enough =
+            |tables: &&Vec<NamedTable>| tables.iter().any(|table| !self.is_change || table.access.is_write());
+        let known = self.tables.as_ref().filter(is_enough);
         known.is_some_and(|tables| tables.iter().all(|table| self.matches(table, patterns)))
     }
 
@@ -48,6 +52,6 @@ impl Sql {
         let is_guarded = !matches!(self.operation(), Operation::Statement(_));
         let named = text.and_then(|text| named_tables(&text)).or_else(|| is_guarded.then(BTreeSet::new));
         let tables = named.map(|tables| tables.into_iter().collect());
-        Gates { database: self.database.clone(), tables }
+        Gates { database: self.database.clone(), is_change: self.changes(), tables }
     }
 }

@@ -1,6 +1,6 @@
 //! Reads the tables of a MySQL or MariaDB server that the user may read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
@@ -78,7 +78,7 @@ pub(super) async fn read(conn: &mut Conn) -> Result<Schema, MysqlWorkError> {
             column.key = Some(Key::Foreign { table: TableName { schema, name }, column: to_column });
         }
     }
-    Ok(Schema { search_path: database.flatten().into_iter().collect(), tables })
+    Ok(Schema { functions: BTreeSet::new(), search_path: database.flatten().into_iter().collect(), tables })
 }
 
 /// Returns what an `enum('a','b')` or a `set(…)` may hold.

@@ -17,6 +17,12 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
   AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND has_schema_privilege(n.oid, 'USAGE')
   AND (has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT'))";
 
+/// Functions that are not the database's own. One with the name of a built-in function is called where its types fit better.
+const FUNCTIONS: &str = "
+SELECT DISTINCT p.proname::text
+FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+WHERE n.nspname <> 'pg_catalog' AND n.nspname <> 'information_schema'";
+
 /// The columns of all tables, with the values of enumerations, also of domains over them and arrays of them.
 const COLUMNS: &str = "
 SELECT n.nspname::text, c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull,
@@ -86,5 +92,6 @@ pub(super) async fn read(client: &Client) -> Result<Schema, PostgresWorkError> {
         };
         column.key.get_or_insert(key);
     }
-    Ok(Schema { search_path, tables })
+    let functions = client.query(FUNCTIONS, &[]).await?.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    Ok(Schema { search_path, tables, functions })
 }

@@ -1,6 +1,6 @@
 //! Reads the tables of a SQLite database.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, Row};
 
@@ -84,7 +84,7 @@ pub(super) fn read(connection: &Connection) -> Result<Schema, DatabaseError> {
             Ok(())
         })?;
     }
-    Ok(Schema { search_path: vec![MAIN.to_owned()], tables })
+    Ok(Schema { functions: BTreeSet::new(), search_path: vec![MAIN.to_owned()], tables })
 }
 
 fn each(

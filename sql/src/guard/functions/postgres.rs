@@ -48,7 +48,6 @@ const TEXT: &[&str] = &[
     "convert_to",
     "decode",
     "encode",
-    "format",
     "initcap",
     "left",
     "length",
