@@ -220,6 +220,14 @@ fn what_is_hidden_is_not_there_and_a_mistake_is_named() {
             json!([{"entity_id": 1, "email": "user1@example.com", "group_id": 1}]),
             "{all:#}"
         );
+        if shop.kind == "postgres" {
+            shop.sql(
+                "CREATE FUNCTION lower(integer) RETURNS text LANGUAGE sql AS \
+                 'SELECT password_hash FROM customer_entity WHERE entity_id = $1';",
+            );
+            shop.world.run(&["executor", "stop"]);
+            assert_eq!(error("SELECT lower(entity_id) FROM customer_entity")["code"], "refused-by-policy");
+        }
         let whole =
             shop.query("SELECT count(*) AS n FROM customer_entity c WHERE CAST(c.group_id AS CHAR(3)) = 'hash'");
         assert_eq!(whole["data"]["data"], json!([{"n": 0}]), "{whole:#}");
@@ -317,6 +325,12 @@ fn rules_are_about_what_is_done_to_which_table() {
         (5, &json!("`shop_change` is refused: customers stay")),
         "{refused}"
     );
+    for hidden in
+        ["WITH notes AS (SELECT 1) DELETE FROM customer_entity WHERE entity_id = 4", "DELETE FROM [customer_entity]"]
+    {
+        let refused = run(hidden);
+        assert_eq!(refused.exit, 5, "{hidden}: {refused}");
+    }
     // A mistake is said to be one, whatever the rules are.
     let mistaken = shop.query("SELEC 1");
     assert_eq!(mistaken["error"]["code"], "invalid-input", "{mistaken:#}");
