@@ -188,7 +188,7 @@ fn a_question_is_answered_in_two_calls_and_nothing_secret_is_seen() {
     let said = |query: &str| error(&shop.world, "magento_sql_query", &json!({"query": query}));
     assert_eq!(said("SELECT * FROM admin_user")["message"], "no table `admin_user`");
     assert_eq!(said("SELECT value FROM core_config_data")["message"], "no column `value` in `core_config_data`");
-    assert_eq!(said("DELETE FROM quote")["code"], "rejected");
+    assert_eq!(said("DELETE FROM quote")["code"], "refused-by-policy");
 
     // A shop without inventory and with an older database: the snapshot has what there is.
     shop.database
