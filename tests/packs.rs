@@ -2,20 +2,23 @@
 //!
 //! `packs/NAME.jsonl` has what people say who want their subtools.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::database_server::{self, DatabaseServer};
 use crate::page::human::Human;
 use crate::skip::skip;
 use crate::world::{World, until};
 
 mod google;
 mod magento;
+mod magento_db;
 mod search;
 mod shopware;
+mod typo3;
 
 /// The least share of the requests of a pack that finds the right subtool first.
 const MIN_FIRST: &str = "85";
@@ -70,6 +73,59 @@ impl Drop for FarSide {
     fn drop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());
+    }
+}
+
+/// A database with tables of its own, and what the configuration says of it.
+struct TestDatabase {
+    config: String,
+    /// Runs as long as this value.
+    server: Option<DatabaseServer>,
+}
+
+impl TestDatabase {
+    /// Makes one, `mariadb` or `sqlite`, with these tables, which the configuration of `world` is to call `name`;
+    /// reports that a test is skipped if this machine lacks the server.
+    fn new(world: &World, name: &str, kind: &str, tables: &str) -> Option<Self> {
+        if kind == "sqlite" {
+            let file = world.folder().join(format!("{name}.db"));
+            rusqlite::Connection::open(&file).expect("it opens").execute_batch(tables).expect("the tables");
+            let config = format!("[databases.{name}]\nurl = \"sqlite://{}\"\n", file.display());
+            return Some(Self { config, server: None });
+        }
+        let Some(server) = database_server::start(kind) else {
+            skip(&format!("{kind}: run `tests/run`, which installs it"));
+            return None;
+        };
+        let config = format!("[databases.{name}]\nurl = \"{}\"\npassword = \"secret:{name}-db\"\n", server.text("url"));
+        assert_eq!(world.run_with(&["secret", "set", &format!("{name}-db")], server.text("password")).exit, 0);
+        let database = Self { config, server: Some(server) };
+        database.run(tables);
+        Some(database)
+    }
+
+    /// Runs statements with MariaDB's own client.
+    fn run(&self, statements: &str) {
+        let server = self.server.as_ref().expect("a server");
+        let port = server.text("url").rsplit(':').next().and_then(|rest| rest.split('/').next()).expect("a port");
+        let mut client = Command::new("mariadb")
+            .args([
+                "--no-defaults",
+                "--default-character-set=utf8mb4",
+                "-h",
+                "127.0.0.1",
+                "-P",
+                port,
+                "-u",
+                "shop",
+                "shop",
+            ])
+            .env("MYSQL_PWD", server.text("password"))
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("the client starts");
+        client.stdin.take().expect("its input").write_all(statements.as_bytes()).expect("they are written");
+        assert!(client.wait().expect("it ends").success(), "the statements run");
     }
 }
 

@@ -18,9 +18,11 @@ pub const SHIPPED: &[Pack] = &[
     Pack { name: "gmail", text: include_str!("../../../subtools/gmail.json") },
     Pack { name: "human", text: include_str!("../../../subtools/human.json") },
     Pack { name: "magento", text: include_str!("../../../subtools/magento.json") },
+    Pack { name: "magento-db", text: include_str!("../../../subtools/magento-db.json") },
     Pack { name: "models", text: include_str!("../../../subtools/models.json") },
     Pack { name: "search", text: include_str!("../../../subtools/search.json") },
     Pack { name: "shell", text: include_str!("../../../subtools/shell.json") },
     Pack { name: "shopware", text: include_str!("../../../subtools/shopware.json") },
+    Pack { name: "typo3", text: include_str!("../../../subtools/typo3.json") },
     Pack { name: "web", text: include_str!("../../../subtools/web.json") },
 ];

@@ -12,6 +12,7 @@ const VARIABLES: &str = r#"
     shopware_url = "https://shop.example.com"
     magento_url = "https://magento.example.com"
     magento_root = "/srv/magento"
+    typo3_root = "/srv/typo3"
     search_url = "https://search.example.com"
     search_engine = "searxng"
 "#;
@@ -35,6 +36,10 @@ fn sources_of(packs: Vec<String>) -> (Sources, Config) {
     let model = "provider = \"ollama\"";
     config.models.insert("a-model".to_owned(), toml::from_str(model).expect("a model"));
     let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in ["magento", "typo3"] {
+        let database = "url = \"mysql://reader@127.0.0.1/shop\"";
+        config.databases.insert(name.to_owned(), toml::from_str(database).expect("a database"));
+    }
     config.access.privileges = vec!["*".to_owned()];
     (Sources::new(&config, folder.path(), None), config)
 }
@@ -52,7 +57,8 @@ fn every_definition_of_every_pack_is_loaded() {
         .iter()
         .map(|pack| {
             let file: Value = serde_json::from_str(pack.text).expect("it is JSON");
-            file.as_object().expect("an object").keys().filter(|key| !key.starts_with('$')).count()
+            let definitions = file.as_object().expect("an object").iter().filter(|(key, _)| !key.starts_with('$'));
+            definitions.filter(|(_, definition)| definition["enabled"] != false).count()
         })
         .sum();
     assert_eq!(catalog.subtools().count(), defined);
