@@ -334,6 +334,11 @@ fn rules_are_about_what_is_done_to_which_table() {
     // A mistake is said to be one, whatever the rules are.
     let mistaken = shop.query("SELEC 1");
     assert_eq!(mistaken["error"]["code"], "invalid-input", "{mistaken:#}");
+    shop.world.configure(&format!("{config}\n[[confirm.rules]]\ngates = [\"db.*.read\"]\nthen = \"allow\"\n"));
+    let asked = json!({"statement": "WITH t AS (SELECT 1) DELETE FROM sales_order", "dry_run": false});
+    let asked = shop.world.start("shop_change", &asked);
+    until("a human is asked", || shop.world.result_file(&asked)["state"] == "awaiting_confirmation");
+    assert!(Human::of(&shop.world).card(&asked).contains("1000 rows change"));
     shop.world
         .configure(&format!("{config}\n[[confirm.rules]]\ngates = [\"shop.sales_order.write\"]\nthen = \"refuse\"\n"));
     let doctor = shop.world.run(&["doctor"]);
