@@ -1,7 +1,7 @@
 //! Compares with `mcp2cli`, the fastest comparable tool that we found.
 //!
-//! It starts a process and calls one tool of a warm MCP server; nothing is durable. Since we do not support MCP, its
-//! echo is compared with our `run --wait` of a subtool that does nothing.
+//! It starts a process and calls one tool of a warm MCP server; nothing is durable. The same server is imported here, and
+//! its echo run as a task.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,17 +75,23 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
     if !String::from_utf8_lossy(&printed).contains("hello") {
         return table.skip("mcp2cli's echo", "it printed something else");
     }
-    let [process, builtin, other] = in_turns(
+    measure::run(&mut world.command(&["import", "mcp", "everything", "--", "node", &path, "stdio"]));
+    // What a server says of itself allows nothing, so a human's rule does.
+    let config = world.config_folder().join("config.toml");
+    let rule = "\n[[confirm.rules]]\ntools = [\"echo\"]\nthen = \"allow\"\n";
+    let allowed = fs::read_to_string(&config).unwrap_or_default() + rule;
+    fs::write(&config, allowed).expect("a configuration");
+    let ours = ["run", "echo", "message=hello", "--wait"];
+    let printed = measure::output(&mut world.command(&ours));
+    if !String::from_utf8_lossy(&printed).contains("Echo: hello") {
+        return table.skip("our echo", format!("it printed {}", String::from_utf8_lossy(&printed)));
+    }
+    let [durable, other] = in_turns(
         effort.runs,
-        &mut [
-            &mut || measure::run(&mut world.command(&["run", "noop", "--wait"])),
-            &mut || measure::run(&mut world.command(&["run", "files_read", "path=note.txt", "--wait"])),
-            &mut || measure::run(&mut theirs(&echo)),
-        ],
+        &mut [&mut || measure::run(&mut world.command(&ours)), &mut || measure::run(&mut theirs(&echo))],
     );
-    let name = "mcp2cli's warm MCP echo, not durable:";
-    table.time("run --wait of a process, compared with mcp2cli", None, &process, Some((name, &other)));
-    table.time("run --wait of a built-in, compared with mcp2cli", None, &builtin, Some((name, &other)));
+    let name = "mcp2cli's, not durable:";
+    table.time("run --wait of a warm MCP echo, compared with mcp2cli", Some(10.0), &durable, Some((name, &other)));
     measure::run(&mut theirs(&["daemon", "stop", "everything"]));
 }
 
