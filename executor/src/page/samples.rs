@@ -31,7 +31,9 @@ use crate::intake::settings::{LiveSettings, Settings};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Change, Store as _, Transition, contract};
 use crate::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
-use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, Verdict};
+use crate::task::confirmation::{
+    Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, TriedChange, Verdict,
+};
 use crate::task::fingerprint::{FileRole, Fingerprint};
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 use crate::task::{End, Outcome, Task};
@@ -250,6 +252,13 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> SampleTasks {
     ])));
     let form = json!({"type": "object", "properties": {"color": {"enum": ["red", "blue"]}}});
     let question = task("ask_user", json!({"question": "Which?", "form": form}), State::AwaitingConfirmation);
+    let mut change = task("gmail_trash_message", json!({"message_id": "m"}), State::AwaitingConfirmation);
+    change.confirmation.as_mut().expect("a confirmation").preview = Some(ReplacedValues::Change(TriedChange {
+        rows_affected: 2,
+        before: Some(vec![json!({"id": 4, "status": "pending"})]),
+        after: Some(vec![json!({"id": 4, "status": "shipped"})]),
+        digest: "d".to_owned(),
+    }));
     let running = task("git_status", json!({}), State::Running);
 
     let mut failed = task("gmail_send_message", mail.clone(), State::Running);
@@ -295,7 +304,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> SampleTasks {
         proof: None,
     };
     let tasks = SampleTasks { confirm: confirm.id, question: question.id, failed: failed.id, edited: edited.id };
-    let accepted = [confirm, question, running, failed, edited].map(|task| Change::Accept(Box::new(task)));
+    let accepted = [confirm, question, change, running, failed, edited].map(|task| Change::Accept(Box::new(task)));
     store.commit(&accepted).expect("the change is committed");
     store.commit(&ends).expect("the change is committed");
     store.commit(&[Change::Grant { grant: Box::new(grant), expected_uses: None }]).expect("the change is committed");
