@@ -223,10 +223,15 @@ fn what_is_hidden_is_not_there_and_a_mistake_is_named() {
         if shop.kind == "postgres" {
             shop.sql(
                 "CREATE FUNCTION lower(integer) RETURNS text LANGUAGE sql AS \
+                 'SELECT password_hash FROM customer_entity WHERE entity_id = $1'; \
+                 CREATE FUNCTION ceil(integer) RETURNS text LANGUAGE sql AS \
                  'SELECT password_hash FROM customer_entity WHERE entity_id = $1';",
             );
             shop.world.run(&["executor", "stop"]);
-            assert_eq!(error("SELECT lower(entity_id) FROM customer_entity")["code"], "refused-by-policy");
+            for function in ["lower", "ceil"] {
+                let refused = error(&format!("SELECT {function}(entity_id) FROM customer_entity"));
+                assert_eq!(refused["code"], "refused-by-policy", "{refused:#}");
+            }
         }
         let whole =
             shop.query("SELECT count(*) AS n FROM customer_entity c WHERE CAST(c.group_id AS CHAR(3)) = 'hash'");
@@ -304,7 +309,7 @@ fn rules_are_about_what_is_done_to_which_table() {
     let Some(shop) = Shop::new("sqlite", "writable = true") else { return };
     let config = std::fs::read_to_string(shop.world.config_folder().join("config.toml")).expect("a configuration");
     let rules = "[[confirm.rules]]\ngates = [\"db.shop.sales_order.*\", \"db.*.read\"]\nthen = \"allow\"\n\
-                 [[confirm.rules]]\ngates = [\"db.*.customer_entity.write\"]\nthen = \"refuse\"\nbecause = \"customers stay\"\n";
+                 [[confirm.rules]]\ngates = [\"db.*.Customer_Entity.write\"]\nthen = \"refuse\"\nbecause = \"customers stay\"\n";
     shop.world.configure(&format!("{config}\n{rules}"));
     let run = |statement: &str| {
         shop.world.run(&[

@@ -232,7 +232,8 @@ impl CompiledRule {
             number,
             tools: globs(&rule.tools).map_err(invalid)?,
             tags: rule.tags.clone(),
-            gates: globs(&rule.gates).map_err(invalid)?,
+            // A table is called in any case.
+            gates: globs(&rule.gates.iter().map(|gate| gate.to_lowercase()).collect::<Vec<_>>()).map_err(invalid)?,
             when: rule.when.clone(),
             then: rule.then,
             needs: rule.min_assurance,

@@ -5,6 +5,7 @@ use sqlparser::ast::{
     TypedString, UnaryOperator, Value, WindowFrame, WindowFrameBound, WindowSpec,
 };
 
+use super::functions::may_call_built_in;
 use super::literal::{check_charset, check_collation, date_field, introducer, literal};
 use super::refusal::Refusal;
 use super::text::shortened;
@@ -99,6 +100,7 @@ impl Walk<'_> {
                 self.expr(expr)
             }
             Expr::Ceil { expr, field } | Expr::Floor { expr, field } => {
+                may_call_built_in(&self.catalog, &["ceil", "ceiling", "floor"])?;
                 match field {
                     CeilFloorKind::DateTimeField(field) => date_field(field)?,
                     CeilFloorKind::Scale(value) => literal(value)?,
@@ -110,6 +112,7 @@ impl Walk<'_> {
                 self.expr(r#in)
             }
             Expr::Substring { expr, substring_from, substring_for, special: _, shorthand: _ } => {
+                may_call_built_in(&self.catalog, &["substring", "substr"])?;
                 self.expr(expr)?;
                 [substring_from, substring_for].into_iter().flatten().try_for_each(|part| self.expr(part))
             }

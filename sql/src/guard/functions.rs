@@ -63,6 +63,15 @@ pub(super) fn may_call(catalog: &Catalog<'_>, name: &ObjectName) -> Result<Strin
     ))
 }
 
+/// Fails if people made a function with one of these names, which a form of its own in the grammar calls.
+pub(super) fn may_call_built_in(catalog: &Catalog<'_>, names: &[&str]) -> Result<(), Refusal> {
+    let Some(made) = names.iter().find(|name| catalog.schema.functions.contains(**name)) else { return Ok(()) };
+    Err(Refusal::not_allowed(
+        format!("the function `{made}`, which was made in this database beside the built-in one,"),
+        "write the expression without it",
+    ))
+}
+
 /// Tells whether a function may stand in `FROM`.
 pub(super) fn gives_rows(catalog: &Catalog<'_>, name: &str) -> bool {
     lists(catalog.dialect).table.contains(&name) || catalog.rules.allows_function(name)

@@ -34,7 +34,7 @@ impl Gates {
 
     /// A change of a table is called by what it does, and `write`.
     fn matches(&self, table: &NamedTable, patterns: &GlobSet) -> bool {
-        let gate = |access: &str| format!("db.{}.{}.{access}", self.database, table.name);
+        let gate = |access: &str| format!("db.{}.{}.{access}", self.database, table.name).to_lowercase();
         patterns.is_match(gate(table.access.as_str())) || (table.access.is_write() && patterns.is_match(gate("write")))
     }
 }
