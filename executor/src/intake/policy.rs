@@ -5,6 +5,9 @@
 //! declared effects do. The default is safe: a subtool that can change something needs a human unless a rule, a
 //! setting or its definition allows it.
 
+use std::cell::LazyCell;
+use std::ops::Deref;
+
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use protocol::caller::Caller;
 use serde_json::{Map, Value};
@@ -12,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::base::template::{self, TemplateValues, condition};
 use crate::catalog::definition::{Confirm, Definition};
 use crate::config::{self, RuleAction, RuleSample};
+use crate::runner::sql::Gates;
 use crate::runner::{Invocation, Run};
 use crate::task::confirmation::{Assurance, QUESTION};
 use crate::task::effect::EffectClass;
@@ -60,6 +64,14 @@ pub struct PolicyCase<'a> {
     pub caller: &'a Caller,
     /// How strong an approval can be here.
     pub assurance: Assurance,
+}
+
+impl PolicyCase<'_> {
+    /// What the run does in a database; `None` if it asks none.
+    fn gates(&self) -> Option<Gates> {
+        let (input, caller) = (self.input.clone(), self.caller.clone());
+        self.definition.run.gates(&Invocation { input, caller, ..Invocation::default() })
+    }
 }
 
 /// The `[confirm]` settings, compiled.
@@ -152,8 +164,9 @@ impl Policy {
     }
 
     fn ruling(&self, case: PolicyCase<'_>) -> PolicyRuling {
-        let matching = self.rules.iter().filter_map(|rule| rule.apply(case));
-        let matching: Vec<_> = matching.collect();
+        // The statement is read once for all rules, and only if one of them asks for it.
+        let gates = LazyCell::new(|| case.gates());
+        let matching: Vec<_> = self.rules.iter().filter_map(|rule| rule.apply(case, &gates)).collect();
         // Whatever decides: each rule that asks may demand more.
         let needs = matching.iter().filter_map(|(rule, _)| rule.needs).max();
         if let Some((rule, why)) = matching.into_iter().max_by_key(|(rule, _)| rule.then) {
@@ -256,8 +269,8 @@ impl CompiledRule {
 
     /// Returns the action of this rule if it matches `case`. If evaluating its condition fails, an `ask` or `refuse`
     /// rule matches and an `allow` rule does not, so that a mistake never allows anything.
-    fn apply(&self, case: PolicyCase<'_>) -> Option<(&Self, String)> {
-        if !self.covers(case.name.as_str(), &case.definition.tags) || !self.covers_gates(case) {
+    fn apply(&self, case: PolicyCase<'_>, gates: &impl Deref<Target = Option<Gates>>) -> Option<(&Self, String)> {
+        if !self.covers(case.name.as_str(), &case.definition.tags) || !self.covers_gates(gates) {
             return None;
         }
         let why = self.because.clone().unwrap_or_else(|| format!("rule {} of `confirm.rules` applies", self.number));
@@ -273,15 +286,12 @@ impl CompiledRule {
     }
 
     /// Whether it is about what the call does in a database. To allow a call, it must be about all of that.
-    fn covers_gates(&self, case: PolicyCase<'_>) -> bool {
-        if self.gates.is_empty() {
-            return true;
-        }
-        let invocation = Invocation { input: case.input.clone(), caller: case.caller.clone(), ..Invocation::default() };
-        case.definition.run.gates(&invocation).is_some_and(|gates| match self.then {
-            RuleAction::Allow => gates.all(&self.gates),
-            RuleAction::Ask | RuleAction::Refuse => gates.any(&self.gates),
-        })
+    fn covers_gates(&self, gates: &impl Deref<Target = Option<Gates>>) -> bool {
+        self.gates.is_empty()
+            || gates.as_ref().is_some_and(|gates| match self.then {
+                RuleAction::Allow => gates.all(&self.gates),
+                RuleAction::Ask | RuleAction::Refuse => gates.any(&self.gates),
+            })
     }
 
     fn covers(&self, name: &str, tags: &[String]) -> bool {

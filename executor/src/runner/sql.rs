@@ -4,6 +4,8 @@
 //! refuses whatever is not on its lists, and the database's own read-only transaction. What may be seen, and whether
 //! anything may be changed at all, stands in the configuration. Decides nothing about confirmation.
 
+use std::sync::OnceLock;
+
 use serde_json::{Map, json};
 
 use super::{
@@ -75,6 +77,9 @@ pub struct Sql {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_affected: Option<u64>,
+    /// Whether it may change something, once its statement was read for that.
+    #[serde(skip)]
+    changes: OnceLock<bool>,
 }
 
 /// The one thing that a [`Sql`] does.
@@ -116,11 +121,11 @@ impl Sql {
 
     /// Whether it may change something.
     pub fn changes(&self) -> bool {
-        match self.operation() {
+        *self.changes.get_or_init(|| match self.operation() {
             Operation::Change(_) => true,
             Operation::Statement(statement) => query::is_change(statement, &self.parameters),
             Operation::Query(_) | Operation::Explain(_) | Operation::Describe(_) | Operation::ListTables(_) => false,
-        }
+        })
     }
 
     fn settings<'a>(&self, config: &'a Config) -> Result<&'a DatabaseSettings, Failure> {
