@@ -50,6 +50,25 @@ impl Caller {
         self.trust = Some(self.trust.map_or(trust, |own| own.min(trust)));
         self
     }
+
+    /// The client of a server, if the caller works for one of several that share it: the API key that it showed, as
+    /// `NAME.ID`, or `slack`. Clients of one Unix user get equal shares, and no grant of another one.
+    pub fn client(&self) -> Option<&str> {
+        let (client, _) = self.session.as_deref()?.strip_prefix(SHARED_LABEL)?.rsplit_once('-')?;
+        Some(client)
+    }
+}
+
+/// What the label of a session begins with whose client shares the server with others, and those of its sub-agents. Such
+/// a session sees its own tasks alone.
+pub const SHARED_LABEL: &str = "shared-";
+
+/// The label of a session, or of a sub-agent, that works for `client`; for our own user without one.
+pub fn session_label(client: Option<&str>, id: &str) -> String {
+    match client {
+        Some(client) => format!("{SHARED_LABEL}{client}-{id}"),
+        None => format!("agent-{id}"),
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

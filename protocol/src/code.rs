@@ -106,6 +106,10 @@ codes! {
     NeedsTouch = "needs-touch", Exit::Refused;
     /// What a key signed is not valid for the decision.
     BadTouch = "bad-touch", Exit::Refused;
+    /// The API key is unknown, revoked or expired.
+    BadApiKey = "bad-api-key", Exit::Refused;
+    /// The API key has not the scope that this needs.
+    NeedsScope = "needs-scope", Exit::Refused;
     /// The key cannot be enrolled or revoked.
     BadKey = "bad-key", Exit::Refused;
     /// The task changed since the human saw it on the page.
@@ -134,8 +138,10 @@ codes! {
     TooDeep = "too-deep", Exit::Refused;
     /// What the user may spend on language models in a day is used up.
     BudgetExhausted = "budget-exhausted", Exit::Refused;
-    /// Too many open tasks.
+    /// Too many open tasks, or too many requests at once.
     Throttled = "throttled", Exit::Refused;
+    /// The API key has as many sessions as it may have.
+    TooManySessions = "too-many-sessions", Exit::Refused;
     /// No executor is running and none could be started.
     NoExecutor = "no-executor", Exit::NoExecutor;
     /// The mailbox folder is not usable or not trusted.

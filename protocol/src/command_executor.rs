@@ -29,7 +29,7 @@ mod output_builder;
 mod reading;
 
 pub use definition::{Dialect, NAME, definition};
-pub use reading::JqCall;
+pub use reading::{JqCall, task_in};
 
 /// The subtool that runs a whole line in a real shell after a human has approved it.
 pub const SHELL_SUBTOOL: &str = "run_shell_command";

@@ -10,14 +10,16 @@ pub const AGENT_COMMANDS: [&str; 10] =
     ["list", "run", "wait", "read", "tasks", "cancel", "resolve", "inspect", "lint", "doctor"];
 
 /// The commands for humans and for programs, which agents are told about by name.
-pub const OTHER_COMMANDS: [&str; 18] = [
+pub const OTHER_COMMANDS: [&str; 20] = [
     "secret",
+    "pack",
     "executor",
     "approver",
     "verify",
     "agent",
     "command-executor",
     "mcp",
+    "serve",
     "setup",
     "hook",
     "jq",

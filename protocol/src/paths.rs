@@ -206,6 +206,16 @@ impl Paths {
         self.state.join("secrets")
     }
 
+    /// What `serve` keeps: the API keys of its clients.
+    pub fn serve(&self) -> PathBuf {
+        self.state.join("serve")
+    }
+
+    /// The API keys of the clients of `serve`. Of each, only a hash is in the file.
+    pub fn api_keys(&self) -> PathBuf {
+        self.serve().join("keys.json")
+    }
+
     /// The sections of the system prompt.
     pub fn prompts(&self) -> PathBuf {
         self.config.join("prompt")
@@ -238,6 +248,16 @@ impl Paths {
 
     pub fn log(&self) -> PathBuf {
         self.executor().join("executor.log")
+    }
+
+    /// The log of `serve`.
+    pub fn serve_log(&self) -> PathBuf {
+        self.state.join("serve.log")
+    }
+
+    /// The log of `agent`.
+    pub fn agent_log(&self) -> PathBuf {
+        self.state.join("agent.log")
     }
 
     /// Task data that does not fit in a result file. It is as durable as the store.

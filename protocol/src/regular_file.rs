@@ -31,9 +31,14 @@ fn open_with(path: &Path, flags: OFlag) -> io::Result<File> {
 
 /// Reads a regular file of at most `max_bytes`.
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    read_open(open(path)?, max_bytes)
+}
+
+/// Reads an open file of at most `max_bytes`.
+pub fn read_open(file: File, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // One more, to notice a file that grows meanwhile.
-    open(path)?.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
         let message = format!("it has more than {max_bytes} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));

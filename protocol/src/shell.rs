@@ -14,6 +14,7 @@ use crate::caller::Caller;
 use crate::code::{Code, Exit};
 use crate::error::ErrorBody;
 use crate::paths::{DEPTH, READ_ONLY, SESSION, TOOL_SCOPE, TRUST, WAKES};
+use crate::task::TaskId;
 
 const IF_NO_APPROVER: &str = "--if-no-approver";
 
@@ -21,6 +22,12 @@ const IF_NO_APPROVER: &str = "--if-no-approver";
 pub trait Shell: Send + Sync + Debug {
     /// Runs the call and blocks until it has ended. `words` are the arguments without the program's name.
     fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> PrintedOutput;
+
+    /// Whether the agent may see this task and its files. A shell for several users hides those of the others.
+    fn may_see(&self, task: TaskId) -> bool {
+        let _ = task;
+        true
+    }
 }
 
 /// What a call printed, and its exit status.

@@ -89,7 +89,9 @@ impl<'a> ResultReader<'a> {
             return Ok(Box::new(Cursor::new(std::mem::take(&mut self.stdin))));
         }
         let file_name = self.file_name(name)?;
-        let file = self.mailbox.open_result(file_name).map_err(|error| {
+        let task = Mailbox::task_of_file(file_name).filter(|id| self.shell.may_see(*id));
+        let opened = task.map_or_else(|| Err(io::ErrorKind::NotFound.into()), |_| self.mailbox.open_result(file_name));
+        let file = opened.map_err(|error| {
             ProgramFailure(
                 1,
                 match error.kind() {
@@ -100,8 +102,7 @@ impl<'a> ResultReader<'a> {
                 },
             )
         })?;
-        let id = task_in(name).filter(|id| self.mailbox.is_final(*id));
-        self.collected.extend(id);
+        self.collected.extend(task.filter(|id| self.mailbox.is_final(*id)));
         Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
     }
 
@@ -149,7 +150,8 @@ impl<'a> ResultReader<'a> {
         let mut found: Vec<_> = entries
             .flatten()
             .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.metadata().ok()?)))
-            .filter(|(name, found)| found.is_file() && name.starts_with("result-"))
+            .filter(|(_, found)| found.is_file())
+            .filter(|(name, _)| Mailbox::task_of_file(name.as_ref()).is_some_and(|id| self.shell.may_see(id)))
             .filter(|(name, _)| named.is_empty() || named.iter().any(|wanted| wanted.to_str() == Some(name)))
             .collect();
         if let Some(missing) = named.iter().find(|wanted| found.iter().all(|(name, _)| wanted.to_str() != Some(name))) {
@@ -172,7 +174,7 @@ impl<'a> ResultReader<'a> {
 }
 
 /// The task that a word names: an id, or the name or path of a file of the task.
-pub(super) fn task_in(word: &str) -> Option<TaskId> {
+pub fn task_in(word: &str) -> Option<TaskId> {
     let name = word.rsplit('/').next().unwrap_or(word);
     let name = name.strip_prefix("result-").and_then(|name| name.split('.').next()).unwrap_or(name);
     name.parse().ok()

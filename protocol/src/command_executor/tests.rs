@@ -178,12 +178,29 @@ fn only_result_files_can_be_read() {
     let (_, path) = bench.result(&json!({"text": "it's 年度报告"}));
     assert_eq!(bench.text(&format!("grep -o 年度报告 {path}")), "年度报告\n");
     let name = path.rsplit('/').next().expect("the path has a file name");
-    assert_eq!(bench.text(&format!("ls {name}; ls")), format!("{name}\n{name}\nresult-hard.json\n"));
+    assert_eq!(bench.text(&format!("ls {name}; ls")), format!("{name}\n{name}\n"));
+    let id = TaskId::new();
+    let spare = format!(".result-{id}.json.{}-3", "0".repeat(32));
+    let hidden = [spare, format!(".result-{id}.json"), format!("result-{id}.json~"), format!("result-{id}.data.exe")];
+    for name in &hidden {
+        fs::write(results.join(name), r#"{"data": "another's secret"}"#).expect("failed to write");
+    }
+    let hard = format!("result-{}.json", TaskId::new());
+    fs::hard_link(&secret, results.join(&hard)).expect("failed to create the link");
+    for name in hidden {
+        for path in [name.clone(), results.join(&name).display().to_string()] {
+            for program in ["cat", "head", "tail", "wc", "grep .", "jq .", "ls"] {
+                let text = bench.text(&format!("{program} '{path}'"));
+                assert!(text.contains("no such file"), "{program} {path}: {text}");
+            }
+        }
+    }
     for file in [
         secret.display().to_string(),
         "../../secret".to_owned(),
         "result-link.json".to_owned(),
         "result-hard.json".to_owned(),
+        hard,
         "folder/secret".to_owned(),
         "/etc/passwd".to_owned(),
         "..".to_owned(),

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
+use super::sweep::result_id;
 use super::{MAX_FILE_BYTES, Mailbox, UNTRUSTED_FILE, is_trusted};
 use crate::task::TaskId;
 
@@ -24,9 +25,18 @@ impl Mailbox {
         open_trusted(&self.data_file(id, extension))
     }
 
-    /// Opens a file in the results folder by its name, with the checks of [`Mailbox::read_result`].
+    /// Opens a result file or a data file by its name, with the checks of [`Mailbox::read_result`]. Whatever else is in
+    /// the results folder is not there: a spare file still has another task's result.
     pub fn open_result(&self, name: &OsStr) -> io::Result<fs::File> {
+        if result_id(name).is_none() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         open_trusted(&self.results().join(name))
+    }
+
+    /// The task whose result file or data file has this name.
+    pub fn task_of_file(name: &OsStr) -> Option<TaskId> {
+        result_id(name)
     }
 
     /// Whether the last executor ended with open tasks: an executor without open tasks removes its identity

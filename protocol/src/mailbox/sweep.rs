@@ -121,7 +121,7 @@ fn is_hidden(name: &OsStr) -> bool {
 }
 
 /// The id in `result-<id>.json` or `result-<id>.data.<extension>`.
-fn result_id(name: &OsStr) -> Option<TaskId> {
+pub(super) fn result_id(name: &OsStr) -> Option<TaskId> {
     let (id, rest) = name.to_str()?.strip_prefix("result-")?.split_once('.')?;
     let extension = rest.strip_prefix("data.");
     (rest == "json" || extension.is_some_and(|extension| DATA_EXTENSIONS.contains(&extension)))
