@@ -191,10 +191,13 @@ fn assert_says_what_to_set(pack: &str, variables: &[&str]) {
     let problems = ran.json();
     assert_eq!(ran.exit, 2, "{ran}");
     for variable in variables {
-        let wanted = format!("no variable named `{variable}`");
-        let said = problems.as_array().expect("findings").iter().any(|finding| {
+        let wanted = format!("the variable `{variable}`");
+        let said = problems.as_array().expect("findings").iter().filter(|finding| {
             finding["message"].as_str().is_some_and(|it| it.contains(&wanted) && it.contains("[vars] in config.toml"))
         });
-        assert!(said, "{variable}: {ran}");
+        assert_eq!(said.count(), 1, "{variable} is said once for the pack: {ran}");
     }
+    let databases = problems.as_array().expect("findings").iter().filter(|it| it["code"] == "missing-database");
+    assert_eq!(databases.count(), usize::from(pack == "typo3"), "{ran}");
+    assert!(!ran.stdout.contains("example-fails"), "a missing database is said once: {ran}");
 }

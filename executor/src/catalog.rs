@@ -39,7 +39,7 @@ pub mod learned;
 pub mod lint;
 pub mod listing;
 mod load;
-mod packs;
+pub mod packs;
 pub mod privileges;
 mod rate_windows;
 mod relatives;
@@ -57,6 +57,7 @@ pub use scan::DefinitionFile;
 pub use sources::{Sources, SourcesStamp};
 
 use compiled::{Availability, CompiledSubtools};
+use packs::loaded::LoadedPack;
 use scan::{Overrides, Scan, ScannedDefinition};
 
 /// Every subtool that is defined, each loaded when it is used.
@@ -65,6 +66,7 @@ pub struct Catalog {
     sources: Sources,
     stamp: SourcesStamp,
     files: Vec<DefinitionFile>,
+    packs: Vec<Arc<LoadedPack>>,
     /// All definitions by name; those of one name in the order of the search path.
     by_name: Vec<DefinitionId>,
     overrides: Overrides,
@@ -122,6 +124,9 @@ pub struct LoadProblem {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<String>,
     pub message: String,
+    /// How many definitions of the file it leaves out, if it stands for several.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub count: Option<usize>,
 }
 
 impl fmt::Display for LoadProblem {
@@ -140,18 +145,22 @@ impl fmt::Display for LoadProblem {
 /// Says which definitions could not be loaded, by file; `None` if all were loaded.
 pub fn left_out(problems: &[LoadProblem]) -> Option<String> {
     const MAX_FILES: usize = 3;
-    let mut files: BTreeMap<&str, BTreeSet<Option<&str>>> = BTreeMap::new();
+    let mut files: BTreeMap<&str, (BTreeSet<Option<&str>>, usize)> = BTreeMap::new();
     for problem in problems {
-        files.entry(&problem.file).or_default().insert(problem.subtool.as_deref());
+        let (subtools, count) = files.entry(&problem.file).or_default();
+        match problem.count {
+            Some(several) => *count += several,
+            None => drop(subtools.insert(problem.subtool.as_deref())),
+        }
     }
     let mut named: Vec<_> = files
         .iter()
         .take(MAX_FILES)
-        .map(|(file, subtools)| {
+        .map(|(file, (subtools, count))| {
             if subtools.contains(&None) {
                 format!("all of {file}")
             } else {
-                format!("{} of {file}", counted(subtools.len(), "definition"))
+                format!("{} of {file}", counted(subtools.len() + count, "definition"))
             }
         })
         .collect();
@@ -169,7 +178,7 @@ pub fn counted(number: usize, noun: &str) -> String {
 impl Catalog {
     /// Finds all definitions of `sources`. Whether they have mistakes is not known before they are used or checked.
     pub fn load(sources: &Sources) -> Self {
-        let Scan { stamp, files, overrides, problems, is_incomplete } = scan::scan(sources);
+        let Scan { stamp, files, packs, overrides, problems, is_incomplete } = scan::scan(sources);
         let index = |index: usize| u32::try_from(index).expect("memory holds fewer definitions");
         let mut by_name: Vec<_> = files
             .iter()
@@ -185,6 +194,7 @@ impl Catalog {
             sources: sources.clone(),
             stamp,
             files,
+            packs,
             by_name,
             overrides,
             problems,
@@ -283,7 +293,18 @@ impl Catalog {
         })
     }
 
-    /// The packs, then the files in the order of the search path. One whose own keys have mistakes is left out.
+    /// The packs whose manifests are valid and that are enabled.
+    pub fn packs(&self) -> &[Arc<LoadedPack>] {
+        &self.packs
+    }
+
+    /// The pack that a subtool belongs to.
+    pub fn pack_of(&self, subtool: &Subtool) -> Option<&Arc<LoadedPack>> {
+        self.files.iter().find(|file| file.origin == subtool.origin)?.pack.as_ref()
+    }
+
+    /// The packs that ship, then the files in the order of the search path, then the human's packs. One whose own keys
+    /// have mistakes is left out.
     pub fn files(&self) -> &[DefinitionFile] {
         &self.files
     }
@@ -309,13 +330,13 @@ impl Catalog {
         &self.problems
     }
 
-    /// Checks all definitions, and returns everything that is wrong.
+    /// Checks all definitions, and returns everything that is wrong. What concerns many subtools of a pack is said once.
     pub fn all_problems(&self) -> Vec<LoadProblem> {
         let of_definitions = self.check().flat_map(|(_, checked)| match checked {
             CheckOutcome::Broken(problems) => problems,
             CheckOutcome::Usable(_) | CheckOutcome::Hidden => Vec::new(),
         });
-        self.problems.iter().cloned().chain(of_definitions).collect()
+        self.once_per_pack(self.problems.iter().cloned().chain(of_definitions).collect())
     }
 
     /// Returns what is wrong with the definitions of this name.

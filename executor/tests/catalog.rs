@@ -13,6 +13,8 @@ mod format;
 mod lazy;
 #[path = "catalog/loading.rs"]
 mod loading;
+#[path = "catalog/manifests.rs"]
+mod manifests;
 #[path = "catalog/messages.rs"]
 mod messages;
 #[path = "catalog/packs.rs"]

@@ -87,12 +87,11 @@ fn without_an_engine_it_says_what_to_set_and_an_unknown_one_is_a_mistake() {
         ran.stdout
     };
     let missing = said("");
-    let choices =
-        "no variable named `search_engine`; set it under [vars] in config.toml; one of `searxng`, `brave`, `tavily`";
+    let choices = "the variable `search_engine` (searxng, brave or tavily) is not set, so all 3 subtools";
     assert!(missing.contains(choices), "{missing}");
     assert!(!missing.contains("search_url"), "only the chosen engine needs its variables: {missing}");
     assert!(said("search_engine = \"bing\"").contains("is not one of its choices"));
-    assert!(said("search_engine = \"searxng\"").contains("no variable named `search_url`"));
+    assert!(said("search_engine = \"searxng\"").contains("the variable `search_url`"));
     let world = World::new();
     world.configure("[catalog]\npacks = [\"search\"]\n[vars]\nsearch_engine = \"brave\"\n");
     assert_eq!(world.run(&["lint"]).exit, 0);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
+use executor::catalog::packs::report::PackSurvey;
 use executor::catalog::{Catalog, Sources, left_out};
 use executor::config::secret::Secrets;
 use executor::config::{self, Config, HookReceiver};
@@ -22,6 +23,7 @@ mod client;
 mod health;
 mod hooks;
 mod live;
+mod packs;
 mod page;
 mod programs;
 mod repair;
@@ -117,6 +119,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     checks.push(rules(&config, &catalog, &survey));
     checks.push(page::check(&config, mailbox.as_ref(), context));
     checks.push(definitions(&survey));
+    // The check `secrets` says why the secrets cannot be read.
+    let packs = PackSurvey::of_catalog(paths, &config, catalog, survey.problems.clone());
+    checks.extend(packs.ok().map(|survey| packs::check(&survey)));
     checks.push(secrets(survey.secrets, &config, context));
     checks.push(hooks::check(&config, paths));
     checks.push(health::switches(paths));
@@ -138,6 +143,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             "cache": paths.cache,
         },
     });
+    for (name, log) in [("serve_log", paths.serve_log()), ("agent_log", paths.agent_log())] {
+        if log.exists() {
+            report["places"][name] = json!(log);
+        }
+    }
     if let (Some(report), Some(repaired)) = (report.as_object_mut(), repaired) {
         report.insert("repaired".to_owned(), repaired.into());
     }

@@ -15,6 +15,7 @@ use nix::sys::statfs::{self, FsType};
 
 use super::Sources;
 use super::file_state::FileState;
+use super::packs::MANIFEST;
 use super::sources::is_definition_file;
 use crate::base::trust;
 
@@ -77,22 +78,22 @@ impl SourcesWatch {
     pub fn may_have_changed(&self, sources: &Sources) -> bool {
         let Some(watched) = &self.watched else { return true };
         watched.looked_at.elapsed() > MAX_TRUST
-            || watched.folders.len() != sources.folders().len()
-            || watched.folders.iter().zip(sources.folders()).any(|(known, folder)| *known != PathState::of(folder))
+            || watched.folders.len() != sources.watched().len()
+            || watched.folders.iter().zip(sources.watched()).any(|(known, folder)| *known != PathState::of(folder))
             || watched.singles.iter().any(|(known, path)| *known != PathState::of(path))
             || watched.has_events()
     }
 
     /// Starts anew. Call this before every file is looked at: changes from now on are noticed.
     pub fn restart(&mut self, sources: &Sources) {
-        let folders: Vec<_> = sources.folders().iter().map(|folder| PathState::of(folder)).collect();
+        let folders: Vec<_> = sources.watched().into_iter().map(PathState::of).collect();
         let earlier = self.watched.take().filter(|watched| watched.covers(&folders));
         let events = match earlier {
             Some(watched) => {
                 watched.has_events();
                 Ok(watched.events)
             }
-            None => watch(sources.folders()),
+            None => watch(&sources.watched()),
         };
         let singles = sources.files().outside;
         if singles.len() > MAX_SINGLE_FILES {
@@ -142,13 +143,13 @@ impl PathState {
     }
 }
 
-/// Whether an event is about a definition file, or about the folder or the queue itself.
+/// Whether an event is about a definition file or a manifest, or about the folder or the queue itself.
 fn concerns_definitions(event: &InotifyEvent) -> bool {
-    event.name.as_ref().is_none_or(|name| is_definition_file(Path::new(name)))
+    event.name.as_ref().is_none_or(|name| is_definition_file(Path::new(name)) || name == MANIFEST)
 }
 
 /// Watches the folders that exist. The others are looked at each time.
-fn watch(folders: &[PathBuf]) -> io::Result<Inotify> {
+fn watch(folders: &[&Path]) -> io::Result<Inotify> {
     let events = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
     let mask = AddWatchFlags::IN_ONLYDIR
         | AddWatchFlags::IN_MODIFY
@@ -157,13 +158,13 @@ fn watch(folders: &[PathBuf]) -> io::Result<Inotify> {
         | AddWatchFlags::IN_CREATE
         | AddWatchFlags::IN_DELETE
         | AddWatchFlags::IN_MOVE;
-    for folder in folders.iter().filter(|folder| folder.is_dir()) {
-        let kind = statfs::statfs(folder.as_path())?.filesystem_type();
+    for folder in folders.iter().copied().filter(|folder| folder.is_dir()) {
+        let kind = statfs::statfs(folder)?.filesystem_type();
         if !LOCAL.contains(&kind) {
             let message = format!("another machine may change `{}`", folder.display());
             return Err(io::Error::new(io::ErrorKind::Unsupported, message));
         }
-        events.add_watch(folder.as_path(), mask)?;
+        events.add_watch(folder, mask)?;
     }
     Ok(events)
 }

@@ -101,7 +101,7 @@ pub fn file_schema_text() -> String {
 }
 
 /// Makes a generated schema more helpful in editors, and removes details that matter only to Rust.
-fn simplify(schema: &mut Value) {
+pub(super) fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(keywords) => {
             one_key_of_several(keywords);

@@ -3,14 +3,18 @@
 //! Each finding says how to mend it. Nothing is sent: examples are only planned.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use self::databases::MissingDatabases;
 use self::phrases::MissingPhrases;
-use super::{Catalog, Origin, SHIPPED, Subtool};
+use super::packs::{MANIFEST, SHIPPED};
+use super::{Catalog, Origin, Subtool};
 use crate::config::Config;
 
+mod databases;
 mod definition;
 mod description;
 mod examples;
@@ -105,17 +109,21 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
             message: problem.message,
         })
         .collect();
-    let mut missing = MissingPhrases::default();
+    let (mut missing, mut databases) = (MissingPhrases::default(), MissingDatabases::default());
     for subtool in catalog.subtools().filter(|subtool| scope.covers_subtool(subtool)) {
         missing.note(&subtool);
         words::check(&subtool, &mut findings);
         description::check(&subtool, catalog, &mut findings);
         definition::check(&subtool, &mut findings);
-        examples::check(&subtool, config, &mut findings);
-        programs::check(&subtool, config, &mut findings);
+        if !databases.note(&subtool, catalog, config) {
+            examples::check(&subtool, config, &mut findings);
+        }
+        programs::check(&subtool, catalog, config, &mut findings);
     }
+    programs::check_packs(catalog, config, scope, &mut findings);
     ties::check(catalog, scope, &mut findings);
     missing.add_to(&mut findings);
+    databases.add_to(&mut findings);
     find_lines(&mut findings);
     findings.sort_by(|one, other| (&one.file, one.line, one.level).cmp(&(&other.file, other.line, other.level)));
     findings
@@ -123,24 +131,32 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
 
 /// Adds the lines to findings, reading each file once.
 fn find_lines(findings: &mut [Finding]) {
-    let mut texts: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let mut texts: BTreeMap<(String, bool), Option<String>> = BTreeMap::new();
     for finding in findings {
-        let text = texts.entry(finding.file.clone()).or_insert_with(|| text_of(&finding.file));
+        let shipped = SHIPPED.iter().find(|pack| Origin::Pack(pack.name.to_owned()).to_string() == finding.file);
+        // The definitions of a shipped pack have no mistakes as a whole.
+        let is_manifest = match shipped {
+            Some(_) => finding.subtool.is_none(),
+            None => Path::new(&finding.file).file_name() == Some(OsStr::new(MANIFEST)),
+        };
+        let text = texts.entry((finding.file.clone(), is_manifest)).or_insert_with(|| match shipped {
+            Some(pack) if is_manifest => Some(pack.manifest.to_owned()),
+            Some(pack) => Some(pack.text.to_owned()),
+            None => text_of(&finding.file),
+        });
+        let place = finding.place.as_deref().unwrap_or_default();
         finding.line = text.as_deref().and_then(|text| {
-            lines::line_of(text, finding.subtool.as_deref(), finding.place.as_deref().unwrap_or_default())
+            if is_manifest {
+                lines::line_in_manifest(text, place)
+            } else {
+                lines::line_of(text, finding.subtool.as_deref(), place)
+            }
         });
     }
 }
 
 fn text_of(file: &str) -> Option<String> {
-    let is_pack = |name: &str| Origin::Pack(name.to_owned()).to_string() == file;
-    match SHIPPED.iter().find(|pack| is_pack(pack.name)) {
-        Some(pack) => Some(pack.text.to_owned()),
-        None => std::fs::metadata(file)
-            .ok()
-            .filter(std::fs::Metadata::is_file)
-            .and_then(|_| std::fs::read_to_string(file).ok()),
-    }
+    std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).and_then(|_| std::fs::read_to_string(file).ok())
 }
 
 fn finding(subtool: &Subtool, level: Level, code: &'static str, place: &str, message: String) -> Finding {

@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use self::previous::{ListedFile, PreviousListing};
 use super::definition::Definition;
+use super::scan::DefinitionFile;
 use super::{Catalog, CheckOutcome, LoadProblem, Origin, Sources, SourcesStamp, Subtool, relatives};
 use crate::runner::Run;
 
@@ -299,7 +300,7 @@ fn write_index(catalog: &Catalog, previous: Option<&PreviousListing>, output: &m
     let mut facts: BTreeMap<String, [u8; FACT_BYTES]> = BTreeMap::new();
     let mut files = Vec::new();
     for (number, file) in catalog.files().iter().enumerate() {
-        let group = summary.group_of(&file.origin);
+        let group = summary.group_of(file);
         let known = summary.problems.len();
         for definition in file.definitions(number) {
             let taken_over = copier.as_mut().and_then(|copier| copier.copy(catalog, definition, &mut writer));
@@ -326,6 +327,7 @@ fn write_index(catalog: &Catalog, previous: Option<&PreviousListing>, output: &m
         }
         files.push(ListedFile::of(file, summary.problems.len() == known));
     }
+    summary.problems = catalog.once_per_pack(std::mem::take(&mut summary.problems));
     let header = Header {
         stamp: digest_of(catalog.stamp()),
         base: catalog.stamp().base_digest(),
@@ -338,15 +340,17 @@ fn write_index(catalog: &Catalog, previous: Option<&PreviousListing>, output: &m
 }
 
 impl Summary {
-    /// Returns the place of the group of `origin`, which is added if it is new.
-    fn group_of(&mut self, origin: &Origin) -> usize {
-        let name = match origin {
-            Origin::Pack(name) => name.clone(),
-            Origin::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+    /// Returns the place of the group of `file`, which is added if it is new.
+    fn group_of(&mut self, file: &DefinitionFile) -> usize {
+        let name = match (&file.pack, &file.origin) {
+            (Some(pack), _) => pack.name().to_owned(),
+            (None, Origin::Pack(name)) => name.clone(),
+            (None, Origin::File(path)) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         };
         let known = self.groups.iter().position(|known| known.name == name);
         let place = known.unwrap_or_else(|| {
-            self.groups.push(ListedGroup { name, about: None, subtools: 0 });
+            let about = file.pack.as_ref().map(|pack| pack.manifest.description.clone());
+            self.groups.push(ListedGroup { name, about, subtools: 0 });
             self.groups.len() - 1
         });
         place.min(MAX_GROUPS)

@@ -13,7 +13,7 @@ use super::check::check;
 use super::deserialize::{LocatedMessage, Mended, deserialize_mending, without_values};
 use super::file_keys::merge;
 use super::file_state::read_part;
-use super::packs::SHIPPED;
+use super::packs;
 use super::scan::{
     DefinitionFile, MAX_FILE_BYTES, ScannedDefinition, ScannedFile, line_and_column, problem, scan_file,
 };
@@ -32,10 +32,13 @@ struct DefinitionText {
 impl Catalog {
     /// Loads a definition without regard to others. Callers may not be allowed to use it.
     pub(super) fn load_alone(&self, id: DefinitionId) -> Result<Subtool, Vec<LoadProblem>> {
-        let (DefinitionFile { origin, .. }, ScannedDefinition { name, .. }) = self.definition(id);
+        let (DefinitionFile { origin, pack, .. }, ScannedDefinition { name, .. }) = self.definition(id);
         let (merged, reported) = self.merged(id)?;
         match subtool(name, merged, origin, self.sources.variables()) {
             Ok(mut subtool) => {
+                if let Some(pack) = pack {
+                    pack.apply(&mut subtool);
+                }
                 subtool.changed_by = (reported != *origin).then_some(reported);
                 Ok(subtool)
             }
@@ -56,7 +59,7 @@ impl Catalog {
     /// Returns a definition with the defaults of its file and the changes by another one, and where its mistakes are
     /// reported.
     pub(super) fn merged(&self, id: DefinitionId) -> Result<(Map<String, Value>, Origin), Vec<LoadProblem>> {
-        let (DefinitionFile { origin, .. }, ScannedDefinition { name, .. }) = self.definition(id);
+        let (DefinitionFile { origin, pack, .. }, ScannedDefinition { name, .. }) = self.definition(id);
         let whole = |message: &str| vec![problem(origin, Some(name.as_str()), None, message)];
         let DefinitionText { text, start, defaults } = self.text_of(id)?;
         let value = json::parse_within(text.as_bytes(), JsonLimits::DEFINITIONS).map_err(|error| {
@@ -65,7 +68,7 @@ impl Catalog {
         })?;
         let Value::Object(mut own) = value else { return Err(whole("a subtool must be a JSON object")) };
         let mut reported = origin.clone();
-        if let Origin::Pack(_) = origin
+        if pack.is_some()
             && let Some((from, changes)) = self.overrides.get(name.as_str())
         {
             own = merge(own, changes.clone());
@@ -125,14 +128,15 @@ pub fn problems_of_definitions(
             (_, _) => Some(vec![(None, "a subtool must be a JSON object".to_owned())]),
         };
         for (place, message) in loaded.into_iter().flatten() {
-            problems.push(LoadProblem { file: origin.to_string(), subtool: Some(name.clone()), place, message });
+            let (file, subtool) = (origin.to_string(), Some(name.clone()));
+            problems.push(LoadProblem { file, subtool, place, message, count: None });
         }
     }
     problems
 }
 
 fn pack_text(name: &str) -> &'static str {
-    SHIPPED.iter().find(|pack| pack.name == name).map_or("", |pack| pack.text)
+    packs::shipped(name).map_or("", |pack| pack.text)
 }
 
 /// Returns what a file begins with, to find the line of a mistake.

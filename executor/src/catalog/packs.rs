@@ -1,28 +1,55 @@
-//! The packs of definitions that ship with the program.
+//! Packs: folders with definition files and a manifest, `pack.toml`, which says what they need.
+//!
+//! Some ship with the program, others lie in the folder `packs` of the configuration. The configuration says which are
+//! enabled; only those are read (`sources.rs`, `scan.rs`). This file has the table of those that ship.
 
-/// A pack of definitions that ships with the program.
+pub mod checks;
+pub(super) mod loaded;
+pub mod manifest;
+mod needs;
+pub(super) mod problems;
+pub mod report;
+pub mod schema;
+
+pub use loaded::LoadedPack;
+pub use needs::NeedReport;
+
+/// The file name of a manifest.
+pub(super) const MANIFEST: &str = "pack.toml";
+
+/// A pack that ships with the program.
 #[derive(Debug)]
 pub struct Pack {
     pub name: &'static str,
+    pub manifest: &'static str,
     /// The definition file.
     pub text: &'static str,
 }
 
+macro_rules! shipped {
+    ($($name:literal)*) => {
+        &[$(Pack {
+            name: $name,
+            manifest: include_str!(concat!("../../../subtools/", $name, "/pack.toml")),
+            text: include_str!(concat!("../../../subtools/", $name, "/", $name, ".json")),
+        }),*]
+    };
+}
+
 /// All packs that ship with the program.
-pub const SHIPPED: &[Pack] = &[
-    Pack { name: "calendar", text: include_str!("../../../subtools/calendar.json") },
-    Pack { name: "drive", text: include_str!("../../../subtools/drive.json") },
-    Pack { name: "files", text: include_str!("../../../subtools/files.json") },
-    Pack { name: "git", text: include_str!("../../../subtools/git.json") },
-    Pack { name: "github", text: include_str!("../../../subtools/github.json") },
-    Pack { name: "gmail", text: include_str!("../../../subtools/gmail.json") },
-    Pack { name: "human", text: include_str!("../../../subtools/human.json") },
-    Pack { name: "magento", text: include_str!("../../../subtools/magento.json") },
-    Pack { name: "magento-db", text: include_str!("../../../subtools/magento-db.json") },
-    Pack { name: "models", text: include_str!("../../../subtools/models.json") },
-    Pack { name: "search", text: include_str!("../../../subtools/search.json") },
-    Pack { name: "shell", text: include_str!("../../../subtools/shell.json") },
-    Pack { name: "shopware", text: include_str!("../../../subtools/shopware.json") },
-    Pack { name: "typo3", text: include_str!("../../../subtools/typo3.json") },
-    Pack { name: "web", text: include_str!("../../../subtools/web.json") },
-];
+pub const SHIPPED: &[Pack] = shipped!(
+    "calendar" "drive" "files" "git" "github" "gmail" "human" "magento" "magento-db" "models" "search" "shell"
+    "shopware" "typo3" "web"
+);
+
+/// The pack that ships with this name.
+pub fn shipped(name: &str) -> Option<&'static Pack> {
+    SHIPPED.iter().find(|pack| pack.name == name)
+}
+
+/// Whether a pack may have this name, which is that of its folder.
+pub fn is_pack_name(name: &str) -> bool {
+    const MAX_LENGTH: usize = 64;
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
+    (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(is_allowed) && !name.starts_with('-')
+}

@@ -10,7 +10,7 @@ use super::variables::fill;
 use super::{Catalog, DefinitionId};
 
 impl Catalog {
-    /// Returns the longest window of the rate limits in definitions, at least: those with mistakes count too.
+    /// Returns the longest window of the rate limits in definitions and manifests, at least: those with mistakes count too.
     pub fn longest_window(&self) -> Option<Duration> {
         let limiting = self.by_name.iter().filter(|id| {
             let (file, found) = self.definition(**id);
@@ -18,7 +18,9 @@ impl Catalog {
                 || file.defaults.contains_key("rate_limit")
                 || self.overrides.contains_key(found.name.as_str())
         });
-        limiting.filter_map(|id| window(&mut self.filled(*id)?)).max()
+        let of_packs = self.packs.iter().flat_map(|pack| [pack.manifest.limits.read, pack.manifest.limits.write]);
+        let of_packs = of_packs.flatten().map(|limit| limit.per.get());
+        limiting.filter_map(|id| window(&mut self.filled(*id)?)).chain(of_packs).max()
     }
 
     fn filled(&self, id: DefinitionId) -> Option<Map<String, Value>> {

@@ -174,10 +174,9 @@ impl Catalog {
             None => self.find_verdicts(name, relations),
         }
         let verdict = |name: &SubtoolName| self.verdict(name.as_str()).unwrap_or(NodeVerdict::Absent);
-        let none_named = |name: &SubtoolName| format!("no subtool named `{name}`");
         let of_dependencies = |is_reason: fn(NodeVerdict) -> bool| {
             let found = relations.depends_on.iter().find(|other| is_reason(verdict(other)))?;
-            Some(("depends_on".to_owned(), none_named(found)))
+            Some(("depends_on".to_owned(), none_named(found.as_str())))
         };
         let is_circular = verdict(name) == NodeVerdict::Circular;
         let of_undo = || {
@@ -185,11 +184,11 @@ impl Catalog {
                 .undo
                 .as_ref()
                 .filter(|undo| verdict(undo) != NodeVerdict::Usable)
-                .map(|undo| ("undo.subtool".to_owned(), none_named(undo)))
+                .map(|undo| ("undo.subtool".to_owned(), none_named(undo.as_str())))
         };
         let of_use = |used: &SubtoolUse| {
             if verdict(&used.subtool) != NodeVerdict::Usable {
-                return Some((format!("{}.subtool", used.place), none_named(&used.subtool)));
+                return Some((format!("{}.subtool", used.place), none_named(used.subtool.as_str())));
             }
             unsuitable(used, self.relations_of(&used.subtool).as_ref()?)
         };
@@ -253,6 +252,11 @@ impl Catalog {
     fn relations_of(&self, name: &SubtoolName) -> Option<Relations> {
         self.first_without_mistake(self.candidates(name.as_str())).map(|found| Relations::of(&found.definition))
     }
+}
+
+/// The message for a subtool that is needed and cannot be used.
+pub(super) fn none_named(name: &str) -> String {
+    format!("no subtool named `{name}`")
 }
 
 /// Returns the place and the message of what makes `other` unsuitable for this use of it.

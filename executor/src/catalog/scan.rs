@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -16,10 +16,11 @@ use protocol::nearest::{did_you_mean, nearest};
 use protocol::regular_file;
 use serde_json::{Map, Value};
 
-use super::file_keys::FileKeys;
+use super::file_keys::{FileKeys, merge};
 use super::file_state::FileState;
-use super::packs::Pack;
-use super::sources::SourceFile;
+use super::packs::loaded::{EnabledPack, LoadedPack, PackPlace};
+use super::packs::manifest::MAX_MANIFEST_BYTES;
+use super::sources::{SourceFile, SourceFiles};
 use super::{DefinitionId, LoadProblem, Origin, Sources, SourcesStamp};
 use crate::task::name::SubtoolName;
 
@@ -37,6 +38,8 @@ pub struct DefinitionFile {
     pub origin: Origin,
     /// The state in which the file was scanned; `None` for a pack.
     pub stamp: Option<FileState>,
+    /// The pack that it belongs to.
+    pub(super) pack: Option<Arc<LoadedPack>>,
     pub(super) defaults: Arc<Map<String, Value>>,
     /// In the order of the file.
     pub(super) definitions: Vec<ScannedDefinition>,
@@ -65,15 +68,17 @@ pub(super) struct ScannedDefinition {
     pub(super) may_limit_rate: bool,
 }
 
-/// Changes of shipped subtools by name, with the files that they are in.
+/// Changes of the subtools of packs by name, with the files that they are in.
 pub(super) type Overrides = BTreeMap<String, (Origin, Map<String, Value>)>;
 
 /// All definition files of some sources.
 #[derive(Debug)]
 pub(super) struct Scan {
     pub(super) stamp: SourcesStamp,
-    /// The packs, then the files in the order of the search path.
+    /// The packs that ship, then the files in the order of the search path, then the human's packs.
     pub(super) files: Vec<DefinitionFile>,
+    /// The packs whose manifests are valid.
+    pub(super) packs: Vec<Arc<LoadedPack>>,
     pub(super) overrides: Overrides,
     pub(super) problems: Vec<LoadProblem>,
     /// Whether descriptors or memory ran out meanwhile.
@@ -88,18 +93,54 @@ pub(super) struct ScannedFile {
     is_incomplete: bool,
 }
 
+/// The text of a file that was scanned before is overwritten.
+type TextBuffer = Vec<u8>;
+
 pub(super) fn scan(sources: &Sources) -> Scan {
     let found = sources.files();
     let stamp = sources.stamp_of(&found);
-    let mut problems = found.problems;
-    let (mut scanned, mut overrides) = (Vec::new(), Overrides::new());
+    let SourceFiles { trusted, manifests, mut problems, .. } = found;
+    let mut buffer = TextBuffer::new();
+    let (mut scanned, mut packs) = (Vec::new(), Vec::new());
     for pack in sources.packs() {
-        scanned.push(scan_pack(pack));
+        if let PackPlace::Shipped(shipped) = &pack.place {
+            let scan = |buffer: &mut TextBuffer| {
+                buffer.clear();
+                buffer.extend_from_slice(shipped.text.as_bytes());
+                scan_text(Origin::Pack(shipped.name.to_owned()), None, buffer)
+            };
+            let found = scan_pack(pack, shipped.manifest, [scan], &mut buffer);
+            packs.extend(found.pack);
+            scanned.extend(found.files);
+            problems.extend(found.problems);
+        }
     }
-    let mut buffer = Vec::new();
-    for SourceFile { path, .. } in found.trusted {
-        scanned.push(scan_file(&path, &mut buffer));
+    let mut of_packs = Vec::new();
+    for SourceFile { path, pack, .. } in trusted {
+        match pack {
+            None => scanned.push(scan_file(&path, &mut buffer)),
+            Some(pack) => of_packs.push((pack, path)),
+        }
     }
+    for SourceFile { path, pack, .. } in manifests {
+        let Some((index, pack)) = pack.and_then(|index| Some((index, sources.packs().get(index)?))) else { continue };
+        let manifest = match regular_file::read_text(&path, MAX_MANIFEST_BYTES) {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                let what =
+                    if error.kind() == ErrorKind::NotFound { "a pack needs this file" } else { "failed to read it" };
+                problems.push(pack.problem(None, format!("{what}: {error}")));
+                continue;
+            }
+        };
+        let own = of_packs.iter().filter(|(owner, _)| *owner == index);
+        let scans = own.map(|(_, path)| |buffer: &mut TextBuffer| scan_file(path, buffer));
+        let found = scan_pack(pack, &manifest, scans, &mut buffer);
+        packs.extend(found.pack);
+        scanned.extend(found.files);
+        problems.extend(found.problems);
+    }
+    let mut overrides = Overrides::new();
     let mut files = Vec::new();
     let is_incomplete = scanned.iter().any(|found| found.is_incomplete);
     for found in scanned {
@@ -118,11 +159,63 @@ pub(super) fn scan(sources: &Sources) -> Scan {
         files.push(file);
     }
     problems.extend(unused_overrides(&mut overrides, &files));
-    Scan { stamp, files, overrides, problems, is_incomplete }
+    Scan { stamp, files, packs, overrides, problems, is_incomplete }
 }
 
-fn scan_pack(pack: &Pack) -> ScannedFile {
-    scan_text(Origin::Pack(pack.name.to_owned()), None, pack.text.as_bytes())
+/// What was found of one pack. Without a pack there are no files.
+#[derive(Default)]
+struct ScannedPack {
+    pack: Option<Arc<LoadedPack>>,
+    files: Vec<ScannedFile>,
+    problems: Vec<LoadProblem>,
+}
+
+/// Scans the files of a pack, each with one of `scans`, if its `manifest` is valid and fits them. A file with mistakes is
+/// left out; with a mistake in the manifest, all are.
+fn scan_pack(
+    pack: &EnabledPack,
+    manifest: &str,
+    scans: impl IntoIterator<Item = impl FnOnce(&mut TextBuffer) -> ScannedFile>,
+    buffer: &mut TextBuffer,
+) -> ScannedPack {
+    let loaded = match pack.load(manifest) {
+        Ok(loaded) => Arc::new(loaded),
+        Err(problems) => return ScannedPack { problems, ..ScannedPack::default() },
+    };
+    let health = loaded.manifest.health.as_ref().map(|health| health.subtool.as_str());
+    let (mut files, mut is_read_only) = (Vec::new(), false);
+    for scan in scans {
+        let mut found = scan(buffer);
+        if let Some(file) = &mut found.file {
+            file.pack = Some(Arc::clone(&loaded));
+            let checked = file.definitions.iter().find(|definition| Some(definition.name.as_str()) == health);
+            is_read_only |= checked.is_some_and(|definition| declares_read_only(file, definition, buffer));
+            for name in std::mem::take(&mut found.overrides).keys() {
+                let message = "a pack cannot change the subtools of others; a file of the folder `subtools` can";
+                found.problems.push(problem(&file.origin, None, Some(format!("$overrides.{name}")), message));
+            }
+        }
+        files.push(found);
+    }
+    let known: Vec<_> = files.iter().filter_map(|found| found.file.as_ref()).flat_map(DefinitionFile::names).collect();
+    let names: Vec<_> = known.into_iter().map(SubtoolName::as_str).collect();
+    // What is missing may be in a file that was left out.
+    let is_whole = files.iter().all(|found| found.problems.is_empty());
+    let problems = if is_whole { loaded.mistakes(pack, &names, |_| is_read_only) } else { Vec::new() };
+    if problems.is_empty() {
+        ScannedPack { pack: Some(loaded), files, problems }
+    } else {
+        ScannedPack { problems, ..ScannedPack::default() }
+    }
+}
+
+/// Whether the annotations of a definition in `text` say that it changes nothing.
+fn declares_read_only(file: &DefinitionFile, definition: &ScannedDefinition, text: &[u8]) -> bool {
+    let (start, length) = (definition.start as usize, definition.length as usize);
+    let own = text.get(start..start + length).and_then(|own| json::parse_within(own, JsonLimits::DEFINITIONS).ok());
+    let Some(Value::Object(own)) = own else { return false };
+    let merged = merge(Map::clone(&file.defaults), own);
+    merged.get("annotations").is_some_and(|annotations| annotations["readOnlyHint"] == true)
 }
 
 /// Scans the file at `path` as it is now. `buffer` is for its text.
@@ -208,12 +301,12 @@ fn read_members(
             Err(error) => problems.push(problem(&origin, Some(&name), None, error.to_string())),
         }
     }
-    Some((DefinitionFile { origin, stamp, defaults: Arc::new(defaults), definitions }, overrides))
+    Some((DefinitionFile { origin, stamp, pack: None, defaults: Arc::new(defaults), definitions }, overrides))
 }
 
 /// Removes the overrides of what no pack defines, and returns a problem for each.
 fn unused_overrides(overrides: &mut Overrides, files: &[DefinitionFile]) -> Vec<LoadProblem> {
-    let packs = files.iter().filter(|file| matches!(file.origin, Origin::Pack(_)));
+    let packs = files.iter().filter(|file| file.pack.is_some());
     let known: Vec<_> = packs.flat_map(|pack| &pack.definitions).map(|found| found.name.as_str()).collect();
     let mut problems = Vec::new();
     overrides.retain(|name, (origin, _)| {
@@ -221,7 +314,7 @@ fn unused_overrides(overrides: &mut Overrides, files: &[DefinitionFile]) -> Vec<
             return true;
         }
         let hint = did_you_mean(nearest(name, known.iter().copied(), 1)).map(|hint| format!("; {hint}"));
-        let message = format!("no shipped subtool named `{name}`{}", hint.unwrap_or_default());
+        let message = format!("no subtool of a pack named `{name}`{}", hint.unwrap_or_default());
         problems.push(problem(origin, None, Some(format!("$overrides.{name}")), message));
         false
     });
@@ -238,5 +331,6 @@ pub(super) fn problem(
     place: Option<String>,
     message: impl Into<String>,
 ) -> LoadProblem {
-    LoadProblem { file: origin.to_string(), subtool: subtool.map(str::to_owned), place, message: message.into() }
+    let (file, subtool) = (origin.to_string(), subtool.map(str::to_owned));
+    LoadProblem { file, subtool, place, message: message.into(), count: None }
 }

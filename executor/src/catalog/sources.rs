@@ -1,6 +1,6 @@
 //! The sources of the catalog: which packs and files it is loaded from, and whether they changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
@@ -12,12 +12,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::file_state::FileState;
-use super::packs::{Pack, SHIPPED};
+use super::packs::loaded::{EnabledPack, PackPlace};
+use super::packs::{MANIFEST, is_pack_name, shipped};
 use super::variables::Variables;
 use super::{LoadProblem, privileges};
 use crate::base::trust::{self, Distrust};
 use crate::catalog::definition::Definition;
-use crate::config::{self, Config};
+use crate::config::{self, Config, PackSettings};
 
 /// The pack that is added if the shell settings ask a human about whole command lines.
 const SHELL_PACK: &str = "shell";
@@ -28,7 +29,11 @@ const MODELS_PACK: &str = "models";
 /// Where definitions are read from, and which of them callers may use.
 #[derive(Debug, Clone)]
 pub struct Sources {
-    packs: Vec<&'static Pack>,
+    packs: Vec<EnabledPack>,
+    /// The folder with the human's packs.
+    packs_folder: PathBuf,
+    /// Packs that the configuration names, with the key that does. Those must exist.
+    named_packs: Vec<(String, String)>,
     folders: Vec<PathBuf>,
     /// Whether the folders were named explicitly. Such a folder must exist; the default one need not.
     named: bool,
@@ -42,6 +47,8 @@ pub struct Sources {
 pub(super) struct SourceFile {
     pub(super) path: PathBuf,
     pub(super) state: Option<FileState>,
+    /// The index of the pack that it belongs to.
+    pub(super) pack: Option<usize>,
 }
 
 /// The definition files of some sources.
@@ -49,6 +56,8 @@ pub(super) struct SourceFile {
 pub(super) struct SourceFiles {
     /// Every trusted file, in the order of the search path.
     pub(super) trusted: Vec<SourceFile>,
+    /// The manifests of the human's packs.
+    pub(super) manifests: Vec<SourceFile>,
     /// The links, and what is named itself, also if it is not trusted or is another way to the same file.
     pub(super) outside: Vec<PathBuf>,
     /// The problems of the settings, the folders and the other files.
@@ -81,30 +90,49 @@ impl Sources {
     /// `named` is the value of `AGENT_MAGIC_TOOL_SUBTOOLS`: folders or files separated by `:`.
     pub fn new(config: &Config, config_folder: &Path, named: Option<&OsStr>) -> Self {
         let mut problems = Vec::new();
-        let mut packs = Vec::new();
-        for name in &config.catalog.packs {
-            match SHIPPED.iter().find(|pack| pack.name == name) {
-                Some(pack) => packs.push(pack),
-                None => problems.push(LoadProblem {
-                    file: "config.toml".to_owned(),
-                    subtool: None,
-                    place: Some("catalog.packs".to_owned()),
-                    message: format!("no pack named `{name}`"),
-                }),
+        let packs_folder = config_folder.join("packs");
+        let (mut packs, mut named_packs) = (Vec::new(), Vec::new());
+        for name in config.enabled_packs() {
+            let settings = config.packs.get(name);
+            let place = match shipped(name) {
+                Some(pack) => PackPlace::Shipped(pack),
+                None => PackPlace::Folder(packs_folder.join(name)),
+            };
+            if matches!(place, PackPlace::Folder(_)) && !is_pack_name(name) {
+                let is_listed = config.catalog.packs.iter().any(|listed| listed == name);
+                problems.push(no_pack(name, if is_listed { "catalog.packs" } else { "packs" }));
+                continue;
+            }
+            let switches = settings.map(|settings| settings.switches.clone()).unwrap_or_default();
+            packs.push(EnabledPack { name: name.to_owned(), place, switches });
+        }
+        // One that is switched off may be gone.
+        let is_wanted = |settings: &PackSettings| settings.enabled == Some(true) || !settings.switches.is_empty();
+        let keys = config.packs.iter().filter(|(_, settings)| is_wanted(settings));
+        let keys = keys.map(|(name, _)| (name.clone(), format!("packs.{name}")));
+        let listed = config.catalog.packs.iter().map(|name| (name.clone(), "catalog.packs".to_owned()));
+        for (name, key) in listed.chain(keys).filter(|(name, _)| shipped(name).is_none() && is_pack_name(name)) {
+            if named_packs.iter().all(|(known, _)| *known != name) {
+                named_packs.push((name, key));
             }
         }
         if !config.models.values().any(|model| model.enabled) {
             packs.retain(|pack| pack.name != MODELS_PACK);
         }
-        if config.shell.others == ForeignCommands::Ask && packs.iter().all(|pack| pack.name != SHELL_PACK) {
-            packs.extend(SHIPPED.iter().find(|pack| pack.name == SHELL_PACK));
+        if config.shell.others == ForeignCommands::Ask
+            && packs.iter().all(|pack| pack.name != SHELL_PACK)
+            && let Some(pack) = shipped(SHELL_PACK)
+        {
+            let name = SHELL_PACK.to_owned();
+            packs.push(EnabledPack { name, place: PackPlace::Shipped(pack), switches: BTreeMap::new() });
         }
         let folders = match named {
             Some(named) => std::env::split_paths(named).filter(|path| !path.as_os_str().is_empty()).collect(),
             None => config.catalog.folders.iter().map(|folder| config_folder.join(folder)).collect(),
         };
         let access = AccessFilter::new(&config.access, &mut problems);
-        Self { packs, folders, named: named.is_some(), access, variables: config.vars.clone(), problems }
+        let variables = config.vars.clone();
+        Self { packs, packs_folder, named_packs, folders, named: named.is_some(), access, variables, problems }
     }
 
     /// Adds files and folders, which must exist. A file that is already among the sources is not loaded twice.
@@ -114,8 +142,22 @@ impl Sources {
         self
     }
 
-    pub(super) fn packs(&self) -> &[&'static Pack] {
+    pub(super) fn packs(&self) -> &[EnabledPack] {
         &self.packs
+    }
+
+    /// The folders whose changes matter.
+    pub(super) fn watched(&self) -> Vec<&Path> {
+        let folders = self.folders.iter().map(PathBuf::as_path).chain([self.packs_folder.as_path()]);
+        folders.chain(self.pack_folders().map(|(_, folder)| folder)).collect()
+    }
+
+    /// The folders of the human's packs that are enabled, each with the index of its pack.
+    fn pack_folders(&self) -> impl Iterator<Item = (usize, &Path)> {
+        self.packs.iter().enumerate().filter_map(|(index, pack)| match &pack.place {
+            PackPlace::Folder(folder) => Some((index, folder.as_path())),
+            PackPlace::Shipped(_) => None,
+        })
     }
 
     pub(super) fn variables(&self) -> &Variables {
@@ -127,51 +169,74 @@ impl Sources {
         &self.folders
     }
 
-    /// Looks for definition files.
+    /// Looks for definition files and manifests.
     pub(super) fn files(&self) -> SourceFiles {
         let mut found = SourceFiles { problems: self.problems.clone(), ..SourceFiles::default() };
         let mut known = BTreeSet::new();
-        let problem = |file: &Path, message: String| {
-            let file = file.display().to_string();
-            LoadProblem { file, subtool: None, place: None, message }
-        };
+        self.look_for_packs(&mut found);
+        // First, so that a file of a pack is never taken for one of the search path; last, so that no pack takes the
+        // name of a subtool of the human's own.
+        for (index, folder) in self.pack_folders().filter(|(_, folder)| folder.is_dir()) {
+            self.look_in(folder, Some(index), &mut known, &mut found);
+        }
+        let of_packs = std::mem::take(&mut found.trusted);
         for folder in &self.folders {
-            if let Err(distrust) = trust::check(folder)
-                && distrust.is_writable_by_others()
-            {
-                found.problems.push(problem(folder, untrusted(&distrust)));
-                continue;
-            }
-            let paths = match definition_files(folder) {
-                Ok(paths) => paths,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.named => continue,
-                Err(error) => {
-                    found.problems.push(problem(folder, format!("failed to read it: {error}")));
-                    continue;
-                }
-            };
-            let canonical_folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-            for path in paths {
-                let metadata = fs::symlink_metadata(&path).ok();
-                let is_link = metadata.as_ref().is_none_or(Metadata::is_symlink);
-                // Only a link can lead elsewhere.
-                let name_in_folder = path.file_name().filter(|_| !is_link && path != *folder);
-                let canonical = if let Some(name) = name_in_folder {
-                    canonical_folder.join(name)
-                } else {
-                    found.outside.push(path.clone());
-                    path.canonicalize().unwrap_or_else(|_| path.clone())
-                };
-                if !known.insert(canonical) {
-                    continue;
-                }
-                match metadata.map_or(Ok(None), |metadata| trusted_state(&path, &metadata)) {
-                    Ok(state) => found.trusted.push(SourceFile { path, state }),
-                    Err(distrust) => found.problems.push(problem(&path, untrusted(&distrust))),
-                }
+            self.look_in(folder, None, &mut known, &mut found);
+        }
+        found.trusted.extend(of_packs);
+        found
+    }
+
+    /// Reports packs that do not exist, and those that have the name of another one.
+    fn look_for_packs(&self, found: &mut SourceFiles) {
+        let absent = self.named_packs.iter().filter(|(name, _)| !self.packs_folder.join(name).is_dir());
+        found.problems.extend(absent.map(|(name, key)| no_pack(name, key)));
+        for entry in fs::read_dir(&self.packs_folder).into_iter().flatten().flatten() {
+            if let Some(name) = entry.file_name().to_str().filter(|name| shipped(name).is_some()) {
+                found.problems.push(problem(&entry.path(), taken_name(name)));
             }
         }
-        found
+    }
+
+    /// Adds the files of one folder, which belong to the pack with this index.
+    fn look_in(&self, folder: &Path, pack: Option<usize>, known: &mut BTreeSet<PathBuf>, found: &mut SourceFiles) {
+        if let Err(distrust) = trust::check(folder)
+            && distrust.is_writable_by_others()
+        {
+            found.problems.push(problem(folder, untrusted(&distrust)));
+            return;
+        }
+        let paths = match definition_files(folder) {
+            Ok(paths) => paths,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.named => return,
+            Err(error) => {
+                found.problems.push(problem(folder, format!("failed to read it: {error}")));
+                return;
+            }
+        };
+        let canonical_folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let manifest = pack.map(|_| folder.join(MANIFEST));
+        for path in manifest.iter().cloned().chain(paths) {
+            let metadata = fs::symlink_metadata(&path).ok();
+            let is_link = metadata.as_ref().is_none_or(Metadata::is_symlink);
+            // Only a link can lead elsewhere.
+            let name_in_folder = path.file_name().filter(|_| !is_link && path != *folder);
+            let canonical = if let Some(name) = name_in_folder {
+                canonical_folder.join(name)
+            } else {
+                found.outside.push(path.clone());
+                path.canonicalize().unwrap_or_else(|_| path.clone())
+            };
+            if !known.insert(canonical) {
+                continue;
+            }
+            let is_manifest = manifest.as_ref() == Some(&path);
+            match metadata.map_or(Ok(None), |metadata| trusted_state(&path, &metadata)) {
+                Ok(state) if is_manifest => found.manifests.push(SourceFile { path, state, pack }),
+                Ok(state) => found.trusted.push(SourceFile { path, state, pack }),
+                Err(distrust) => found.problems.push(problem(&path, untrusted(&distrust))),
+            }
+        }
     }
 
     /// Whether the patterns of `[access]` allow the name of a subtool. Its definition may still exclude it.
@@ -190,8 +255,8 @@ impl Sources {
     }
 
     pub(super) fn stamp_of(&self, found: &SourceFiles) -> SourcesStamp {
-        let files = found.trusted.iter().map(|file| (file.path.clone(), file.state)).collect();
-        let packs: Vec<_> = self.packs.iter().map(|pack| (pack.name, pack.text.len())).collect();
+        let files = found.trusted.iter().chain(&found.manifests).map(|file| (file.path.clone(), file.state)).collect();
+        let packs: Vec<_> = self.packs.iter().map(|pack| (&pack.name, pack.shipped_bytes(), &pack.switches)).collect();
         SourcesStamp {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             settings: format!(
@@ -202,6 +267,28 @@ impl Sources {
             files,
         }
     }
+}
+
+fn problem(file: &Path, message: String) -> LoadProblem {
+    LoadProblem { file: file.display().to_string(), subtool: None, place: None, message, count: None }
+}
+
+/// The problem of a pack that the configuration names with `key` and that does not exist.
+fn no_pack(name: &str, key: &str) -> LoadProblem {
+    LoadProblem {
+        file: "config.toml".to_owned(),
+        subtool: None,
+        place: Some(key.to_owned()),
+        message: format!("no pack named `{name}`; see: agent-magic-tool pack list"),
+        count: None,
+    }
+}
+
+/// What is wrong with a folder of the human's packs that has the name of a shipped one.
+pub(super) fn taken_name(name: &str) -> String {
+    format!(
+        "a pack named `{name}` ships with the program; give this folder and the `name` in its {MANIFEST} another name"
+    )
 }
 
 /// Whether another user may have changed the file at `path`, whose folder is trusted.
@@ -224,7 +311,7 @@ fn trusted_state(path: &Path, metadata: &Metadata) -> Result<Option<FileState>, 
     }
 }
 
-fn untrusted(distrust: &Distrust) -> String {
+pub(super) fn untrusted(distrust: &Distrust) -> String {
     let remedy = distrust.remedy().map(|remedy| format!(": {remedy}")).unwrap_or_default();
     format!("not loaded, because another user may have changed it: {distrust}{remedy}")
 }
@@ -296,6 +383,7 @@ fn globs(patterns: &[String], place: &str, problems: &mut Vec<LoadProblem>) -> G
                 subtool: None,
                 place: Some(place.to_owned()),
                 message: error.to_string(),
+                count: None,
             }),
         }
     }

@@ -98,7 +98,15 @@ fn filled(text: &str, place: &str, variables: &Variables, mistakes: &mut Vec<Loc
 
 fn unknown(name: &str, variables: &Variables) -> String {
     let hint = did_you_mean(nearest(name, variables.keys().map(String::as_str), 1)).map(|hint| format!("; {hint}"));
-    format!("no variable named `{name}`{}; set it under [vars] in config.toml", hint.unwrap_or_default())
+    format!("{UNKNOWN}`{name}`{}; set it under [vars] in config.toml", hint.unwrap_or_default())
+}
+
+/// How the message about an unknown variable begins.
+const UNKNOWN: &str = "no variable named ";
+
+/// The variable that `message` says is not set.
+pub(super) fn unset_variable(message: &str) -> Option<&str> {
+    message.strip_prefix(UNKNOWN)?.strip_prefix('`')?.split('`').next()
 }
 
 #[cfg(test)]

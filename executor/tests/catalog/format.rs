@@ -49,7 +49,7 @@ fn every_shipped_pack_matches_the_schema() {
         let wrong: Vec<_> =
             validator.iter_errors(&file).map(|error| format!("{}: {error}", error.instance_path())).collect();
         assert!(wrong.is_empty(), "{}: {wrong:#?}", pack.name);
-        assert_eq!(file["$schema"], "./subtool.schema.json", "{}: editors need `$schema`", pack.name);
+        assert_eq!(file["$schema"], "../subtool.schema.json", "{}: editors need `$schema`", pack.name);
     }
 }
 

@@ -160,9 +160,9 @@ fn a_changed_setting_rebuilds_the_listing() {
     };
     assert_eq!(seen(&folder), (1, vec![]));
     folder.config.catalog.packs = vec!["nope".to_owned()];
-    assert_eq!(seen(&folder), (1, vec!["no pack named `nope`".to_owned()]));
+    assert_eq!(seen(&folder), (1, vec!["no pack named `nope`; see: agent-magic-tool pack list".to_owned()]));
     folder.config.catalog.packs = vec!["none".to_owned()];
-    assert_eq!(seen(&folder), (1, vec!["no pack named `none`".to_owned()]));
+    assert_eq!(seen(&folder), (1, vec!["no pack named `none`; see: agent-magic-tool pack list".to_owned()]));
     folder.config.catalog.packs.clear();
     folder.config.access.deny = vec!["greet".to_owned()];
     assert_eq!(seen(&folder), (0, vec![]));

@@ -1,9 +1,11 @@
 //! The shipped packs: every definition loads, and every example can be planned.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use executor::catalog::lint::{LintScope, lint};
-use executor::catalog::{Catalog, SHIPPED, Sources};
+use executor::catalog::{Catalog, Origin, SHIPPED, Sources};
 use executor::config::Config;
-use executor::runner::Invocation;
+use executor::runner::{Invocation, Run};
 use protocol::caller::Caller;
 use serde_json::Value;
 
@@ -85,6 +87,54 @@ fn every_example_is_valid_and_can_be_planned() {
             let plan = plan.unwrap_or_else(|failure| panic!("{}: {failure:?}", subtool.name));
             assert!(!plan.to_string().contains("{{"), "{}: unrendered template in {plan}", subtool.name);
         }
+    }
+}
+
+#[test]
+fn every_health_check_is_a_run_that_its_subtool_accepts() {
+    let (catalog, _) = shipped();
+    let mut checked = Vec::new();
+    for pack in catalog.packs() {
+        let Some(health) = &pack.manifest.health else { continue };
+        let subtool = catalog.get(health.subtool.as_str()).expect("it is loaded");
+        assert!(subtool.definition.runs_in_read_only_sessions(), "{}", pack.name());
+        let mut input = health.input.clone();
+        subtool.schema.fill_defaults(&mut input);
+        assert_eq!(subtool.schema.problems(&Value::Object(input)), [], "{}", pack.name());
+        checked.push(pack.name().to_owned());
+    }
+    checked.sort();
+    let expected = ["calendar", "drive", "github", "gmail", "magento", "magento-db", "search", "shopware", "typo3"];
+    assert_eq!(checked, expected);
+}
+
+/// What subtools use is what the manifest of their pack says that they need.
+#[test]
+fn every_manifest_names_what_its_subtools_need() {
+    let (catalog, _) = shipped();
+    for pack in SHIPPED {
+        let loaded = catalog.packs().iter().find(|loaded| loaded.name() == pack.name).expect("it is loaded");
+        let needs = &loaded.manifest.needs;
+        let named = |prefix: &str, letters: fn(char) -> bool| -> BTreeSet<String> {
+            let found = pack.text.split(prefix).skip(1);
+            found.map(|rest| rest.chars().take_while(|letter| letters(*letter)).collect()).collect()
+        };
+        let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let is_secret = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
+        let declared = |needs: &BTreeMap<String, _>| needs.keys().cloned().collect::<BTreeSet<_>>();
+        assert_eq!(declared(&needs.variables), named("vars.", is_word), "{}: variables", pack.name);
+        assert_eq!(declared(&needs.secrets), named("secret:", is_secret), "{}: secrets", pack.name);
+        let subtools: Vec<_> =
+            catalog.subtools().filter(|it| it.origin == Origin::Pack(pack.name.to_owned())).collect();
+        let databases = subtools.iter().filter_map(|it| match &it.definition.run {
+            Run::Sql(sql) => Some(sql.database.clone()),
+            _ => None,
+        });
+        assert_eq!(declared(&needs.databases), databases.collect(), "{}: databases", pack.name);
+        let required = subtools.iter().flat_map(|it| it.definition.requires.clone());
+        let constant: BTreeSet<_> = required.filter(|privilege| !privilege.contains("{{")).collect();
+        let privileges = declared(&needs.privileges);
+        assert_eq!(privileges, constant, "{}: privileges", pack.name);
     }
 }
 

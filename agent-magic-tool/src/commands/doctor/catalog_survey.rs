@@ -30,6 +30,7 @@ impl CatalogSurvey {
                 CheckOutcome::Broken(problems) => survey.problems.extend(problems),
             }
         }
+        survey.problems = catalog.once_per_pack(std::mem::take(&mut survey.problems));
         survey
     }
 

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
+use crate::config::offset_in;
+
 /// The objects of a file by their keys.
 type RawObject<'a> = BTreeMap<String, &'a RawValue>;
 
@@ -26,6 +28,15 @@ pub(super) fn line_of(text: &str, name: Option<&str>, place: &str) -> Option<usi
     let default =
         file.get("$defaults").filter(|_| is_default).and_then(|defaults| deepest_below(defaults.get(), place));
     Some(line_at(text, default.unwrap_or(found)))
+}
+
+/// Returns the line of `place` in a manifest.
+pub(super) fn line_in_manifest(text: &str, place: &str) -> Option<usize> {
+    if let Some(line) = place.strip_prefix("line ") {
+        return line.split(' ').next()?.parse().ok();
+    }
+    let offset = offset_in(text, place, "")?;
+    Some(text.get(..offset)?.matches('\n').count() + 1)
 }
 
 /// The line of a slice of `text`.

@@ -63,6 +63,8 @@ impl PreviousListing {
             .collect();
         let is_unchanged = |file: &DefinitionFile| match &file.origin {
             Origin::Pack(_) => false,
+            // Its manifest may have changed.
+            Origin::File(_) if file.pack.is_some() => false,
             Origin::File(path) => file.stamp.is_some() && known.get(path) == file.stamp.as_ref(),
         };
         let unchanged = catalog.files().iter().map(is_unchanged).collect();

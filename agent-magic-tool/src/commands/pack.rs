@@ -1,0 +1,135 @@
+//! `pack`: which packs there are and what they lack; switches them on and off, and checks whether they work.
+
+use executor::catalog::packs::manifest::PackManifest;
+use executor::catalog::packs::report::{PackReport, PackState, PackSurvey};
+use executor::config::Config;
+use protocol::code::{Code, Exit};
+use protocol::command_executor::ForeignCommands;
+use protocol::nearest::{did_you_mean, nearest};
+use serde_json::{Map, Value, json};
+
+use crate::context::Context;
+use crate::error::Error;
+
+mod check;
+mod enabled;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum PackCommand {
+    /// List all packs: those that ship, and those in the folder `packs` of the configuration
+    List,
+    /// Show one pack: what it needs, its subtools, switches and limits
+    Info { name: String },
+    /// Load the subtools of a pack from now on, and say what it still lacks
+    Enable { name: String },
+    /// No longer load the subtools of a pack
+    Disable { name: String },
+    /// Run the health check of a pack, or of all that are enabled
+    Check { name: Option<String> },
+}
+
+pub(crate) fn run(command: &PackCommand, context: &Context) -> Result<Exit, Error> {
+    let config = Config::read(&context.paths)?;
+    let survey = PackSurvey::new(&context.paths, &config)?;
+    match command {
+        PackCommand::List => list(&survey, context),
+        PackCommand::Info { name } => info(name, &survey, &config, context),
+        PackCommand::Enable { name } => enable(name, &survey, &config, context),
+        PackCommand::Disable { name } => disable(name, &survey, &config, context),
+        PackCommand::Check { name } => check::run(name.as_deref(), &survey, context),
+    }
+}
+
+fn list(survey: &PackSurvey, context: &Context) -> Result<Exit, Error> {
+    let packs: Vec<_> = survey.names().iter().filter_map(|name| survey.report(name)).collect();
+    context.output.json(&packs)?;
+    context.output.note("what a pack needs and how to get it: agent-magic-tool pack info NAME");
+    Ok(Exit::Ok)
+}
+
+fn info(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -> Result<Exit, Error> {
+    let mut report = known(name, survey)?;
+    // Its definitions are only read if it is enabled, and some mistakes only show beside them.
+    let enabled = if report.enabled { None } else { Some(survey.with_enabled(name)?) };
+    let subtools = match &enabled {
+        None => survey.subtools(name),
+        Some(enabled) => {
+            let found = enabled.report(name).filter(|found| found.state == PackState::Unavailable);
+            report = found.map_or(report, |found| PackReport { enabled: false, ..found });
+            enabled.subtools(name)
+        }
+    };
+    let mut shown = json!(report);
+    if let Some(manifest) = &report.manifest {
+        shown["needs"] = json!(report.needs);
+        shown["switches"] = json!(switches(manifest, name, config));
+        shown["limits"] = json!(manifest.limits);
+        shown["health"] = json!(manifest.health);
+        shown["executor"] = json!(manifest.executor);
+        shown["subtools"] = json!(subtools);
+    }
+    context.output.json(&shown)?;
+    Ok(Exit::Ok)
+}
+
+/// The switches of a pack, and whether each is on.
+fn switches(manifest: &PackManifest, name: &str, config: &Config) -> Map<String, Value> {
+    let own = config.packs.get(name).map(|settings| &settings.switches);
+    let switches = manifest.switches.iter().map(|(switch, settings)| {
+        let on = own.and_then(|own| own.get(switch)).copied().unwrap_or(settings.default);
+        let shown = json!({
+            "on": on, "default": settings.default, "description": settings.description, "subtools": settings.subtools,
+        });
+        (switch.clone(), shown)
+    });
+    switches.collect()
+}
+
+fn enable(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -> Result<Exit, Error> {
+    known(name, survey)?;
+    let after = survey.with_enabled(name)?;
+    let report = known(name, &after)?;
+    if report.state == PackState::Unavailable {
+        let message = format!("the pack `{name}` cannot be enabled here: {}", report.issues.join("; "));
+        return Err(Error::new(Code::BadDefinition, message).hint("correct it, then enable it again"));
+    }
+    enabled::write(name, true, config, context)?;
+    let missing: Vec<_> = report.needs.iter().filter(|need| !need.met).collect();
+    let count = after.subtools(name).len();
+    context.output.json(&json!({
+        "name": name, "enabled": true, "state": report.state, "issues": report.issues, "missing": missing,
+        "subtools": count,
+    }))?;
+    if report.check.is_some() {
+        context.output.note(&format!("whether it works: agent-magic-tool pack check {name}"));
+    }
+    Ok(Exit::Ok)
+}
+
+fn disable(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -> Result<Exit, Error> {
+    // One whose folder is gone can still be named in the configuration.
+    if !config.packs.contains_key(name) {
+        known(name, survey)?;
+    }
+    if name == "shell" && config.shell.others == ForeignCommands::Ask {
+        return Err(Error::usage("the pack `shell` is on as long as whole command lines are asked about")
+            .hint("change `others = \"ask\"` under [shell] in config.toml"));
+    }
+    enabled::write(name, false, config, context)?;
+    context.output.json(&json!({"name": name, "enabled": false}))?;
+    Ok(Exit::Ok)
+}
+
+/// The report of a pack that exists.
+fn known(name: &str, survey: &PackSurvey) -> Result<PackReport, Error> {
+    survey.report(name).ok_or_else(|| {
+        let names = survey.names();
+        let near = did_you_mean(nearest(name, names.iter().map(String::as_str), 1));
+        let hint = near.map(|near| format!("{near} ")).unwrap_or_default();
+        let folder = survey.folder();
+        Error::new(Code::NotFound, format!("no pack named `{name}`")).hint(format!(
+            "{hint}see the names: agent-magic-tool pack list; a pack of yours is a folder in `{}`",
+            folder.display()
+        ))
+    })
+}

@@ -1,0 +1,160 @@
+//! A pack that is enabled, with what its manifest and the human decide about its subtools.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use protocol::nearest::{did_you_mean, nearest};
+
+use super::manifest::PackManifest;
+use super::{MANIFEST, Pack};
+use crate::catalog::{LoadProblem, Origin, Subtool};
+
+/// A pack that the configuration enables.
+#[derive(Debug, Clone)]
+pub(in crate::catalog) struct EnabledPack {
+    pub(in crate::catalog) name: String,
+    pub(in crate::catalog) place: PackPlace,
+    /// The switches in the configuration.
+    pub(in crate::catalog) switches: BTreeMap<String, bool>,
+}
+
+/// Where a pack is.
+#[derive(Debug, Clone)]
+pub(in crate::catalog) enum PackPlace {
+    Shipped(&'static Pack),
+    /// A folder of the human.
+    Folder(PathBuf),
+}
+
+impl EnabledPack {
+    /// What the manifest's mistakes are reported as being in.
+    pub(in crate::catalog) fn manifest_file(&self) -> String {
+        match &self.place {
+            PackPlace::Shipped(pack) => Origin::Pack(pack.name.to_owned()).to_string(),
+            PackPlace::Folder(folder) => folder.join(MANIFEST).display().to_string(),
+        }
+    }
+
+    /// Tells the versions of a shipped pack apart.
+    pub(in crate::catalog) fn shipped_bytes(&self) -> usize {
+        match &self.place {
+            PackPlace::Shipped(pack) => pack.manifest.len() + pack.text.len(),
+            PackPlace::Folder(_) => 0,
+        }
+    }
+
+    /// A problem of the manifest.
+    pub(in crate::catalog) fn problem(&self, place: Option<String>, message: String) -> LoadProblem {
+        LoadProblem { file: self.manifest_file(), subtool: None, place, message, count: None }
+    }
+
+    /// Reads the manifest. Without one that is valid, the pack is left out.
+    pub(in crate::catalog) fn load(&self, manifest: &str) -> Result<LoadedPack, Vec<LoadProblem>> {
+        let manifest = PackManifest::parse(manifest, &self.name).map_err(|mistakes| {
+            mistakes.into_iter().map(|(place, message)| self.problem(place, message)).collect::<Vec<_>>()
+        })?;
+        if let Some(reason) = manifest.too_new() {
+            return Err(vec![self.problem(Some("executor".to_owned()), reason)]);
+        }
+        let unknown = self.switches.keys().filter(|name| !manifest.switches.contains_key(*name));
+        let unknown: Vec<_> = unknown.map(|name| self.unknown_switch(name, &manifest)).collect();
+        if !unknown.is_empty() {
+            return Err(unknown);
+        }
+        let is_off = |(name, default): (&str, bool)| !self.switches.get(name).copied().unwrap_or(default);
+        let off = manifest.switches.iter().filter(|(name, switch)| is_off((name.as_str(), switch.default)));
+        let off = globs(off.flat_map(|(_, switch)| &switch.subtools));
+        Ok(LoadedPack { file: self.manifest_file(), manifest: Arc::new(manifest), off })
+    }
+
+    /// A switch that does not exist was meant to switch something off: the pack is left out, rather than more allowed
+    /// than the human wanted.
+    fn unknown_switch(&self, name: &str, manifest: &PackManifest) -> LoadProblem {
+        let known = manifest.switches.keys().map(String::as_str);
+        let hint = did_you_mean(nearest(name, known, 1)).map(|hint| format!("; {hint}")).unwrap_or_default();
+        LoadProblem {
+            file: "config.toml".to_owned(),
+            subtool: None,
+            place: Some(format!("packs.{}.switches.{name}", self.name)),
+            message: format!("the pack `{}` has no switch `{name}`, so it is not loaded{hint}", self.name),
+            count: None,
+        }
+    }
+}
+
+/// An enabled pack whose manifest is valid.
+#[derive(Debug, Clone)]
+pub struct LoadedPack {
+    /// What problems of the whole pack are reported as being in.
+    pub(in crate::catalog) file: String,
+    pub manifest: Arc<PackManifest>,
+    off: GlobSet,
+}
+
+impl LoadedPack {
+    pub fn name(&self) -> &str {
+        &self.manifest.name
+    }
+
+    /// Whether a switch that is off covers this subtool.
+    pub fn switches_off(&self, subtool: &str) -> bool {
+        self.off.is_match(subtool)
+    }
+
+    /// Applies the switches and limits to a subtool of the pack.
+    pub(in crate::catalog) fn apply(&self, subtool: &mut Subtool) {
+        let definition = Arc::make_mut(&mut subtool.definition);
+        if self.switches_off(subtool.name.as_str()) {
+            definition.enabled = false;
+        }
+        definition.rate_limit = definition.rate_limit.or(self.manifest.limits.of(definition.effect_class()));
+    }
+
+    /// What is wrong with the manifest in view of the subtools that the pack defines, which have these `names`.
+    pub(in crate::catalog) fn mistakes(
+        &self,
+        pack: &EnabledPack,
+        names: &[&str],
+        is_read_only: impl Fn(&str) -> bool,
+    ) -> Vec<LoadProblem> {
+        let mut found = Vec::new();
+        let none_named = |name: &str| {
+            let hint = did_you_mean(nearest(name, names.iter().copied(), 1)).map(|hint| format!("; {hint}"));
+            format!("no subtool of the pack matches `{name}`{}", hint.unwrap_or_default())
+        };
+        for (switch, settings) in &self.manifest.switches {
+            for (index, pattern) in settings.subtools.iter().enumerate() {
+                let own = globs([pattern]);
+                if !names.iter().any(|name| own.is_match(name)) {
+                    let place = format!("switches.{switch}.subtools[{index}]");
+                    found.push(pack.problem(Some(place), none_named(pattern)));
+                }
+            }
+        }
+        if let Some(health) = &self.manifest.health {
+            let subtool = health.subtool.as_str();
+            let message = if !names.contains(&subtool) {
+                Some(none_named(subtool))
+            } else if !is_read_only(subtool) {
+                let message =
+                    "is not read-only, and a check must not change anything; name a subtool with `readOnlyHint`";
+                Some(format!("`{subtool}` {message}"))
+            } else {
+                None
+            };
+            found.extend(message.map(|message| pack.problem(Some("health.subtool".to_owned()), message)));
+        }
+        found
+    }
+}
+
+/// Globs that are known to be valid.
+fn globs<'a>(patterns: impl IntoIterator<Item = &'a String>) -> GlobSet {
+    let mut set = GlobSetBuilder::new();
+    for glob in patterns.into_iter().filter_map(|pattern| Glob::new(pattern).ok()) {
+        set.add(glob);
+    }
+    set.build().expect("each of the globs is valid")
+}
