@@ -1,6 +1,8 @@
 //! The page: as a human sees it in a real browser, and as an attacker meets it.
 
 mod addresses;
+mod api_door;
+mod api_keys;
 mod asked;
 mod background;
 mod card;

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::catalog::Catalog;
+use crate::config::api_keys::ApiKeys;
 use crate::dispatcher::DecisionResult;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::settings::LiveSettings;
@@ -31,6 +32,9 @@ use crate::store::sqlite::records::{RecordReader, TaskCounts};
 use crate::task::confirmation::Assurance;
 
 mod actions;
+mod api;
+pub mod api_client;
+mod api_keys;
 mod approval_word;
 mod assets;
 mod background;
@@ -38,6 +42,7 @@ mod card;
 pub mod client;
 mod command;
 mod diff;
+mod door;
 mod events;
 mod form;
 mod gate;
@@ -45,7 +50,7 @@ mod hidden;
 mod keys;
 mod link;
 mod marks;
-mod peer;
+pub mod peer;
 mod preferences;
 pub mod proof;
 #[cfg(test)]
@@ -61,6 +66,7 @@ mod visible;
 mod wording;
 
 pub use command::{PageCommand, PageMessage, TaskChange};
+use door::WrongKeys;
 use keys::PendingRegistrations;
 pub use keys::{KeyStanding, KeysView};
 pub use link::{LINK_LIFETIME, links_folder, make_link};
@@ -78,7 +84,8 @@ const LEVEL_HINT: &str = "A passkey or a security key that you enrol under Keys,
 const LEVEL_OF_TOUCH_HINT: &str = "A program that runs as you could still show you something else than what you sign; an \
                                    executor that runs as another user would close this gap.";
 
-const TEMPLATES: [(&str, &str); 16] = [
+const TEMPLATES: [(&str, &str); 17] = [
+    ("api-keys.html", include_str!("../web/api-keys.html")),
     ("base.html", include_str!("../web/base.html")),
     ("card.html", include_str!("../web/card.html")),
     ("grants.html", include_str!("../web/grants.html")),
@@ -115,6 +122,8 @@ pub struct PageContext {
     pub mailbox: Mailbox,
     /// The keys of the approver, which the daemon owns.
     pub keys: watch::Receiver<KeysView>,
+    /// The keys of `serve`'s clients.
+    pub api_keys: ApiKeys,
 }
 
 impl fmt::Debug for PageContext {
@@ -129,6 +138,7 @@ pub(crate) struct Page {
     context: PageContext,
     preferences: PreferenceStore,
     registrations: PendingRegistrations,
+    wrong_keys: WrongKeys,
     /// Parsed at the first view, since most executors stop before anyone opens the page.
     templates: OnceLock<Environment<'static>>,
 }
@@ -146,6 +156,7 @@ pub fn serve(
         context,
         preferences: PreferenceStore::load(folder),
         registrations: PendingRegistrations::default(),
+        wrong_keys: WrongKeys::default(),
         templates: OnceLock::new(),
     };
     server::serve(&Arc::new(page), listeners, tracker, ended)

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::base::webauthn::Base64Url;
 use crate::store::retention::RetainedTask;
 use crate::task::confirmation::{Confirmation, DecidedBy, Digest};
+use crate::task::decide_scope::DecideScope;
 use crate::task::grant::{Grant, GrantId};
 use crate::task::name::SubtoolName;
 use crate::task::notes::TaskNotes;
@@ -58,6 +59,8 @@ pub enum Change {
         credential: Base64Url,
         counter: u32,
     },
+    /// Adds the scope of an API key that may decide, or replaces it.
+    DecideScope(Box<DecideScope>),
     /// Adds, updates or removes the delivery of an event to a hook.
     Delivery(Box<HookDelivery>, DeliveryState),
 }
@@ -228,6 +231,9 @@ pub trait Store: Outbox + Send {
     /// Returns the last counter of every key that was ever enrolled.
     fn key_counters(&self) -> Result<Vec<(Base64Url, u32)>, StoreError>;
 
+    /// Returns the scope of every API key that ever could decide.
+    fn decide_scopes(&self) -> Result<Vec<DecideScope>, StoreError>;
+
     /// Returns every step of a task, in order. Replayed through [`State::after`] they give its state.
     fn steps(&self, id: TaskId) -> Result<Vec<RecordedStep>, StoreError>;
 
@@ -247,6 +253,7 @@ pub(crate) mod contract {
 
     use super::*;
     use crate::task::Outcome;
+    use crate::task::api_key::ApiKeyRef;
     use crate::task::confirmation::{ConfirmationRequest, DecidedBy, Decision, Verdict};
     use crate::task::effect::EffectClass;
     use crate::task::grant::{FieldCoverage, GrantScope};
@@ -358,7 +365,7 @@ pub(crate) mod contract {
             id: TaskId::new(),
             tool: like.tool,
             definition_hash: like.definition_hash,
-            scope: GrantScope { uid: 1000, session: None, folder: None },
+            scope: GrantScope { uid: 1000, client: None, session: None, folder: None },
             files: None,
             fields: [("n".to_owned(), FieldCoverage::AtMost(9_007_199_254_740_993_i64.into()))].into(),
             made_at: like.created_at,
@@ -397,6 +404,30 @@ pub(crate) mod contract {
         check_confirmations(store);
         check_grants(store);
         check_key_counters(store);
+        check_decide_scopes(store);
+    }
+
+    fn check_decide_scopes(store: &mut dyn Store) {
+        let at = Timestamp::from_second(1_700_000_000).expect("a time");
+        let given = DecideScope {
+            key: ApiKeyRef { name: "phone".to_owned(), hash: "ab".repeat(32) },
+            gift: 2,
+            given_at: at,
+            given_by: "s".to_owned(),
+            expires_at: Some(at),
+            taken_back_at: None,
+            decisions: 1,
+            last_decision: Some(at),
+            proof: None,
+        };
+        let key = ApiKeyRef { hash: "cd".repeat(32), ..given.key.clone() };
+        let other = DecideScope { key, expires_at: None, ..given.clone() };
+        let change = |scope: &DecideScope| Change::DecideScope(Box::new(scope.clone()));
+        store.commit(&[change(&given), change(&other)]).expect("committed");
+        assert_eq!(store.decide_scopes().expect("read"), [given.clone(), other.clone()], "keys of one name");
+        let taken_back = DecideScope { taken_back_at: Some(at), ..given };
+        store.commit(&[change(&taken_back)]).expect("committed");
+        assert_eq!(store.decide_scopes().expect("read"), [taken_back, other]);
     }
 
     fn check_key_counters(store: &mut dyn Store) {

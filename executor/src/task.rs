@@ -15,8 +15,10 @@ use effect::EffectClass;
 use name::SubtoolName;
 use notes::TaskNotes;
 
+pub mod api_key;
 pub mod approver_key;
 pub mod confirmation;
+pub mod decide_scope;
 pub mod effect;
 pub mod failure;
 pub mod fingerprint;

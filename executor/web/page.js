@@ -101,6 +101,12 @@ const actions = {
     "revoke-key"(button) {
         act(button, "/keys/revoke", { id: button.dataset.id }, () => location.reload());
     },
+    "give-scope"(button) {
+        act(button, "/api-keys/give", { name: button.dataset.name, hash: button.dataset.id }, () => location.reload());
+    },
+    "take-scope"(button) {
+        act(button, "/api-keys/take", { hash: button.dataset.id }, () => location.reload());
+    },
     revoke(button) {
         act(button, "/grants/revoke", { id: button.dataset.id }, () => {
             const grant = button.closest("[data-grant-id]");

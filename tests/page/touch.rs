@@ -51,7 +51,7 @@ impl Human {
     }
 
     /// The registration of a new key, answering a challenge of the page.
-    fn registration(&self, key: &SoftKey) -> Value {
+    pub(super) fn registration(&self, key: &SoftKey) -> Value {
         let (status, begun) = self.json("/keys/begin", &json!({}));
         assert_eq!((status, &begun["rp_id"]), (200, &json!(self.relying_party())));
         let ceremony = Ceremony::create(&self.relying_party(), &self.site.origin(), &bytes(&begun["challenge"]));
@@ -59,7 +59,7 @@ impl Human {
     }
 
     /// Sends `body`, which must need a touch, and returns it with the touch of `key`.
-    fn touched(&self, path: &str, body: &Value, key: &mut SoftKey) -> Value {
+    pub(super) fn touched(&self, path: &str, body: &Value, key: &mut SoftKey) -> Value {
         let (status, answer) = self.json(path, body);
         assert_eq!((status, &answer["error"]["code"]), (403, &json!("needs-touch")), "{answer}");
         with_touch(self, body, &answer["touch"]["challenge"], key)
@@ -237,7 +237,7 @@ fn lost_keys_are_still_demanded_until_root_resets_them() {
 }
 
 /// Adds Chromium's authenticator to a tab. Without `present`, no user touches it.
-async fn add_authenticator(tab: &mut Tab, present: bool) {
+pub(super) async fn add_authenticator(tab: &mut Tab, present: bool) {
     tab.call("WebAuthn.enable", json!({})).await;
     let options = json!({"protocol": "ctap2", "transport": "internal", "hasResidentKey": true, "hasUserVerification": true,
         "isUserVerified": true, "automaticPresenceSimulation": present});

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use super::human::Human;
 use super::scenario::Scenario;
 use crate::browser::Tab;
 use crate::skip::skip;
@@ -87,6 +88,11 @@ async fn accessibility_problems(tab: &mut Tab, axe: &str) -> Vec<String> {
 async fn every_view_works_in_both_themes_on_a_desktop_and_on_a_phone() {
     let scenario = Scenario::new();
     let finished = scenario.finish_tasks();
+    let human = Human::of(&scenario.world);
+    scenario.world.make_deciding_key(&human, "phone");
+    scenario.world.make_api_key("nightly-build");
+    // The tabs would tell of the other session.
+    assert!(matches!(human.post("/logout", &serde_json::json!({})).status, 200 | 204));
     let Some(mut tab) = scenario.world.signed_in_tab().await else { return };
     let origin = scenario.world.site().origin();
     let empty: [Scene; 1] = [("empty", "/".to_owned(), "")];
@@ -97,7 +103,7 @@ async fn every_view_works_in_both_themes_on_a_desktop_and_on_a_phone() {
                   scrollBy({top: -90, behavior: 'instant'})";
     let mail = "document.querySelector('[data-tool=gmail_send_message]').scrollIntoView({block: 'start', behavior: 'instant'}); \
                 scrollBy({top: -90, behavior: 'instant'})";
-    let scenes: [Scene; 18] = [
+    let scenes: [Scene; 19] = [
         ("waiting", "/".to_owned(), ""),
         ("mail", "/".to_owned(), mail),
         ("sessions", "/sessions".to_owned(), ""),
@@ -114,6 +120,7 @@ async fn every_view_works_in_both_themes_on_a_desktop_and_on_a_phone() {
         ("task-granted", format!("/task/{}", finished.granted), ""),
         ("task-unknown", format!("/task/{}", finished.unknown), ""),
         ("grants", "/grants".to_owned(), ""),
+        ("api-keys", "/api-keys".to_owned(), "document.querySelector('details.give').open = true"),
         ("subtools", "/subtools".to_owned(), ""),
         ("subtool", "/subtool/gmail_send_message".to_owned(), ""),
     ];

@@ -45,7 +45,7 @@ pub(super) use sessions::{challenge, end_other_sessions, end_session, login, log
 /// The answer to an action, or the response that refuses it.
 pub(super) type ActionResult = Result<Response, Response>;
 type CurrentSession = Extension<SessionName>;
-type PageState = State<Arc<Page>>;
+pub(super) type PageState = State<Arc<Page>>;
 
 /// The longest note of a human that is kept; the rest is cut off.
 const MAX_NOTE_CHARS: usize = 2_000;
@@ -127,11 +127,11 @@ fn check_approvable(page: &Page, id: TaskId, typed: Option<&str>, is_batch: bool
     }
 }
 
-fn word_required(word: &str) -> Response {
+pub(super) fn word_required(word: &str) -> Response {
     refuse(StatusCode::UNPROCESSABLE_ENTITY, Code::WantsWord, &format!("type `{word}` to approve it"))
 }
 
-fn note(text: Option<String>) -> Option<String> {
+pub(super) fn note(text: Option<String>) -> Option<String> {
     text.map(|text| text.trim().chars().take(MAX_NOTE_CHARS).collect::<String>()).filter(|text| !text.is_empty())
 }
 
@@ -177,6 +177,7 @@ pub(super) fn not_decided(page: &Page, error: DecisionError) -> Response {
             let message = format!("the touch is not valid, so nothing was decided: {error}");
             return refuse(StatusCode::FORBIDDEN, Code::BadTouch, &message);
         }
+        DecisionError::NoScope => return no_scope(),
         DecisionError::Refused(error) => {
             return (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error}))).into_response();
         }
@@ -185,7 +186,7 @@ pub(super) fn not_decided(page: &Page, error: DecisionError) -> Response {
     let task = page.read(|records| records.task(id)).ok().flatten().filter(|_| code == Code::AlreadyDecided);
     let decided = task.map(|task| match &task.confirmation {
         Some(confirmation) if confirmation.decision.is_some() => decided_words(Some(confirmation), task.state),
-        _ => super::wording::state_words(task.state),
+        _ => super::wording::state_words(task.state).into(),
     });
     let mut body = json!({"error": {"code": code, "message": message}, "id": id});
     if let Some(decided) = decided {
@@ -194,14 +195,21 @@ pub(super) fn not_decided(page: &Page, error: DecisionError) -> Response {
     (StatusCode::CONFLICT, Json(body)).into_response()
 }
 
+/// An API key that may not decide, whatever it asks for.
+pub(super) fn no_scope() -> Response {
+    let message = "this API key may not decide; a human lets it, under API keys on the page that `agent-magic-tool \
+                   executor page` opens";
+    refuse(StatusCode::FORBIDDEN, Code::NeedsScope, message)
+}
+
 /// Reads a task; one that does not exist or cannot be read is refused.
-fn existing_task(page: &Page, id: TaskId) -> Result<Task, Response> {
+pub(super) fn existing_task(page: &Page, id: TaskId) -> Result<Task, Response> {
     let task = page.read(|records| records.task(id)).ok().flatten();
     task.ok_or_else(|| refuse(StatusCode::NOT_FOUND, Code::NotFound, "no such task"))
 }
 
 /// Reads a pending task with its confirmation; any other task is refused.
-fn pending_task(page: &Page, id: TaskId) -> Result<(Task, Box<Confirmation>), Response> {
+pub(super) fn pending_task(page: &Page, id: TaskId) -> Result<(Task, Box<Confirmation>), Response> {
     let task = page.read(|records| records.task(id)).map_err(|error| ViewError::from(error).into_response())?;
     let pending = task.filter(|task| task.state == TaskState::AwaitingConfirmation);
     let found = pending.and_then(|task| task.confirmation.clone().map(|confirmation| (task, confirmation)));
@@ -253,7 +261,7 @@ fn check_input(subtool: &Subtool, input: &Map<String, Value>) -> Result<(), Resp
     if problems.is_empty() { Ok(()) } else { Err(invalid_input(&problems)) }
 }
 
-fn invalid_input(problems: &[Problem]) -> Response {
+pub(super) fn invalid_input(problems: &[Problem]) -> Response {
     let error = json!({"code": Code::InvalidInput, "message": "some fields are not valid"});
     (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error, "problems": problems}))).into_response()
 }
@@ -339,7 +347,7 @@ pub(super) async fn answer(State(page): PageState, Extension(session): CurrentSe
 }
 
 /// The prefix of the names of secrets that this task asked for.
-fn secret_prefix(task: &Task) -> String {
+pub(super) fn secret_prefix(task: &Task) -> String {
     let id = task.id.to_string();
     format!("ask-{}", &id[id.len() - 8..])
 }
@@ -457,7 +465,12 @@ fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, 
         tool: task.tool.clone(),
         definition_hash: task.definition_hash.clone(),
         // A session is only a name that a program gives itself, so it limits nothing.
-        scope: GrantScope { uid: task.caller.uid, session: None, folder: task.caller.folder.clone() },
+        scope: GrantScope {
+            uid: task.caller.uid,
+            client: task.caller.client().map(str::to_owned),
+            session: None,
+            folder: task.caller.folder.clone(),
+        },
         files: Some(confirmation.files),
         fields,
         made_at: now,

@@ -92,6 +92,13 @@ impl<'a> BackgroundReader<'a> {
     }
 }
 
+impl CardBackground {
+    /// The risk marks as text.
+    pub(super) fn mark_words(&self) -> Vec<String> {
+        self.marks.iter().map(RiskMark::plain).collect()
+    }
+}
+
 impl EarlierCall {
     fn of(task: &Task) -> Self {
         let input = Value::Object(seal::shown(&task.input)).to_string();

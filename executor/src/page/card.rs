@@ -12,7 +12,7 @@ use super::diff::LineDiff;
 use super::form::{self, FormField};
 use super::touches::touches;
 use super::visible::{VisibleLine, VisibleText, line};
-use super::wording::{DisplayTime, effect_words, scope_words, span, user};
+use super::wording::{DisplayTime, client_words, effect_words, scope_words, span, user};
 use crate::attempt as perform;
 use crate::base::write_access::WriteAccess;
 use crate::catalog::Subtool;
@@ -24,6 +24,8 @@ use crate::task::Task;
 use crate::task::confirmation::{Assurance, Confirmation, ReplacedValues, TriedChange};
 use crate::task::effect::EffectClass;
 use crate::task::fingerprint::{FileRole, Fingerprint};
+
+mod as_gate;
 
 /// What the template `card.html` shows.
 #[derive(Debug, Serialize)]
@@ -75,6 +77,8 @@ pub(super) struct CardCaller {
     user: String,
     folder: VisibleLine,
     session: Option<VisibleLine>,
+    /// The client for which it works, of a server that several share.
+    client: Option<VisibleLine>,
     #[serde(flatten)]
     moment: DisplayTime,
 }
@@ -87,6 +91,7 @@ impl CardCaller {
             user: user(caller.uid),
             folder: line(folder.as_deref().unwrap_or("an unknown folder")),
             session: caller.session.as_deref().map(line),
+            client: caller.client().map(|client| line(&client_words(client))),
             moment: DisplayTime::of(at, now),
         }
     }
@@ -257,7 +262,7 @@ impl Card {
             word: word.unwrap_or_default(),
             grant_word: task.tool.to_string(),
             grantable: question.is_none() && definition.is_some_and(|definition| definition.grantable),
-            grant_scope: scope_words(task.caller.uid, task.caller.folder.as_deref()),
+            grant_scope: scope_words(task.caller.uid, task.caller.client(), task.caller.folder.as_deref()),
             grant_fields: shown.iter().map(|(name, value)| grant_field(name, value)).collect(),
             edit: form::fields(schema, &shown),
             form: question

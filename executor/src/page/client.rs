@@ -19,7 +19,7 @@ use crate::task::confirmation::nonce;
 /// How long to wait for an answer. The page answers at once, except when it must write to the disk first.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The largest answer that is read.
-const MAX_ANSWER_BYTES: u64 = 4 << 20;
+const MAX_ANSWER_BYTES: u64 = 32 << 20;
 
 /// A session of the page, held in memory by this process.
 pub struct PageClient {
@@ -115,35 +115,42 @@ impl PageClient {
         body: Option<&str>,
         proof: Option<&str>,
     ) -> Result<PageAnswer, PageClientError> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.site.port))?;
-        check_owner(&stream)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
-        stream.write_all(self.request_text(method, path, body, proof).as_bytes())?;
-        let mut answer = Vec::new();
-        stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
-        parse_answer(&answer)
-    }
-
-    fn request_text(&self, method: &str, path: &str, body: Option<&str>, proof: Option<&str>) -> String {
-        let origin = self.site.origin();
-        let host = origin.trim_start_matches("http://");
-        let mut head = vec![
-            format!("{method} {path} HTTP/1.1"),
-            format!("host: {host}"),
-            format!("user-agent: {TERMINAL}"),
-            "connection: close".to_owned(),
-        ];
-        head.extend(
+        let mut headers = Vec::new();
+        headers.extend(
             self.session.as_ref().map(|session| format!("cookie: {}={}", self.site.cookie_name(), session.cookie)),
         );
-        head.extend(proof.map(|proof| format!("{PROOF}: {proof}")));
-        if let Some(body) = body {
-            head.extend([format!("origin: {origin}"), "content-type: application/json".to_owned()]);
-            head.push(format!("content-length: {}", body.len()));
+        headers.extend(proof.map(|proof| format!("{PROOF}: {proof}")));
+        if body.is_some() {
+            headers.extend([format!("origin: {}", self.site.origin()), "content-type: application/json".to_owned()]);
         }
-        format!("{}\r\n\r\n{}", head.join("\r\n"), body.unwrap_or_default())
+        send(&self.site, (method, path), &headers, body)
     }
+}
+
+/// Sends a request, with these headers beside those that every request has, to a program of our own user.
+pub(super) fn send(
+    site: &PageSite,
+    (method, path): (&str, &str),
+    headers: &[String],
+    body: Option<&str>,
+) -> Result<PageAnswer, PageClientError> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, site.port))?;
+    check_owner(&stream)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let mut head = vec![
+        format!("{method} {path} HTTP/1.1"),
+        format!("host: {}:{}", site.host, site.port),
+        format!("user-agent: {TERMINAL}"),
+        "connection: close".to_owned(),
+    ];
+    head.extend_from_slice(headers);
+    head.extend(body.map(|body| format!("content-length: {}", body.len())));
+    let request = format!("{}\r\n\r\n{}", head.join("\r\n"), body.unwrap_or_default());
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer)?;
+    parse_answer(&answer)
 }
 
 /// Fails unless the program at the other end belongs to our own user.

@@ -1,11 +1,13 @@
 //! Commands that the page sends to the daemon, and the changes that it hears of.
 
+use jiff::Timestamp;
 use protocol::task::{State, TaskId};
 use tokio::sync::oneshot;
 
 use crate::base::webauthn::{Assertion, Base64Url, RegisteredKey};
 use crate::dispatcher::{DecisionAction, DecisionResult};
 use crate::task::Task;
+use crate::task::api_key::ApiKeyRef;
 use crate::task::confirmation::Digest;
 use crate::task::grant::{Grant, GrantId};
 
@@ -32,6 +34,20 @@ pub enum PageCommand {
         /// What a key of the human signed.
         touch: Option<Assertion>,
     },
+    /// Approves, denies or answers one pending task with an API key that may decide.
+    DecideWithKey {
+        key: ApiKeyRef,
+        task: TaskId,
+        /// The digest of what the client was shown.
+        shown: Digest,
+        action: DecisionAction,
+        /// The words for the agent, with an approval.
+        note: Option<String>,
+    },
+    /// Lets an API key decide until it expires.
+    GiveScope { key: ApiKeyRef, expires_at: Option<Timestamp>, touch: Option<Assertion> },
+    /// No longer lets the API key with this hash decide.
+    TakeScope { hash: String },
     /// Revokes a grant.
     Revoke { grant: GrantId, touch: Option<Assertion> },
     /// Cancels a task as its caller would; `uid` is the caller's user.

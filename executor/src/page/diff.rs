@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use super::visible::{VisibleLine, line};
+use super::visible::{VisibleLine, line, plain_line};
 
 /// How many unchanged lines are shown around a change.
 const CONTEXT: usize = 3;
@@ -63,6 +63,15 @@ impl LineDiff {
         }
         found.fold(diff.old_slices().len() - shown);
         Some(found)
+    }
+
+    /// The same as plain text, each line with its sign.
+    pub(super) fn plain(&self) -> String {
+        let row = |row: &DiffRow| match row.sign {
+            "…" => format!("… {} unchanged lines\n", row.count),
+            sign => format!("{sign} {}\n", plain_line(&row.line).text),
+        };
+        self.rows.iter().map(row).collect()
     }
 
     /// Stands for `count` unchanged lines.

@@ -1,9 +1,9 @@
-//! The gate: checks every request before it reaches a route.
+//! The gate: checks every request of a browser before it reaches a route.
 //!
 //! Any page in the same browser can send requests to a page on loopback. So a request counts only with what our own
 //! page alone can send: exactly our host, exactly our origin, the session's cookie, and a proof of the session's key
 //! (`proof.rs`). Without the proof, a browser with the cookie gets an empty page, whose script asks again with it. A
-//! GET changes nothing.
+//! GET changes nothing. What shows an API key instead has a door of its own (`door.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ const HEADERS: [(HeaderName, &str); 9] = [
 #[derive(Debug, Clone)]
 pub(super) struct SessionName(pub(super) String);
 
-/// The middleware around all routes.
+/// The middleware around all routes but those of API keys.
 pub(super) async fn check_request(State(page): State<Arc<Page>>, request: Request, next: Next) -> Response {
     let mut response = match admit(&page, request).await {
         Ok(request) => {
@@ -67,11 +67,15 @@ pub(super) async fn check_request(State(page): State<Arc<Page>>, request: Reques
         }
         Err(refusal) => refusal,
     };
-    let headers = response.headers_mut();
-    for (name, value) in HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
+    add_headers(&mut response);
     response
+}
+
+/// Adds what every response has.
+pub(super) fn add_headers(response: &mut Response) {
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
 }
 
 /// Returns a request that counts, with its whole body and, unless it needs none, its session.
@@ -131,7 +135,7 @@ fn unproven() -> Response {
 }
 
 /// Reads the whole body; refuses one that is too large or too slow.
-async fn whole(request: Request) -> Result<axum::http::Request<Bytes>, Response> {
+pub(super) async fn whole(request: Request) -> Result<axum::http::Request<Bytes>, Response> {
     let length = single(request.headers(), &header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
     if length.is_some_and(|length| length > MAX_BODY_BYTES) {
         return Err(too_large());
@@ -179,7 +183,7 @@ fn is_public(path: &str) -> bool {
 }
 
 /// Requires exactly our host name, which stops DNS rebinding.
-fn check_host(page: &Page, request: &Request) -> Result<(), Response> {
+pub(super) fn check_host(page: &Page, request: &Request) -> Result<(), Response> {
     let misdirected =
         || refuse(StatusCode::MISDIRECTED_REQUEST, Code::ForeignRequest, "this is not the host name of the page");
     if request.version() != Version::HTTP_11 || request.uri().authority().is_some() {
@@ -216,7 +220,7 @@ fn check_origin(page: &Page, headers: &HeaderMap) -> Result<(), Response> {
 }
 
 /// The value of a header that occurs exactly once.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)

@@ -13,7 +13,7 @@ use unicode_security::MixedScript as _;
 use unicode_security::confusable_detection::skeleton;
 use url::Url;
 
-use super::visible::{VisibleLine, line};
+use super::visible::{VisibleLine, line, plain_line};
 use crate::base::{credential, suspicion};
 use crate::catalog::definition::Definition;
 use crate::runner::Run;
@@ -29,6 +29,13 @@ const MAX_LOOKED_AT: usize = 1_000;
 pub(super) struct RiskMark {
     words: String,
     why: VisibleLine,
+}
+
+impl RiskMark {
+    /// What stands out, and why.
+    pub(super) fn plain(&self) -> String {
+        format!("{}: {}", self.words, plain_line(&self.why).text)
+    }
 }
 
 /// What earlier approvals of a subtool contained.

@@ -10,7 +10,7 @@ mod linux;
 
 /// Why a connection is refused.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StrangerError {
+pub enum StrangerError {
     #[error("it is of user {0}")]
     OtherUser(Uid),
     #[error("the kernel does not say whose it is: {0}")]
@@ -19,13 +19,13 @@ pub(super) enum StrangerError {
 
 /// Fails unless the program at `peer`, which is connected to us at `local`, belongs to our own user.
 #[cfg(target_os = "linux")]
-pub(super) fn check(peer: SocketAddr, local: SocketAddr) -> Result<(), StrangerError> {
+pub fn check(peer: SocketAddr, local: SocketAddr) -> Result<(), StrangerError> {
     let owner = linux::owner(peer, local)?;
     if owner == Uid::effective() { Ok(()) } else { Err(StrangerError::OtherUser(owner)) }
 }
 
 /// Elsewhere the kernel is not asked; the session alone says who it is.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn check(_: SocketAddr, _: SocketAddr) -> Result<(), StrangerError> {
+pub fn check(_: SocketAddr, _: SocketAddr) -> Result<(), StrangerError> {
     Ok(())
 }

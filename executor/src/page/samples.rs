@@ -26,21 +26,24 @@ use crate::base::webauthn::soft_key::SoftKey;
 use crate::base::webauthn::{Base64Url, PublicKey};
 use crate::catalog::Sources;
 use crate::config::Config;
+use crate::config::api_keys::{ApiKeyOptions, ApiScopes};
 use crate::config::secret::Secrets;
 use crate::intake::settings::{LiveSettings, Settings};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Change, Store as _, Transition, contract};
+use crate::task::api_key::ApiKeyRef;
 use crate::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
 use crate::task::confirmation::{
     Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, TriedChange, Verdict,
 };
+use crate::task::decide_scope::DecideScope;
 use crate::task::fingerprint::{FileRole, Fingerprint};
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 use crate::task::{End, Outcome, Task};
 
-const VIEWS: [&str; 12] = [
-    "card", "grants", "history", "keys", "login", "message", "sessions", "subtool", "subtools", "task", "tasks",
-    "waiting",
+const VIEWS: [&str; 13] = [
+    "api-keys", "card", "grants", "history", "keys", "login", "message", "sessions", "subtool", "subtools", "task",
+    "tasks", "waiting",
 ];
 
 /// The file name, the template name and the contents of each sample.
@@ -49,7 +52,8 @@ fn samples() -> Vec<(String, String, Value)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("the folder of samples").flatten() {
         let file = entry.file_name().to_string_lossy().into_owned();
-        let view = file.split(['-', '.']).next().expect("a name").to_owned();
+        let view = VIEWS.into_iter().filter(|view| file.starts_with(view)).max_by_key(|view| view.len());
+        let view = view.unwrap_or_else(|| panic!("{file} is a sample of no view")).to_owned();
         let text = std::fs::read(entry.path()).expect("a readable sample");
         found.push((file, view, serde_json::from_slice(&text).expect("JSON")));
     }
@@ -125,6 +129,7 @@ async fn the_server_gives_the_names_that_the_samples_have() {
         ("login", Some(page.login())),
         ("sessions", views::sessions(context(), session()).await.ok()),
         ("keys", keys::view(context()).await.ok()),
+        ("api-keys", api_keys::view(context()).await.ok()),
     ];
     for (view, answer) in answers {
         let answer: Response<Body> = answer.unwrap_or_else(|| panic!("{view} cannot be shown"));
@@ -159,7 +164,8 @@ fn page(folder: &FilePath) -> (Arc<Page>, SampleTasks) {
     let config = Config::default();
     let catalog = Arc::new(Catalog::load(&Sources::new(&config, folder, None)));
     let mut store = SqliteStore::open(&folder.join("tasks.db")).expect("it opens");
-    let tasks = fill(&mut store, &catalog);
+    let api_keys = api_keys_in(folder);
+    let tasks = fill(&mut store, &catalog, &api_keys);
     let mut templates = Environment::new();
     templates.set_auto_escape_callback(|_| AutoEscape::None);
     templates.add_function("given", |rendering: &Rendering<'_, '_>| {
@@ -190,11 +196,41 @@ fn page(folder: &FilePath) -> (Arc<Page>, SampleTasks) {
         mailbox: Mailbox::open(&folder.join("mailbox")).expect("it opens"),
         settings: LiveSettings::fixed(settings),
         keys: watch::channel(keys()).1,
+        api_keys,
     };
     let preferences = PreferenceStore::load(folder);
-    let page =
-        Page { context, preferences, registrations: PendingRegistrations::default(), templates: templates.into() };
+    let page = Page {
+        context,
+        preferences,
+        registrations: PendingRegistrations::default(),
+        wrong_keys: WrongKeys::default(),
+        templates: templates.into(),
+    };
     (Arc::new(page), tasks)
+}
+
+/// One API key.
+fn api_keys_in(folder: &FilePath) -> ApiKeys {
+    let keys = ApiKeys::at(folder.join("serve").join("keys.json"));
+    let expires_at = Some(clock::now() + jiff::SignedDuration::from_hours(1));
+    let options = ApiKeyOptions { expires_at, ..ApiKeyOptions::default() };
+    keys.create("phone", ApiScopes { ask: true, read: true }, options).expect("it is made");
+    keys
+}
+
+/// That the first of the API keys may decide, and has.
+fn scope_of(api_keys: &ApiKeys) -> DecideScope {
+    DecideScope {
+        key: ApiKeyRef { name: "phone".to_owned(), hash: api_keys.list().expect("read")[0].hash.clone() },
+        gift: 1,
+        given_at: clock::now(),
+        given_by: "s".to_owned(),
+        expires_at: None,
+        taken_back_at: None,
+        decisions: 1,
+        last_decision: Some(clock::now()),
+        proof: None,
+    }
 }
 
 /// One enrolled key.
@@ -212,7 +248,7 @@ fn keys() -> KeysView {
 }
 
 /// Fills the record with something of everything that a view can show.
-fn fill(store: &mut SqliteStore, catalog: &Catalog) -> SampleTasks {
+fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> SampleTasks {
     let now = clock::now();
     let task = |tool: &str, input: Value, state: State| {
         let subtool = catalog.get(tool).expect("a built-in subtool");
@@ -290,7 +326,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> SampleTasks {
         id: TaskId::new(),
         tool: confirm.tool.clone(),
         definition_hash: confirm.definition_hash.clone(),
-        scope: GrantScope { uid: 0, session: None, folder: None },
+        scope: GrantScope { uid: 0, client: None, session: None, folder: None },
         files: None,
         fields: [("to".to_owned(), FieldCoverage::Anything)].into(),
         made_at: now,
@@ -308,5 +344,6 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog) -> SampleTasks {
     store.commit(&accepted).expect("the change is committed");
     store.commit(&ends).expect("the change is committed");
     store.commit(&[Change::Grant { grant: Box::new(grant), expected_uses: None }]).expect("the change is committed");
+    store.commit(&[Change::DecideScope(Box::new(scope_of(api_keys)))]).expect("the change is committed");
     tasks
 }

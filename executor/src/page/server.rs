@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::gate::{self, MAX_BODY_BYTES, SessionName};
-use super::{Page, actions, assets, events, keys, peer, preferences, views};
+use super::{Page, actions, api, api_keys, assets, door, events, keys, peer, preferences, views};
 
 /// The most time and bytes for the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -51,6 +51,9 @@ pub(super) fn routes(page: Arc<Page>) -> Router {
         .route("/history", get(views::history))
         .route("/task/{id}", get(views::task))
         .route("/grants", get(views::grants).post(actions::grant))
+        .route("/api-keys", get(api_keys::view))
+        .route("/api-keys/give", post(api_keys::give))
+        .route("/api-keys/take", post(api_keys::take))
         .route("/keys", get(keys::view).post(keys::enrol))
         .route("/keys/begin", post(keys::begin))
         .route("/keys/revoke", post(keys::revoke))
@@ -85,7 +88,19 @@ pub(super) fn routes(page: Arc<Page>) -> Router {
         .fallback(views::not_found)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(Arc::clone(&page), gate::check_request))
+        .merge(routes_of_api_keys(&page))
         .with_state(page)
+}
+
+/// The routes that an API key opens, and no session.
+fn routes_of_api_keys(page: &Arc<Page>) -> Router<Arc<Page>> {
+    Router::new()
+        .route("/api/key", get(api::standing))
+        .route("/api/gates", get(api::gates))
+        .route("/api/gate/{id}", get(api::gate).post(api::decide))
+        .route("/api/{*rest}", get(api::not_found).post(api::not_found))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(Arc::clone(page), door::check_request))
 }
 
 /// Serves until `ended` is cancelled.

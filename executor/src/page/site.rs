@@ -31,19 +31,22 @@ pub struct PageSite {
 impl PageSite {
     /// Loads the address from the executor's folder; makes a new one if the file is missing or invalid.
     pub fn load_or_create(folder: &Path) -> io::Result<Self> {
-        match fs::read(path(folder)) {
-            Ok(bytes) => {
-                if let Ok(site) = serde_json::from_slice(&bytes) {
-                    return Ok(site);
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        if let Some(site) = Self::read(folder)? {
+            return Ok(site);
         }
         let instance = nonce();
         let site = Self { host: String::new(), instance, port: 0 };
         site.save(folder)?;
         Ok(site)
+    }
+
+    /// Reads the address; `None` if the file is missing or invalid.
+    pub(super) fn read(folder: &Path) -> io::Result<Option<Self>> {
+        match fs::read(path(folder)) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The host name that keys are bound to: the same for good, and that of the page or one above it.

@@ -1,5 +1,6 @@
 //! The page's views: what each path shows.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
@@ -199,7 +200,7 @@ struct EndedRow {
     state_words: &'static str,
     #[serde(flatten)]
     moment: DisplayTime,
-    decided: &'static str,
+    decided: Cow<'static, str>,
     /// The session that decided, if it is not the one that asks for the view.
     other_session: Option<String>,
     code: Option<String>,
@@ -375,7 +376,7 @@ fn grant_row(grant: &Grant, is_same: bool, now: Timestamp) -> Value {
     let fields: Vec<_> =
         grant.fields.iter().map(|(name, covers)| json!({"label": name, "words": covers_words(covers)})).collect();
     let scope = &grant.scope;
-    let scope_words = scope_words(scope.uid, scope.folder.as_deref());
+    let scope_words = scope_words(scope.uid, scope.client.as_deref(), scope.folder.as_deref());
     // Grants of older versions; a session is only a name that a program gives itself.
     let scope_words = match &scope.session {
         Some(session) => format!("{scope_words}, if it calls its session {session}"),

@@ -14,7 +14,10 @@ use unicode_security::MixedScript as _;
 use crate::base::hidden;
 use rows::TextBlock;
 
+mod plain;
 mod rows;
+
+pub(super) use plain::plain_line;
 
 /// Characters that are drawn onto the one before them.
 static MARK: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\p{M}").expect("a valid character class"));
@@ -40,6 +43,20 @@ pub(super) enum TextSpan {
     /// Text and chips together, of a value with very many chips: `\u{200B}` stands for a character that is not visible,
     /// `\u{20*4}` for four of them, and `\\\\` for a backslash.
     Escaped(String),
+}
+
+impl TextSpan {
+    /// A character that is not visible, in its written-out form.
+    fn escaped(&self) -> String {
+        match self {
+            Self::Text(text) => text.replace('\\', r"\\"),
+            Self::Escaped(text) => text.clone(),
+            Self::Chip { character, count } => {
+                let times = if *count == 1 { String::new() } else { format!("*{count}") };
+                format!("\\u{{{:X}{times}}}", u32::from(*character))
+            }
+        }
+    }
 }
 
 impl Serialize for TextSpan {

@@ -1,5 +1,6 @@
 //! Wording: how the page names states, times and people.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -62,21 +63,25 @@ pub(super) fn effect_words(effect: EffectClass) -> &'static str {
 }
 
 /// Who decided and how, in a few words.
-pub(super) fn decided_words(confirmation: Option<&Confirmation>, state: State) -> &'static str {
-    let Some(confirmation) = confirmation else { return "no approval needed" };
+pub(super) fn decided_words(confirmation: Option<&Confirmation>, state: State) -> Cow<'static, str> {
+    let Some(confirmation) = confirmation else { return "no approval needed".into() };
     let Some(decision) = &confirmation.decision else {
         return match state {
-            State::Expired => "no one answered",
-            State::AwaitingConfirmation => "not decided yet",
-            _ => "not decided",
+            State::Expired => "no one answered".into(),
+            State::AwaitingConfirmation => "not decided yet".into(),
+            _ => "not decided".into(),
         };
     };
-    match (decision.verdict, &decision.by) {
-        (Verdict::Approved, DecidedBy::Grant(_)) => "by one of your grants",
-        (Verdict::Approved, DecidedBy::Page(_)) if decision.answer.is_some() => "answered by you",
-        (Verdict::Approved, DecidedBy::Page(_)) => "approved by you",
-        (Verdict::Edited, _) => "edited and approved by you",
-        (Verdict::Denied, _) => "denied by you",
+    let what = match decision.verdict {
+        Verdict::Approved if decision.answer.is_some() => "answered",
+        Verdict::Approved => "approved",
+        Verdict::Edited => "edited and approved",
+        Verdict::Denied => "denied",
+    };
+    match &decision.by {
+        DecidedBy::Grant(_) => "by one of your grants".into(),
+        DecidedBy::Page(_) => format!("{what} by you").into(),
+        DecidedBy::ApiKey(key) => format!("{what} with API key {}", key.name).into(),
     }
 }
 
@@ -84,7 +89,7 @@ pub(super) fn decided_words(confirmation: Option<&Confirmation>, state: State) -
 pub(super) fn other_session(by: &DecidedBy, current: &str) -> Option<String> {
     match by {
         DecidedBy::Page(name) if name != current => Some(name.clone()),
-        DecidedBy::Page(_) | DecidedBy::Grant(_) => None,
+        DecidedBy::Page(_) | DecidedBy::Grant(_) | DecidedBy::ApiKey(_) => None,
     }
 }
 
@@ -94,6 +99,7 @@ pub(super) fn by_words(by: &DecidedBy, current: &str) -> String {
         DecidedBy::Page(name) if name == current => format!("you, in this session ({name})"),
         DecidedBy::Page(name) => format!("you, in another session ({name})"),
         DecidedBy::Grant(id) => format!("grant {id}"),
+        DecidedBy::ApiKey(key) => format!("API key {}", key.name),
     }
 }
 
@@ -118,9 +124,21 @@ pub(super) fn step_words(step: Step, attempt: u32, was_asked: bool) -> String {
 }
 
 /// Whose calls a grant covers.
-pub(super) fn scope_words(uid: u32, folder: Option<&Path>) -> String {
+pub(super) fn scope_words(uid: u32, client: Option<&str>, folder: Option<&Path>) -> String {
     let place = folder.map_or_else(|| "any folder".to_owned(), |folder| folder.display().to_string());
-    format!("every program of {} in {place}", user(uid))
+    match client {
+        None => format!("every program of {} in {place}", user(uid)),
+        Some(client) => format!("every session of {} in {place}", client_words(client)),
+    }
+}
+
+/// A client of a server that several share, from what [`protocol::caller::Caller::client`] calls it.
+pub(super) fn client_words(client: &str) -> String {
+    match client.split_once('.') {
+        Some((key, _)) => format!("the API key {key}"),
+        None if client == "slack" => "Slack".to_owned(),
+        None => client.to_owned(),
+    }
 }
 
 /// The name of a Unix user; `user UID` if it has none.
@@ -132,6 +150,28 @@ pub(super) fn user(uid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::api_key::ApiKeyRef;
+    use crate::task::confirmation::Decision;
+
+    #[test]
+    fn a_decision_says_who_made_it() {
+        let task = crate::store::contract::task(None);
+        let words = |verdict: Verdict, by: DecidedBy, answer: Option<serde_json::Value>| {
+            let mut confirmation = Confirmation::sample(&task);
+            let decision = Decision::new(task.created_at, verdict, by);
+            confirmation.decision = Some(Decision { answer, ..decision });
+            decided_words(Some(&confirmation), State::Succeeded).into_owned()
+        };
+        let key = || DecidedBy::ApiKey(ApiKeyRef { name: "phone".to_owned(), hash: String::new() });
+        let you = || DecidedBy::Page("s".to_owned());
+        assert_eq!(words(Verdict::Approved, you(), None), "approved by you");
+        assert_eq!(words(Verdict::Approved, you(), Some(true.into())), "answered by you");
+        assert_eq!(words(Verdict::Edited, you(), None), "edited and approved by you");
+        assert_eq!(words(Verdict::Approved, DecidedBy::Grant(task.id), None), "by one of your grants");
+        assert_eq!(words(Verdict::Approved, key(), None), "approved with API key phone");
+        assert_eq!(words(Verdict::Approved, key(), Some(true.into())), "answered with API key phone");
+        assert_eq!(words(Verdict::Denied, key(), None), "denied with API key phone");
+    }
 
     #[test]
     fn a_duration_is_shown_in_one_unit() {

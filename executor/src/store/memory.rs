@@ -10,6 +10,7 @@ use super::{Change, ConfirmationRecord, EndedRecord, RecordedStep, Store, StoreE
 use crate::base::webauthn::Base64Url;
 use crate::store::retention::RetainedTask;
 use crate::task::Task;
+use crate::task::decide_scope::DecideScope;
 use crate::task::grant::{Grant, GrantId};
 
 #[derive(Debug, Default)]
@@ -17,6 +18,7 @@ pub struct MemoryStore {
     tasks: BTreeMap<TaskId, (Task, Vec<RecordedStep>)>,
     grants: BTreeMap<GrantId, Grant>,
     key_counters: BTreeMap<Base64Url, u32>,
+    decide_scopes: BTreeMap<String, DecideScope>,
     /// By hook and task, with whether the delivery was given up.
     deliveries: BTreeMap<(String, TaskId), (HookDelivery, bool)>,
 }
@@ -25,12 +27,15 @@ impl Store for MemoryStore {
     fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let (mut tasks, mut grants, mut deliveries) =
             (self.tasks.clone(), self.grants.clone(), self.deliveries.clone());
-        let mut key_counters = self.key_counters.clone();
+        let (mut key_counters, mut decide_scopes) = (self.key_counters.clone(), self.decide_scopes.clone());
         for change in changes {
             match change {
                 Change::KeyCounter { credential, counter } => {
                     let stored = key_counters.entry(credential.clone()).or_default();
                     *stored = (*stored).max(*counter);
+                }
+                Change::DecideScope(scope) => {
+                    decide_scopes.insert(scope.key.hash.clone(), (**scope).clone());
                 }
                 Change::Accept(task) if tasks.contains_key(&task.id) => return Err(StoreError::Duplicate(task.id)),
                 Change::Accept(task) => {
@@ -103,7 +108,7 @@ impl Store for MemoryStore {
             }
         }
         (self.tasks, self.grants, self.deliveries) = (tasks, grants, deliveries);
-        self.key_counters = key_counters;
+        (self.key_counters, self.decide_scopes) = (key_counters, decide_scopes);
         Ok(())
     }
 
@@ -165,6 +170,10 @@ impl Store for MemoryStore {
 
     fn key_counters(&self) -> Result<Vec<(Base64Url, u32)>, StoreError> {
         Ok(self.key_counters.clone().into_iter().collect())
+    }
+
+    fn decide_scopes(&self) -> Result<Vec<DecideScope>, StoreError> {
+        Ok(self.decide_scopes.values().cloned().collect())
     }
 
     fn grants(&self) -> Result<Vec<Grant>, StoreError> {

@@ -24,11 +24,13 @@ use crate::base::webauthn::Base64Url;
 use crate::store::retention::RetainedTask;
 use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
+use crate::task::decide_scope::DecideScope;
 use crate::task::grant::{Grant, GrantId};
 use crate::task::notes::TaskNotes;
 use damage::{DamageGuard, OpenedFile};
 
 mod damage;
+mod decide_scopes;
 mod key_counters;
 mod log;
 mod outbox;
@@ -40,13 +42,14 @@ use task_rows::{accept, first_steps, record_transition};
 
 /// The migrations from an empty database to the current schema. Each runs in a transaction that also sets
 /// `user_version` to its number, counted from 1.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("../../migrations/1.sql"),
     include_str!("../../migrations/2.sql"),
     include_str!("../../migrations/3.sql"),
     include_str!("../../migrations/4.sql"),
     include_str!("../../migrations/5.sql"),
     include_str!("../../migrations/6.sql"),
+    include_str!("../../migrations/7.sql"),
 ];
 
 /// How long to wait for another process that holds a lock on the database, such as a backup or the `sqlite3` shell.
@@ -164,6 +167,7 @@ impl SqliteStore {
                 Change::Note { id, attempt, notes } => note(&transaction, *id, *attempt, notes)?,
                 Change::Grant { grant, expected_uses } => save_grant(&transaction, grant, *expected_uses)?,
                 Change::KeyCounter { credential, counter } => key_counters::save(&transaction, credential, *counter)?,
+                Change::DecideScope(scope) => decide_scopes::save(&transaction, scope)?,
                 Change::Resolve(id, resolution) => resolve(&transaction, *id, resolution)?,
                 Change::Delivery(delivery, state) => outbox::record_delivery(&transaction, delivery, *state)?,
             }
@@ -252,6 +256,10 @@ impl Store for SqliteStore {
 
     fn key_counters(&self) -> Result<Vec<(Base64Url, u32)>, StoreError> {
         key_counters::read(&self.connection)
+    }
+
+    fn decide_scopes(&self) -> Result<Vec<DecideScope>, StoreError> {
+        decide_scopes::read(&self.connection)
     }
 
     fn grants(&self) -> Result<Vec<Grant>, StoreError> {

@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::task::Task;
+use crate::task::api_key::ApiKeyRef;
 use crate::task::effect::EffectClass;
 use crate::task::fingerprint::Fingerprint;
 use crate::task::touch::TouchProof;
@@ -193,6 +194,8 @@ pub enum DecidedBy {
     Page(String),
     /// A remembered approval.
     Grant(crate::task::grant::GrantId),
+    /// A client of `serve`, with an API key that may decide.
+    ApiKey(ApiKeyRef),
 }
 
 /// How strongly an approval must prove that a human gave it, weakest first.

@@ -62,6 +62,10 @@ pub struct Grant {
 #[serde(deny_unknown_fields)]
 pub struct GrantScope {
     pub uid: u32,
+    /// The client of a server that several share; no other client's calls are covered, nor do its own use grants of
+    /// callers that are no such clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -179,6 +183,7 @@ impl Grant {
 impl GrantScope {
     fn includes(&self, caller: &Caller) -> bool {
         self.uid == caller.uid
+            && self.client.as_deref() == caller.client()
             && self.session.as_ref().is_none_or(|session| caller.session.as_ref() == Some(session))
             && self.folder.as_ref().is_none_or(|folder| caller.folder.as_ref() == Some(folder))
     }
@@ -197,7 +202,12 @@ mod tests {
             id: TaskId::new(),
             tool: task.tool.clone(),
             definition_hash: task.definition_hash.clone(),
-            scope: GrantScope { uid: task.caller.uid, session: task.caller.session.clone(), folder: None },
+            scope: GrantScope {
+                uid: task.caller.uid,
+                client: None,
+                session: task.caller.session.clone(),
+                folder: None,
+            },
             files: None,
             fields: fields.collect(),
             made_at: task.created_at,

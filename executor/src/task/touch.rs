@@ -4,11 +4,13 @@
 //! statement, the signature and the public key are kept with the decision as a [`TouchProof`], so that the record can
 //! be checked later, without the executor and without the page.
 
+use jiff::Timestamp;
 use protocol::task::TaskId;
 use serde::{Deserialize, Serialize};
 
 use crate::base::webauthn::{Assertion, Base64Url, ExpectedOrigin, PublicKey, RelyingParty, WebauthnError};
 use crate::task::Task;
+use crate::task::api_key::ApiKeyRef;
 use crate::task::confirmation::{Decision, Digest, Verdict};
 use crate::task::grant::{Grant, GrantId};
 
@@ -35,6 +37,8 @@ pub enum Statement {
     EnrolKey { name: String, credential: Base64Url, public_key: PublicKey },
     /// A key may no longer approve.
     RevokeKey { credential: Base64Url },
+    /// An API key may decide what needs no touch, until it expires; for the `gift`th time.
+    GiveScope { key: ApiKeyRef, gift: u32, expires_at: Option<Timestamp> },
 }
 
 /// The host name that keys of this executor's record are bound to. It stays the same for good.

@@ -1,5 +1,6 @@
 //! The history as a file: one JSON object per line, or comma-separated values (RFC 4180).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::{Query, State};
@@ -44,8 +45,8 @@ struct ExportedTask {
     user: u32,
     session: Option<String>,
     folder: Option<String>,
-    decided: &'static str,
-    /// The session or the grant that decided.
+    decided: Cow<'static, str>,
+    /// The session, the grant or the API key that decided.
     decided_in: Option<String>,
     reason: Option<String>,
     error: Option<String>,
@@ -72,6 +73,7 @@ impl ExportedTask {
             decided_in: decided_by(task).map(|by| match by {
                 DecidedBy::Page(session) => session.clone(),
                 DecidedBy::Grant(id) => format!("grant {id}"),
+                DecidedBy::ApiKey(key) => format!("key:{}", key.name),
             }),
             reason: decision.and_then(|decision| decision.reason.clone()),
             error,

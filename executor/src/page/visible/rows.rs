@@ -31,7 +31,7 @@ const CHIP_BYTES: usize = 10;
 /// Rows that are laid out together.
 #[derive(Debug, Serialize)]
 pub(in crate::page) struct TextBlock {
-    rows: Vec<TextRow>,
+    pub(super) rows: Vec<TextRow>,
 }
 
 /// A line, a piece of one, or several lines.
@@ -39,11 +39,11 @@ pub(in crate::page) struct TextBlock {
 pub(in crate::page) struct TextRow {
     /// The number of its line, or of its first and last one; empty for a further piece of a line.
     label: String,
-    spans: VisibleLine,
+    pub(super) spans: VisibleLine,
     /// Of a run of empty lines that is folded: what it is, in words.
     fold: Option<String>,
     /// Whether a line break follows.
-    end: bool,
+    pub(super) end: bool,
     #[serde(skip)]
     height: usize,
 }
@@ -56,18 +56,7 @@ impl TextRow {
 
     /// Makes one span of all: a browser needs seconds for hundreds of thousands of chips.
     fn escape(&mut self) {
-        let mut escaped = String::new();
-        for span in self.spans.drain(..) {
-            match span {
-                TextSpan::Text(text) => escaped.push_str(&text.replace('\\', r"\\")),
-                TextSpan::Escaped(text) => escaped.push_str(&text),
-                TextSpan::Chip { character, count } => {
-                    let times = if count == 1 { String::new() } else { format!("*{count}") };
-                    let code = format!("{:X}", u32::from(character));
-                    escaped.extend([r"\u{", &code, &times, "}"]);
-                }
-            }
-        }
+        let escaped = self.spans.drain(..).map(|span| span.escaped()).collect();
         self.spans.push(TextSpan::Escaped(escaped));
     }
 }

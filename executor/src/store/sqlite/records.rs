@@ -8,9 +8,10 @@ use std::path::Path;
 use protocol::task::{State, TaskId};
 use rusqlite::{Connection, OpenFlags, params};
 
-use super::{COLUMNS, columns, grants, steps, task};
+use super::{COLUMNS, columns, decide_scopes, grants, steps, task};
 use crate::store::{RecordedStep, StoreError};
 use crate::task::Task;
+use crate::task::decide_scope::DecideScope;
 use crate::task::grant::Grant;
 
 /// The tasks that wait for a human and whose preview is complete, if they have one.
@@ -58,6 +59,11 @@ impl RecordReader {
 
     pub fn grants(&self) -> Result<Vec<Grant>, StoreError> {
         grants(&self.connection)
+    }
+
+    /// Returns the scope of every API key that ever could decide.
+    pub fn decide_scopes(&self) -> Result<Vec<DecideScope>, StoreError> {
+        decide_scopes::read(&self.connection)
     }
 
     /// Returns the tasks that a human can decide on, oldest first.

@@ -1,0 +1,187 @@
+//! What an API key can ask of the page: who it is, what waits for a human, and a decision.
+//!
+//! A decision takes the way of those that a human makes on the page, with less: no edit, no grant, nothing that needs a
+//! touch, and no secret. The types of the answers are in `api_client.rs`.
+
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use protocol::clock;
+use protocol::code::Code;
+use protocol::task::{State as TaskState, TaskId};
+use serde_json::{Map, Value, json};
+
+use super::Page;
+use super::actions::{
+    ActionResult, PageState, existing_task, invalid_input, not_decided, note, parse_body, pending_task, secret_prefix,
+    stopping, word_required,
+};
+use super::api_client::{ApiKeyStanding, Gate, GateDecision, GateList, GateNeed, GateOutcome, GateVerdict};
+use super::background::BackgroundReader;
+use super::card::{Card, question_of};
+use super::command::PageCommand;
+use super::gate::refuse;
+use super::views::ViewError;
+use crate::config::api_keys::ClientKey;
+use crate::dispatcher::{DecisionAction, DecisionError};
+use crate::runner::ask_user::UserQuestion;
+use crate::store::StoreError;
+use crate::task::Task;
+use crate::task::api_key::ApiKeyRef;
+use crate::task::confirmation::{Digest, ReplacedValues};
+
+/// The most gates in one answer; the rest is counted.
+const MAX_GATES: u32 = 50;
+/// How many bytes the inputs of the gates in one answer may have, after the first one.
+const MAX_GATE_BYTES: usize = 512 << 10;
+
+type CurrentKey = Extension<ClientKey>;
+
+fn unreadable(error: StoreError) -> Response {
+    ViewError::from(error).into_response()
+}
+
+pub(super) async fn standing(State(page): PageState, Extension(key): CurrentKey) -> ActionResult {
+    let may_decide = page.may_decide(&key).map_err(unreadable)?;
+    Ok(Json(ApiKeyStanding { name: key.name, may_decide }).into_response())
+}
+
+pub(super) async fn gates(State(page): PageState) -> ActionResult {
+    let mut tasks = page.read(|records| records.waiting(MAX_GATES)).map_err(unreadable)?;
+    let waiting = page.read(|records| records.waiting_ids(u32::MAX)).map_err(unreadable)?.len();
+    let mut bytes = 0;
+    let shown = tasks.iter().take_while(|task| {
+        let had = bytes;
+        bytes += Value::Object(task.input.clone()).to_string().len();
+        had == 0 || bytes <= MAX_GATE_BYTES
+    });
+    let count = shown.count();
+    tasks.truncate(count);
+    let mut backgrounds = BackgroundReader::new(&page);
+    let mut gates = Vec::with_capacity(count);
+    for task in &tasks {
+        gates.extend(gate_of(&page, task, &mut backgrounds).map_err(unreadable)?);
+    }
+    Ok(Json(GateList { more: waiting.saturating_sub(gates.len()), gates }).into_response())
+}
+
+pub(super) async fn gate(State(page): PageState, Path(id): Path<String>) -> ActionResult {
+    let task = pending(&page, parse_id(&id)?)?;
+    let gate = gate_of(&page, &task, &mut BackgroundReader::new(&page)).map_err(unreadable)?;
+    gate.map(|gate| Json(gate).into_response()).ok_or_else(no_gate)
+}
+
+/// What waits, as its card shows it; `None` if it does not wait.
+fn gate_of(page: &Page, task: &Task, backgrounds: &mut BackgroundReader<'_>) -> Result<Option<Gate>, StoreError> {
+    let Some(card) = Card::of(task, page, clock::now()) else { return Ok(None) };
+    let question = question(page, task);
+    Ok(Some(card.with(backgrounds.of(task)?).into_gate(task.id, question.as_ref())))
+}
+
+fn question(page: &Page, task: &Task) -> Option<UserQuestion> {
+    let subtool = page.catalog().get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash)?;
+    question_of(&subtool, task)
+}
+
+/// A task that a human can decide on, and whose preview is complete.
+fn pending(page: &Page, id: TaskId) -> Result<Task, Response> {
+    let task = existing_task(page, id).map_err(|_| no_gate())?;
+    let confirmation = task.confirmation.as_ref().filter(|_| task.state == TaskState::AwaitingConfirmation);
+    let is_ready = confirmation.is_some_and(|confirmation| confirmation.preview != Some(ReplacedValues::Pending));
+    if is_ready { Ok(task) } else { Err(no_gate()) }
+}
+
+fn parse_id(id: &str) -> Result<TaskId, Response> {
+    id.parse().map_err(|_| no_gate())
+}
+
+fn no_gate() -> Response {
+    refuse(StatusCode::NOT_FOUND, Code::NotFound, "nothing with this id waits for a human")
+}
+
+pub(super) async fn not_found() -> Response {
+    refuse(StatusCode::NOT_FOUND, Code::NotFound, "there is nothing at this path")
+}
+
+pub(super) async fn decide(
+    State(page): PageState,
+    Extension(key): CurrentKey,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> ActionResult {
+    let decision: GateDecision = parse_body(&body)?;
+    let shown: Digest = decision
+        .digest
+        .parse()
+        .map_err(|_| refuse(StatusCode::BAD_REQUEST, Code::BadRequest, "`digest` is not a digest"))?;
+    let id = existing_task(&page, parse_id(&id)?).map_err(|_| no_gate())?.id;
+    let (task, confirmation) = pending_task(&page, id)?;
+    if confirmation.digest != shown {
+        return Err(not_decided(&page, DecisionError::Stale(id)));
+    }
+    let gate = gate_of(&page, &task, &mut BackgroundReader::new(&page)).map_err(unreadable)?.ok_or_else(no_gate)?;
+    let (action, note) = action(&page, &task, &gate.needs, decision)?;
+    let key = ApiKeyRef { name: key.name, hash: key.hash };
+    let session = format!("key:{}", key.name);
+    match page.send(PageCommand::DecideWithKey { key, task: id, shown, action, note }, session).await {
+        None => Err(stopping()),
+        Some(Err(DecisionError::NeedsTouch(_))) => Err(needs_touch()),
+        Some(Err(error)) => Err(not_decided(&page, error)),
+        Some(Ok(decided)) => {
+            let state = decided.first().map_or(TaskState::AwaitingConfirmation, |(_, state)| *state);
+            Ok(Json(GateOutcome { id, state }).into_response())
+        }
+    }
+}
+
+fn needs_touch() -> Response {
+    let message =
+        "this needs a touch of the approver's key, which only the page can take: agent-magic-tool executor page";
+    refuse(StatusCode::FORBIDDEN, Code::NeedsTouch, message)
+}
+
+fn needs_page() -> Response {
+    let message = "this asks for a secret or a sign-in, which only the page takes: agent-magic-tool executor page";
+    refuse(StatusCode::FORBIDDEN, Code::NeedsAssurance, message)
+}
+
+/// What is decided, and the note with an approval.
+fn action(
+    page: &Page,
+    task: &Task,
+    needs: &GateNeed,
+    decision: GateDecision,
+) -> Result<(DecisionAction, Option<String>), Response> {
+    let wrong = |code: Code, message: &str| Err(refuse(StatusCode::UNPROCESSABLE_ENTITY, code, message));
+    let GateDecision { decision, word, note: text, answer, .. } = decision;
+    let reason = note(text);
+    let is_question = matches!(needs, GateNeed::Answer { .. } | GateNeed::Page);
+    if answer.is_some() && (!is_question || decision == GateVerdict::Deny) {
+        return wrong(Code::NoQuestion, "there is no question that this answers");
+    }
+    match (decision, needs) {
+        (GateVerdict::Deny, _) if is_question => Ok((DecisionAction::Answer(json!({"action": "decline"})), reason)),
+        (GateVerdict::Deny, _) => Ok((DecisionAction::Deny { reason }, None)),
+        (GateVerdict::Approve, GateNeed::Touch) => Err(needs_touch()),
+        (GateVerdict::Approve, GateNeed::Page) => Err(needs_page()),
+        (GateVerdict::Approve, GateNeed::Word { word: wanted }) if word.as_ref() != Some(wanted) => {
+            Err(word_required(wanted))
+        }
+        (GateVerdict::Approve, GateNeed::Answer { .. }) => {
+            let Some(content) = answer else {
+                return wrong(Code::WantsAnswer, "this is a question; send the fields of its form as `answer`");
+            };
+            Ok((DecisionAction::Answer(accepted(page, task, content)?), reason))
+        }
+        (GateVerdict::Approve, GateNeed::Click | GateNeed::Word { .. }) => Ok((DecisionAction::Approve, reason)),
+    }
+}
+
+/// The answer for the caller, if it fits the form.
+fn accepted(page: &Page, task: &Task, content: Map<String, Value>) -> Result<Value, Response> {
+    let question = question(page, task).ok_or_else(no_gate)?;
+    let accepted = question.accept(content, &secret_prefix(task), &page.runner_context().secrets);
+    accepted.map_err(|problems| invalid_input(&problems))
+}
