@@ -4,7 +4,12 @@
 //! executor: it is a caller like any other, and talks to the executor only through the mailbox.
 
 pub mod driver;
+pub mod input;
 pub mod journal;
 pub mod machine;
+pub mod model_factory;
 pub mod one_tool;
+pub mod outcome;
+pub mod own_tasks;
 pub mod session;
+pub mod session_loop;

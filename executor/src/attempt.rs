@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::config::seal;
 use crate::config::secret::HiddenTexts;
 use crate::runner::attempt_clock::AttemptClock;
-use crate::runner::{Feedback, Invocation, OutputData, ResponseFacts, RunnerContext, RunnerOutput};
+use crate::runner::{Feedback, Invocation, OutputData, ResponseFacts, RunnerContext, RunnerOutput, ShutdownProbe};
 use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
 use crate::task::failure::{Failure, Retry, SideEffect};
@@ -192,17 +192,20 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     async fn work(&self, definition: &Definition) -> Result<End, FailedAttempt> {
         let (started, started_at) = (Instant::now(), clock::now());
+        let timeout = timeout(definition, AttemptPurpose::Work, &self.context.config);
+        let cause = Arc::clone(&self.cause);
         let invocation = Invocation {
             job: self.task.notes.job.clone(),
             is_unsent: self.task.notes.is_unsent,
             clock: self.clock.clone(),
+            time_limit: Some(timeout.get()),
+            shutdown: ShutdownProbe::new(move || cause.get() == Some(&FailureKind::Shutdown)),
             feedback: self.feedback.clone(),
             hidden: Arc::clone(&self.hidden),
             approved: self.task.confirmation.as_ref().map(|confirmation| confirmation.files.clone()),
             approved_change: self.approved_change(),
             ..invocation(self.task, self.task.input.clone())
         };
-        let timeout = timeout(definition, AttemptPurpose::Work, &self.context.config);
         let may_start = match privileges::check(definition, &self.task.input, &self.context.config.access.privileges) {
             Ok(()) => self.check_unchanged(definition).await,
             Err(error) => Err(error.into()),

@@ -24,23 +24,30 @@ use crate::task::confirmation::Assurance;
 pub const DEFAULTS: &str = include_str!("../default-config.toml");
 
 mod agent;
+pub mod api_keys;
 mod databases;
 mod file;
 mod hook;
 pub mod key_file;
 pub mod log;
 mod mcp;
+mod packs;
 pub mod programs;
 mod rate_limit;
 pub mod seal;
 pub mod secret;
+mod serve;
+pub mod slack;
 
 pub use agent::{AgentSettings, ModelPrice, ModelSettings, ProviderKind, ReasoningEffort};
 pub use databases::DatabaseSettings;
+pub(crate) use file::offset_in;
 pub use file::{ConfigError, ConfigText, ConfigValues, ParsedConfig};
 pub use hook::{HookReceiver, HookSettings, NamePatterns};
 pub use mcp::{McpClientSettings, McpSettings};
+pub use packs::PackSettings;
 pub use rate_limit::{RateLimit, RateLimitSettings};
+pub use serve::ServeSettings;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +58,8 @@ pub struct Config {
     /// The databases that subtools may ask, by the names that the human gave them.
     pub databases: BTreeMap<String, DatabaseSettings>,
     pub catalog: CatalogSettings,
+    /// What the human decided about packs, by their names.
+    pub packs: BTreeMap<String, PackSettings>,
     pub access: AccessSettings,
     pub confirm: ConfirmSettings,
     pub rate_limits: RateLimitSettings,
@@ -61,6 +70,7 @@ pub struct Config {
     pub page: PageSettings,
     pub shell: ShellSettings,
     pub mcp: McpSettings,
+    pub serve: ServeSettings,
     /// The receivers that are notified when a task is final.
     pub hooks: BTreeMap<String, HookSettings>,
     pub wait: WaitSettings,
@@ -104,7 +114,7 @@ impl TryFrom<serde_json::Value> for DefinitionVariable {
 pub struct CatalogSettings {
     /// Folders with discovery JSON.
     pub folders: Vec<PathBuf>,
-    /// The shipped packs to load.
+    /// The packs to load, if `packs` does not decide.
     pub packs: Vec<String>,
     /// Whether searches remember which subtool was run after them.
     pub learn: bool,

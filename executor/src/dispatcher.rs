@@ -32,6 +32,7 @@ use crate::task::{End, Outcome, Task};
 mod admission;
 mod cancellation;
 mod confirmations;
+pub mod decide_scopes;
 mod fair_queue;
 mod lookup;
 mod notes;
@@ -109,6 +110,8 @@ pub enum Event {
         grant: GrantId,
         touch: Option<Box<Assertion>>,
     },
+    /// A human lets an API key decide, or no longer.
+    ChangeScope(Ticket, Box<decide_scopes::ScopeChange>),
     /// The preview of a task is known. `confirmation`, which contains it, replaces the one with the digest `expected`.
     SetPreview {
         id: TaskId,
@@ -243,7 +246,7 @@ impl OpenTask {
     /// Which slots it needs to run.
     fn kind(&self) -> SlotKind {
         let delegates_at = self.definition.run.waits_for_tasks().then_some(self.task.caller.depth);
-        SlotKind { tool: self.task.tool.clone(), delegates_at, is_suspect: self.is_suspect }
+        SlotKind::of(&self.task, delegates_at, self.is_suspect)
     }
 
     /// The limit of attempts and lookups if attempts are lost.
@@ -342,6 +345,7 @@ impl Dispatcher {
             Event::AttemptTold { id, attempt, news } => self.note_news(id, attempt, news, effects),
             Event::Decide(request) => self.decide(*request, now, effects),
             Event::Revoke { ticket, grant, touch } => self.revoke(ticket, grant, touch.as_deref(), now, effects),
+            Event::ChangeScope(ticket, change) => self.change_scope(ticket, *change, now, effects),
             Event::SetPreview { id, expected, confirmation } => {
                 self.set_preview(id, expected, confirmation, now, effects);
             }

@@ -12,7 +12,7 @@ use protocol::code::Code;
 use protocol::command_names::AGENT_COMMANDS;
 use protocol::error::ErrorBody;
 use protocol::mailbox::TakenRequest;
-use protocol::mailbox::request::{Answer, IfNoApprover, InvalidRequest, Operation, Request, RunRequest};
+use protocol::mailbox::request::{Answer, InvalidRequest, Operation, Request, RunRequest};
 use protocol::nearest::did_you_mean;
 use protocol::resolution::ResolvedBy;
 use protocol::schedule;
@@ -30,6 +30,7 @@ use crate::config::secret::Secrets;
 use crate::dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
 use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::{PolicyCase, PolicyDecision, PolicyRuling};
+use crate::intake::ruling::ApproverWait;
 use crate::intake::settings::{LiveSettings, Settings, SettingsError};
 use crate::runner::delegation::too_deep;
 use crate::runner::{Invocation, RunnerContext};
@@ -313,7 +314,7 @@ impl Intake {
         if let Err(error) = hidden::hide(&subtool, &mut input, settings.runner_context.secrets.seal()) {
             return refused(error);
         }
-        let waits = run.if_no_approver == IfNoApprover::Wait && !caller.unattended;
+        let wait = ApproverWait::of(&caller, run.if_no_approver);
         let ruling = PolicyRuling { decision, why: why.clone(), rule: None, needs };
         let mut invocation = Invocation {
             id: id.to_string(),
@@ -322,7 +323,7 @@ impl Intake {
             caller: caller.clone(),
             ..Invocation::default()
         };
-        let refusal = self.refusal(&subtool, waits, ruling, &invocation);
+        let refusal = self.refusal(&subtool, wait, ruling, &invocation);
         if run.dry_run {
             invocation.input = seal::shown(&input);
             let plan = match subtool.definition.run.plan(&invocation, settings.config()) {

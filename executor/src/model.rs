@@ -6,4 +6,5 @@ pub mod ledger;
 pub mod prompt;
 pub mod provider;
 pub mod registry;
+pub mod reported_usage;
 pub mod view;

@@ -2,4 +2,5 @@
 
 pub mod handover;
 pub mod result_file;
+pub mod shown;
 pub mod trigger;

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -40,7 +41,7 @@ mod spool;
 pub mod sql;
 pub mod steps;
 
-pub use feedback::{AttemptNews, Feedback, RecordedSignal};
+pub use feedback::{AttemptNews, Feedback, RecordedSignal, ShutdownProbe};
 pub use http::ResponseFacts;
 
 /// Exactly one runner and its settings.
@@ -92,6 +93,9 @@ pub struct Invocation {
     pub approved_change: Option<String>,
     /// Stands still while a human or another machine is waited for.
     pub clock: attempt_clock::AttemptClock,
+    /// How long `clock` may run; `None` without an executor.
+    pub time_limit: Option<Duration>,
+    pub shutdown: ShutdownProbe,
     /// The hidden texts of `input`, which must not appear in a file that the runner writes.
     pub hidden: Arc<HiddenTexts>,
 }

@@ -155,6 +155,7 @@ impl Telemetry {
                 }
                 Change::Grant { .. }
                 | Change::KeyCounter { .. }
+                | Change::DecideScope(_)
                 | Change::Note { .. }
                 | Change::SetPreview { .. }
                 | Change::Resolve(..)

@@ -13,8 +13,8 @@ use protocol::task::{State as TaskState, TaskId};
 use tokio::sync::{Notify, mpsc};
 
 use super::journal::Journal;
-use super::machine::{LoopPhase, LoopSettings, Machine, MachineEffect, MachineEvent, Spending};
-use crate::model::conversation::{self, EndedTask, JournalEntry, StopReason, TaskSpending, ToolCall, ToolResult};
+use super::machine::{Budget, LoopPhase, LoopSettings, Machine, MachineEffect, MachineEvent, Spending};
+use crate::model::conversation::{self, EndedTask, JournalEntry, StopReason, TaskSpending, ToolCall, ToolResult, Turn};
 use crate::model::provider::{ModelFailure, ModelRequest, Provider, ToolDefinition};
 use crate::model::view::{self, CallStyle, ContextBounds};
 use crate::results::trigger::Trigger;
@@ -45,10 +45,13 @@ pub trait LoopObserver: Send + Sync {
 /// What happens in a loop.
 #[derive(Debug)]
 pub enum LoopEvent<'a> {
+    /// The work on a question begins.
+    Asked(&'a str),
     /// A piece of the model's answer.
     Text(&'a str),
     /// An answer is complete. The spending since the question, and of the whole session.
     Turn {
+        turn: &'a Turn,
         question: Spending,
         session: Spending,
     },
@@ -83,6 +86,13 @@ pub enum LoopCommand {
     Clear,
     /// Switches to another model.
     UseModel(Box<ActiveModel>),
+    /// Shows the user this many characters of a result; 0 means all.
+    ShowAtMost(usize),
+    /// Sets the limits of the questions from here on.
+    Limit {
+        steps: u32,
+        budget: Budget,
+    },
     /// Ends the loop once it is idle. A sleeping loop first waits for its open tasks.
     Leave,
 }
@@ -114,6 +124,8 @@ impl std::fmt::Debug for LoopCommand {
             Self::Undo => "Undo",
             Self::Clear => "Clear",
             Self::UseModel(_) => "UseModel",
+            Self::ShowAtMost(_) => "ShowAtMost",
+            Self::Limit { .. } => "Limit",
             Self::Leave => "Leave",
         })
     }
@@ -271,6 +283,11 @@ impl Driver {
             LoopCommand::Cancel | LoopCommand::Leave => MachineEvent::Cancelled,
             LoopCommand::Undo => MachineEvent::Undone,
             LoopCommand::Clear => MachineEvent::Cleared,
+            LoopCommand::ShowAtMost(chars) => MachineEvent::ShowsAtMost(chars),
+            LoopCommand::Limit { steps, budget } => {
+                self.machine.set_limits(steps, budget);
+                return None;
+            }
             LoopCommand::UseModel(active_model) => {
                 let class = conversation::data_class(self.machine.entries());
                 if class > active_model.trust {
@@ -324,8 +341,9 @@ impl Driver {
             JournalEntry::Answered { turn } | JournalEntry::Discarded { turn } | JournalEntry::Diagnosed { turn } => {
                 turn.notes.iter().for_each(|note| self.observer.observe(LoopEvent::Note(note)));
                 let (question, session) = (self.machine.question_spending(), self.machine.session_spending());
-                self.observer.observe(LoopEvent::Turn { question, session });
+                self.observer.observe(LoopEvent::Turn { turn, question, session });
             }
+            JournalEntry::Asked { text } => self.observer.observe(LoopEvent::Asked(text)),
             JournalEntry::Woken { tasks } => self.observer.observe(LoopEvent::Woken(tasks)),
             _ => {}
         }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use protocol::caller::session_label;
 use protocol::paths::{Paths, create_private};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -32,9 +33,12 @@ pub struct SessionStore {
     folder: PathBuf,
 }
 
-/// Returns the session label that the session's tasks carry.
-pub fn label(id: Uuid) -> String {
-    format!("agent-{}", id.simple())
+/// Returns how much of a result the user is shown, if a session says so.
+pub fn preview(entries: &[JournalEntry]) -> Option<usize> {
+    entries.iter().rev().find_map(|entry| match entry {
+        JournalEntry::ShowsAtMost { chars } => Some(*chars),
+        _ => None,
+    })
 }
 
 /// The first line of a journal.
@@ -47,6 +51,20 @@ pub struct JournalHeader {
     /// The working folder in which the session began.
     #[serde(default)]
     pub folder: Option<PathBuf>,
+    /// The client whose session it is; a terminal's session has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<SessionClient>,
+}
+
+/// The client of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionClient {
+    /// Like `llama-127.0.0.1`.
+    pub id: String,
+    /// The name of the API key that it showed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
 }
 
 /// A journal that this process has locked.
@@ -54,7 +72,8 @@ pub struct JournalHeader {
 pub struct Journal {
     pub number: u32,
     pub header: JournalHeader,
-    file: Flock<File>,
+    /// `None` if nothing of the session is kept.
+    file: Option<Flock<File>>,
 }
 
 /// A session in a list.
@@ -63,6 +82,9 @@ pub struct SessionSummary {
     pub number: u32,
     pub id: Uuid,
     pub began_at: Timestamp,
+    /// The client whose session it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<SessionClient>,
     /// The first question.
     pub question: Option<String>,
     pub entries: usize,
@@ -91,8 +113,8 @@ impl SessionStore {
         Self { folder: paths.delegates() }
     }
 
-    /// Creates a session under the next number that was never used.
-    pub fn create(&self, folder: Option<PathBuf>) -> Result<Journal, JournalError> {
+    /// Creates a session under the next number that was never used. `client` is its client, if it has one.
+    pub fn create(&self, folder: Option<PathBuf>, client: Option<SessionClient>) -> Result<Journal, JournalError> {
         let io = |path: &Path| {
             let path = path.to_owned();
             move |source| JournalError::Io { path, source }
@@ -104,9 +126,8 @@ impl SessionStore {
             let path = self.path(number);
             match OpenOptions::new().append(true).read(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => {
-                    let header =
-                        JournalHeader { v: VERSION, id: Uuid::now_v7(), began_at: protocol::clock::now(), folder };
-                    let mut journal = Journal { number, header, file: lock(file, number, &path)? };
+                    let header = JournalHeader { folder, client, ..JournalHeader::new() };
+                    let mut journal = Journal { number, header, file: Some(lock(file, number, &path)?) };
                     // Before the header: a crash in between only skips a number.
                     self.remember_number(number).map_err(io(&self.folder))?;
                     let header = serde_json::to_string(&journal.header).expect("a header is plain data");
@@ -130,7 +151,7 @@ impl SessionStore {
         let (header, entries, complete) = read(&mut file, &path)?;
         // Drop an incomplete last line, so that the next entry starts on a new line.
         file.set_len(complete).map_err(|source| JournalError::Io { path, source })?;
-        Ok((Journal { number, header, file }, entries))
+        Ok((Journal { number, header, file: Some(file) }, entries))
     }
 
     /// Returns the newest session that began in this working folder.
@@ -141,13 +162,18 @@ impl SessionStore {
     /// Returns the newest session that began in this working folder and has a lower number than `before`.
     pub fn newest_before(&self, before: u32, folder: Option<&Path>) -> Result<Option<u32>, JournalError> {
         let is_in_folder = |number: &u32| {
-            let file = File::open(self.path(*number)).ok()?;
-            let mut first = String::new();
-            io::BufReader::new(file).read_line(&mut first).ok()?;
-            let header: JournalHeader = serde_json::from_str(&first).ok()?;
-            Some(header.folder.as_deref() == folder)
+            let header = self.header(*number)?;
+            Some(header.client.is_none() && header.folder.as_deref() == folder)
         };
         Ok(self.numbers()?.into_iter().rev().find(|number| *number < before && is_in_folder(number) == Some(true)))
+    }
+
+    /// Returns the header of a session; `None` if there is no such session, or its journal cannot be read.
+    pub fn header(&self, number: u32) -> Option<JournalHeader> {
+        let file = File::open(self.path(number)).ok()?;
+        let mut first = String::new();
+        io::BufReader::new(file).read_line(&mut first).ok()?;
+        serde_json::from_str(&first).ok()
     }
 
     /// Returns a summary of every session, oldest first.
@@ -165,6 +191,7 @@ impl SessionStore {
                 number,
                 id: header.id,
                 began_at: header.began_at,
+                client: header.client,
                 question,
                 entries: entries.len(),
             });
@@ -172,12 +199,12 @@ impl SessionStore {
         Ok(listed)
     }
 
-    /// Deletes a session that no process has open, and returns its id.
-    pub fn delete(&self, word: &str) -> Result<Uuid, JournalError> {
+    /// Deletes a session that no process has open, and returns what it was.
+    pub fn delete(&self, word: &str) -> Result<JournalHeader, JournalError> {
         let (journal, _) = self.resume(word)?;
         let path = self.path(journal.number);
         fs::remove_file(&path).map_err(|source| JournalError::Io { path, source })?;
-        Ok(journal.header.id)
+        Ok(journal.header)
     }
 
     fn find(&self, word: &str) -> Result<u32, JournalError> {
@@ -219,21 +246,49 @@ impl SessionStore {
     }
 }
 
+impl SessionClient {
+    /// Its name among the clients that share the server and must not see each other's tasks: those with keys, and the
+    /// members of a Slack workspace. A client without a key is of our own user.
+    fn name(&self) -> Option<&str> {
+        self.key.as_deref().or_else(|| self.id.starts_with("slack-").then_some("slack"))
+    }
+}
+
+impl JournalHeader {
+    /// Returns the label that the session's tasks carry.
+    pub fn label(&self) -> String {
+        session_label(self.client.as_ref().and_then(SessionClient::name), &self.id.simple().to_string())
+    }
+
+    fn new() -> Self {
+        Self { v: VERSION, id: Uuid::now_v7(), began_at: protocol::clock::now(), folder: None, client: None }
+    }
+}
+
 impl Journal {
+    /// A journal that keeps nothing, for a session that ends with its one question.
+    pub fn in_memory(client: Option<SessionClient>) -> Self {
+        Self { number: 0, header: JournalHeader { client, ..JournalHeader::new() }, file: None }
+    }
+
     /// Returns the session label that the session's tasks carry.
     pub fn label(&self) -> String {
-        label(self.header.id)
+        self.header.label()
     }
 
     /// Appends an entry. The entry is durable when this returns.
     pub fn append(&mut self, entry: &JournalEntry) -> io::Result<()> {
+        if self.file.is_none() {
+            return Ok(());
+        }
         let line = serde_json::to_string(entry).map_err(io::Error::other)?;
         self.write(&line)
     }
 
     fn write(&mut self, line: &str) -> io::Result<()> {
-        self.file.write_all(format!("{line}\n").as_bytes())?;
-        self.file.sync_data()
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.write_all(format!("{line}\n").as_bytes())?;
+        file.sync_data()
     }
 }
 
@@ -278,7 +333,7 @@ mod tests {
     fn a_resumed_session_has_its_entries_and_drops_an_incomplete_line() {
         let state = tempfile::tempdir().expect("a folder");
         let sessions = SessionStore::in_state(state.path());
-        let mut journal = sessions.create(None).expect("created");
+        let mut journal = sessions.create(None, None).expect("created");
         assert_eq!(journal.number, 101);
         journal.append(&asked("年度报告?")).expect("written");
         assert!(matches!(sessions.resume("101"), Err(JournalError::InUse(101))));
@@ -299,9 +354,9 @@ mod tests {
     fn sessions_are_numbered_listed_and_deleted() {
         let state = tempfile::tempdir().expect("a folder");
         let sessions = SessionStore::in_state(state.path());
-        sessions.create(None).expect("created").append(&asked("one")).expect("written");
-        sessions.create(None).expect("created");
-        sessions.create(Some("/elsewhere".into())).expect("created");
+        sessions.create(None, None).expect("created").append(&asked("one")).expect("written");
+        sessions.create(None, None).expect("created");
+        sessions.create(Some("/elsewhere".into()), None).expect("created");
         assert_eq!(sessions.newest_in(None).expect("read"), Some(102));
         assert_eq!(sessions.newest_in(Some(Path::new("/elsewhere"))).expect("read"), Some(103));
         assert_eq!(sessions.newest_in(Some(Path::new("/nowhere"))).expect("read"), None);
@@ -312,7 +367,7 @@ mod tests {
         sessions.delete("101").expect("deleted");
         assert!(matches!(sessions.resume("101"), Err(JournalError::NotFound(_))));
         assert_eq!(
-            sessions.create(None).expect("created").number,
+            sessions.create(None, None).expect("created").number,
             104,
             "the number of a deleted session is not reused"
         );

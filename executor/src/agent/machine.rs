@@ -74,6 +74,7 @@ pub enum MachineEvent {
     Ended(Vec<EndedTask>),
     Cancelled,
     UsesModel(String),
+    ShowsAtMost(usize),
     Undone,
     Cleared,
 }
@@ -227,6 +228,7 @@ impl Machine {
             Some(
                 JournalEntry::Stopped { .. }
                 | JournalEntry::UsesModel { .. }
+                | JournalEntry::ShowsAtMost { .. }
                 | JournalEntry::Undone
                 | JournalEntry::Cleared,
             )
@@ -243,6 +245,11 @@ impl Machine {
     /// Sets how the model that answers from here on writes its calls.
     pub fn set_call_style(&mut self, style: CallStyle) {
         self.call_style = style;
+    }
+
+    /// Sets the limits of the questions from here on.
+    pub fn set_limits(&mut self, steps: u32, budget: Budget) {
+        (self.settings.steps, self.settings.budget) = (steps, budget);
     }
 
     pub fn entries(&self) -> &[JournalEntry] {
@@ -309,10 +316,11 @@ impl Machine {
                 }
             }
             MachineEvent::UsesModel(name) => self.record(JournalEntry::UsesModel { name }, &mut effects),
+            MachineEvent::ShowsAtMost(chars) => self.record(JournalEntry::ShowsAtMost { chars }, &mut effects),
             MachineEvent::Undone | MachineEvent::Cleared => {
                 self.interrupt(&mut effects);
-                let entry = if event == MachineEvent::Undone { JournalEntry::Undone } else { JournalEntry::Cleared };
-                self.record(entry, &mut effects);
+                let is_undone = event == MachineEvent::Undone;
+                self.record(if is_undone { JournalEntry::Undone } else { JournalEntry::Cleared }, &mut effects);
             }
         }
         effects
@@ -435,7 +443,7 @@ impl Machine {
     fn request_step(&mut self, effects: &mut Vec<MachineEffect>) {
         let Budget { tokens, cost } = self.settings.budget;
         let spending = self.progress.spending;
-        let is_used_up = (tokens > 0 && spending.usage.input + spending.usage.output >= tokens)
+        let is_used_up = (tokens > 0 && spending.usage.input.saturating_add(spending.usage.output) >= tokens)
             || (cost > 0.0 && spending.cost >= cost);
         if is_used_up {
             return self.stop(StopReason::BudgetExhausted, effects);
@@ -536,7 +544,7 @@ impl Machine {
                 self.add_spending(turn);
                 self.progress.diagnosis = Diagnosis::Done;
             }
-            JournalEntry::Stopped { .. } | JournalEntry::UsesModel { .. } => {}
+            JournalEntry::Stopped { .. } | JournalEntry::UsesModel { .. } | JournalEntry::ShowsAtMost { .. } => {}
             JournalEntry::Undone => {
                 let question = self.entries.iter().rposition(|entry| matches!(entry, JournalEntry::Asked { .. }));
                 self.entries.truncate(question.unwrap_or(0));

@@ -157,8 +157,8 @@ fn hidden_part(found: &Captures<'_>, text: &str) -> Option<Range<usize>> {
         return (has_digit || is_login()).then(|| part.range());
     }
     let mut part = value(found)?;
-    let is_bare = found.name("bare").is_some();
-    if is_bare {
+    let (is_bare, is_header) = (found.name("bare").is_some(), found.name("header").is_some());
+    if is_bare || is_header {
         part.end = part.start + text[part.clone()].trim_end_matches([')', ']', '}', '>', ',', '.', '`']).len();
     }
     let (shown, rest) = (&text[part.clone()], &text[part.end..]);
@@ -172,7 +172,6 @@ fn hidden_part(found: &Captures<'_>, text: &str) -> Option<Range<usize>> {
         !is_ordinary(shown)
     } else {
         let is_prose = is_bare && (separator.contains(':') && starts_word(rest) || shown.contains('('));
-        let is_header = found.name("header").is_some();
         let strong = is_header || found.name("strong").is_some();
         looks_secret(shown, Key { strong, is_prose: is_prose || is_header && starts_word(rest) })
     };
@@ -238,6 +237,7 @@ fn is_placeholder(value: &str) -> bool {
         || value.starts_with("{{")
         || value.starts_with("${")
         || value.starts_with('<')
+        || matches!(value, "KEY" | "API_KEY" | "TOKEN")
         || is_only('*')
         || is_only('x')
         || is_only('…')

@@ -11,6 +11,7 @@
 use std::borrow::Cow;
 use std::io;
 
+use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value as Scoped, ValueKind};
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -269,6 +270,11 @@ fn without_index(part: &str) -> &str {
     if is_index { name } else { part }
 }
 
+/// The engine's own syntax drops a newline at the end, which the definition may need.
+fn syntax() -> SyntaxConfig {
+    SyntaxConfig::builder().keep_trailing_newline(true).build().expect("the delimiters are the usual ones")
+}
+
 fn engine(budget: &WriteBudget, escape: AutoEscape) -> Environment<'static> {
     let mut engine = functions::engine(budget);
     engine.set_undefined_behavior(UndefinedBehavior::SemiStrict);
@@ -293,6 +299,17 @@ mod tests {
     fn values(input: Value) -> TemplateValues {
         let Value::Object(input) = input else { panic!("an input must be an object") };
         TemplateValues::of_input(&input)
+    }
+
+    #[test]
+    fn a_newline_at_the_end_is_kept() {
+        let values = values(json!({"text": "x"}));
+        for (template, expected) in [("{{ text }}\n", "x\n"), ("{{ text }}\n\n", "x\n\n"), ("plain\r\n", "plain\r\n")] {
+            assert_eq!(values.text(template).expect("it renders"), expected);
+        }
+        for (template, expected) in [("{{ text }}\n", "x\n"), ("{{ text | json }}\n", "\"x\"\n")] {
+            assert_eq!(values.value(&json!(template)).expect("it renders"), Some(json!(expected)));
+        }
     }
 
     #[test]

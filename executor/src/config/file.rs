@@ -63,6 +63,11 @@ pub struct ParsedConfig {
 pub struct ConfigValues(BTreeMap<String, toml::Value>);
 
 impl ConfigText {
+    /// A text that is to be written to the file at `path`.
+    pub fn new(path: &Path, text: String) -> Self {
+        Self { path: path.to_owned(), text }
+    }
+
     /// Reads the file at `path`, if only this user can have written it.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         if let Err(distrust) = trust::check(path)
@@ -131,36 +136,40 @@ impl ConfigText {
         ConfigError::Malformed { place, reason: reason.trim().replace('\n', " ") }
     }
 
-    /// Finds the value at `path`, like `confirm.rules[0].then`, or the key that `reason` calls unknown there.
     fn offset_of(&self, path: &str, reason: &str) -> Option<usize> {
-        let document = DeTable::parse(&self.text).ok()?;
-        let unknown = reason.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-        let mut offset = None;
-        let mut table = Some(document.get_ref());
-        let mut array = None;
-        for part in path.split(['.', '[']).map(|part| part.trim_end_matches(']')).filter(|part| !part.is_empty()) {
-            let found = match (table, array) {
-                (_, Some(items)) => {
-                    let items: &toml::de::DeArray<'_> = items;
-                    part.parse::<usize>().ok().and_then(|index| items.get(index)).map(|value| (value.span(), value))
-                }
-                (Some(fields), None) => {
-                    let field = fields.iter().find(|(key, _)| key.get_ref() == part);
-                    field.map(|(key, value)| (key.span(), value))
-                }
-                (None, None) => None,
-            };
-            let Some((span, value)) = found else { break };
-            offset = Some(span.start);
-            (table, array) = match value.get_ref() {
-                DeValue::Table(fields) => (Some(fields), None),
-                DeValue::Array(items) => (None, Some(items)),
-                _ => (None, None),
-            };
-        }
-        let key = table.zip(unknown).and_then(|(fields, name)| fields.iter().find(|(key, _)| key.get_ref() == name));
-        key.map(|(key, _)| key.span().start).or(offset)
+        offset_in(&self.text, path, reason)
     }
+}
+
+/// Finds the value in TOML at `path`, like `confirm.rules[0].then`, or the key that `reason` calls unknown there.
+pub(crate) fn offset_in(text: &str, path: &str, reason: &str) -> Option<usize> {
+    let document = DeTable::parse(text).ok()?;
+    let unknown = reason.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+    let mut offset = None;
+    let mut table = Some(document.get_ref());
+    let mut array = None;
+    for part in path.split(['.', '[']).map(|part| part.trim_end_matches(']')).filter(|part| !part.is_empty()) {
+        let found = match (table, array) {
+            (_, Some(items)) => {
+                let items: &toml::de::DeArray<'_> = items;
+                part.parse::<usize>().ok().and_then(|index| items.get(index)).map(|value| (value.span(), value))
+            }
+            (Some(fields), None) => {
+                let field = fields.iter().find(|(key, _)| key.get_ref() == part);
+                field.map(|(key, value)| (key.span(), value))
+            }
+            (None, None) => None,
+        };
+        let Some((span, value)) = found else { break };
+        offset = Some(span.start);
+        (table, array) = match value.get_ref() {
+            DeValue::Table(fields) => (Some(fields), None),
+            DeValue::Array(items) => (None, Some(items)),
+            _ => (None, None),
+        };
+    }
+    let key = table.zip(unknown).and_then(|(fields, name)| fields.iter().find(|(key, _)| key.get_ref() == name));
+    key.map(|(key, _)| key.span().start).or(offset)
 }
 
 /// The defaults without their comments: to parse those took a tenth of the instructions of a `list`.

@@ -101,6 +101,7 @@ impl HookDeliveries {
             | Change::Delivery(..)
             | Change::Grant { .. }
             | Change::KeyCounter { .. }
+            | Change::DecideScope(_)
             | Change::Note { .. }
             | Change::SetPreview { .. } => None,
         };

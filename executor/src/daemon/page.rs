@@ -13,6 +13,8 @@ use tokio::sync::{broadcast, oneshot, watch};
 
 use super::DaemonError;
 use super::background::{Background, DaemonEvent};
+use crate::config::api_keys::ApiKeys;
+use crate::dispatcher::decide_scopes::ScopeChange;
 use crate::dispatcher::{DecideRequest, DecisionError, DecisionResult, Dispatcher, Event, ResolveRequest, Ticket};
 use crate::intake::Intake;
 use crate::intake::approver::ApproverPresence;
@@ -20,7 +22,7 @@ use crate::intake::settings::LiveSettings;
 use crate::page::{self, KeysView, PageCommand, PageContext, PageMessage, PageSessions, PageSite, TaskChange};
 use crate::store::sqlite::records::RecordReader;
 use crate::task::Task;
-use crate::task::confirmation::ReplacedValues;
+use crate::task::confirmation::{DecidedBy, ReplacedValues};
 use crate::task::resolution::ResolutionClaim;
 
 /// Capacity of the channel of task changes. An open page that falls further behind reads the record again.
@@ -100,6 +102,7 @@ impl PageEndpoint {
             settings: self.settings.clone(),
             mailbox: self.mailbox.clone(),
             keys,
+            api_keys: ApiKeys::of(paths),
         };
         let _runtime = self.background.enter();
         page::serve(context, &folder, listeners, self.background.tracker(), self.background.executor_ended())?;
@@ -134,8 +137,18 @@ impl PageEndpoint {
         let ticket = TaskId::new();
         let event = match command {
             PageCommand::Decide { tasks, action, grant, touch } => {
-                Event::Decide(Box::new(DecideRequest { ticket, tasks, action, session, grant, touch }))
+                let (by, note) = (DecidedBy::Page(session), None);
+                Event::Decide(Box::new(DecideRequest { ticket, tasks, action, by, note, grant, touch }))
             }
+            PageCommand::DecideWithKey { key, task, shown, action, note } => {
+                let (tasks, by) = (vec![(task, shown)], DecidedBy::ApiKey(key));
+                let request = DecideRequest { ticket, tasks, action, by, note, grant: None, touch: None };
+                Event::Decide(Box::new(request))
+            }
+            PageCommand::GiveScope { key, expires_at, touch } => {
+                Event::ChangeScope(ticket, Box::new(ScopeChange::Give { key, expires_at, session, touch }))
+            }
+            PageCommand::TakeScope { hash } => Event::ChangeScope(ticket, Box::new(ScopeChange::TakeBack { hash })),
             PageCommand::Revoke { grant, touch } => Event::Revoke { ticket, grant, touch: touch.map(Box::new) },
             PageCommand::Cancel { task, uid } => Event::Cancel { request: ticket, task, uid },
             PageCommand::Resolve { task, happened, note, touch } => {

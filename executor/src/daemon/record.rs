@@ -147,6 +147,7 @@ pub(super) fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now
         Change::Transition(_)
         | Change::Grant { .. }
         | Change::KeyCounter { .. }
+        | Change::DecideScope(_)
         | Change::Note { .. }
         | Change::Resolve(..)
         | Change::Delivery(..)
@@ -172,7 +173,7 @@ pub(super) fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now
         Change::Accept(task) => !ids.contains(&task.id),
         Change::Transition(step) => !ids.contains(&step.id),
         // The use of a grant for a refused task still counts.
-        Change::Grant { .. } | Change::KeyCounter { .. } => true,
+        Change::Grant { .. } | Change::KeyCounter { .. } | Change::DecideScope(_) => true,
         Change::Resolve(id, _) | Change::SetPreview { id, .. } | Change::Note { id, .. } => !ids.contains(id),
         Change::Delivery(delivery, _) => !ids.contains(&delivery.task),
     });
@@ -197,7 +198,8 @@ fn start(change: &Change) -> Option<TaskId> {
     match change {
         Change::Transition(step) if step.step == Step::Start => Some(step.id),
         Change::Transition(_) | Change::Accept(_) | Change::Grant { .. } | Change::Note { .. } => None,
-        Change::Resolve(..) | Change::Delivery(..) | Change::SetPreview { .. } | Change::KeyCounter { .. } => None,
+        Change::Resolve(..) | Change::Delivery(..) | Change::SetPreview { .. } => None,
+        Change::KeyCounter { .. } | Change::DecideScope(_) => None,
     }
 }
 

@@ -6,8 +6,9 @@
 //! not get it another question. The first decision on a task is final.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
+use std::ops::SubAssign;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
+use super::decide_scopes::DecideScopes;
 use super::fair_queue::{QueueKey, queue_key};
 use super::touch_verifier::TouchRequest;
 use super::{Action, Dispatcher, Effects, StepDetails, advance_with, failed_end};
@@ -27,14 +29,14 @@ use crate::task::confirmation::{
     Confirmation, DecidedBy, Decision, Digest, ReplacedValues, Verdict, denied, drifted, expired,
 };
 use crate::task::grant::{Grant, GrantId};
-use crate::task::touch::{Statement, TouchProof};
+use crate::task::touch::Statement;
+use asked_times::AskedTimes;
+pub use asked_times::CONFIRMATION_WINDOW;
 
+mod asked_times;
 mod grants;
 #[cfg(test)]
 mod tests;
-
-/// The window of the limit [`ConfirmationLimits::per_hour`].
-pub const CONFIRMATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 /// Identical calls that are scheduled this close to each other share a confirmation: a caller that repeats `--in` names a
 /// slightly later time.
@@ -65,8 +67,10 @@ pub struct DecideRequest {
     /// The tasks, each with the digest of what the human was shown. The decision applies to all of them or to none.
     pub tasks: Vec<(TaskId, Digest)>,
     pub action: DecisionAction,
-    /// The session of the page.
-    pub session: String,
+    /// A session of the page, or an API key.
+    pub by: DecidedBy,
+    /// The human's words for the agent, with an approval.
+    pub note: Option<String>,
     /// A grant to store with the decision, made from its only task.
     pub grant: Option<Box<Grant>>,
     /// What a key of the human signed.
@@ -109,6 +113,8 @@ pub enum DecisionError {
     UnknownKey,
     /// What a key signed is not valid for this.
     BadTouch(WebauthnError),
+    /// The API key that decides may not.
+    NoScope,
     /// A command of the page other than a decision was refused.
     Refused(Box<ErrorBody>),
 }
@@ -124,7 +130,7 @@ impl DecisionError {
     }
 }
 
-/// The pending confirmations, recent denials and the grants.
+/// The pending confirmations, recent denials, the grants, and which API keys may decide.
 #[derive(Debug, Default)]
 pub(super) struct PendingConfirmations {
     /// Ids sort by time, so the first has waited longest.
@@ -134,22 +140,22 @@ pub(super) struct PendingConfirmations {
     per_user: HashMap<u32, usize>,
     per_session: HashMap<QueueKey, usize>,
     deadlines: BTreeSet<(Timestamp, TaskId)>,
-    /// The pending tasks of each call in each folder, with their scheduled starts.
-    by_call: HashMap<(Digest, Option<PathBuf>), BTreeMap<TaskId, Option<Timestamp>>>,
+    /// The pending tasks of each call, with their scheduled starts.
+    by_call: HashMap<SharedCall, BTreeMap<TaskId, Option<Timestamp>>>,
     /// Until when each denied call is denied without asking.
     denied: HashMap<Digest, Timestamp>,
-    /// When a human was asked in the last hour, by the caller's user.
-    asked_at: HashMap<u32, VecDeque<Timestamp>>,
+    asked: AskedTimes,
     /// How many confirmations have ever been pending.
     total_asked: u64,
     grants: BTreeMap<GrantId, Grant>,
+    pub(super) decide_scopes: DecideScopes,
 }
 
 #[derive(Debug)]
 struct PendingConfirmation {
     until: Timestamp,
     /// The key of [`PendingConfirmations::by_call`].
-    call: (Digest, Option<PathBuf>),
+    call: SharedCall,
 }
 
 impl PendingConfirmations {
@@ -161,7 +167,7 @@ impl PendingConfirmations {
     pub(super) fn add(&mut self, task: &Task, wait: Duration, now: Timestamp) {
         let Some(confirmation) = &task.confirmation else { return };
         let latest = after(task.run_at.map_or(now, |at| at.max(now)), wait);
-        let waiting = PendingConfirmation { until: confirmation.expires_at.min(latest), call: call_in_folder(task) };
+        let waiting = PendingConfirmation { until: confirmation.expires_at.min(latest), call: shared_call(task) };
         self.total_asked += 1;
         *self.per_user.entry(task.caller.uid).or_default() += 1;
         *self.per_session.entry(queue_key(&task.caller)).or_default() += 1;
@@ -179,7 +185,7 @@ impl PendingConfirmations {
 
     /// Counts a confirmation towards the hourly limit.
     pub(super) fn count(&mut self, task: &Task, now: Timestamp) {
-        self.asked_at.entry(task.caller.uid).or_default().push_back(now);
+        self.asked.add(&task.caller, now);
     }
 
     /// Removes a task that was decided, started or ended. Does nothing if it is not here.
@@ -205,7 +211,7 @@ impl PendingConfirmations {
             (Some(one), Some(other)) => one.duration_since(other).abs() <= MAX_START_DIFFERENCE,
             _ => false,
         };
-        let same = self.by_call.get(&call_in_folder(task))?;
+        let same = self.by_call.get(&shared_call(task))?;
         same.iter().find(|(_, at)| is_same_start(**at)).map(|(id, _)| *id)
     }
 
@@ -229,7 +235,7 @@ impl PendingConfirmations {
         let own = self.per_session.get(&queue_key(&task.caller)).copied().unwrap_or(0);
         let of_user = self.per_user.get(&task.caller.uid).copied().unwrap_or(0);
         let full = if own >= limits.waiting_per_session {
-            Some((own, " of this session"))
+            Some((own, task.caller.client().map_or(" of this session", |_| " of this client")))
         } else if of_user >= limits.waiting_per_user {
             Some((of_user, " of this user"))
         } else if self.waiting.len() >= limits.waiting {
@@ -244,33 +250,26 @@ impl PendingConfirmations {
                     .hint("wait until they are decided: agent-magic-tool tasks --state awaiting_confirmation"),
             );
         }
-        let asked = self.asked_at.entry(task.caller.uid).or_default();
-        while asked.front().is_some_and(|at| now.duration_since(*at) >= CONFIRMATION_WINDOW) {
-            asked.pop_front();
-        }
-        let oldest = asked.front().filter(|_| limits.per_hour > 0 && asked.len() >= limits.per_hour)?;
-        let message = format!("a human was asked {} times within an hour, which is the limit", asked.len());
-        Some(
-            ErrorBody::new(Code::Throttled, message)
-                .hint("tell the user what you were about to do, and continue with what needs no approval")
-                .detail("again_at", (*oldest + CONFIRMATION_WINDOW).to_string()),
-        )
+        self.asked.refuse(&task.caller, limits.per_hour, now)
     }
 }
 
 /// Decreases the count of `key` and removes it when nothing is left.
-fn count_down<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
+pub(super) fn count_down<K: Eq + Hash, N: SubAssign + From<u8> + PartialEq>(counts: &mut HashMap<K, N>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
+        *count -= N::from(1);
+        if *count == N::from(0) {
             counts.remove(key);
         }
     }
 }
 
-/// What identical calls have in common that share one confirmation. In another folder a program does something else.
-fn call_in_folder(task: &Task) -> (Digest, Option<PathBuf>) {
-    (call_digest(task), task.caller.folder.clone())
+/// What identical calls have in common that share one confirmation: in another folder a program does something else, and
+/// a human who is asked for one client of a server decides nothing for others.
+type SharedCall = (Digest, Option<PathBuf>, Option<String>);
+
+fn shared_call(task: &Task) -> SharedCall {
+    (call_digest(task), task.caller.folder.clone(), task.caller.client().map(str::to_owned))
 }
 
 /// Returns a digest of what the caller asked for: user, subtool, definition and input. Not of the session or the
@@ -329,11 +328,13 @@ impl Dispatcher {
     }
 
     pub(super) fn decide(&mut self, request: DecideRequest, now: Timestamp, effects: &mut Effects) {
-        let checked = match self.decision_error(&request.tasks, &request.action) {
+        let refusal =
+            self.refusal_of_key(&request, now).or_else(|| self.decision_error(&request.tasks, &request.action));
+        let checked = match refusal {
             Some(error) => Err(error),
             None => self.touch_for(&request, effects),
         };
-        let DecideRequest { ticket, tasks, action, session, grant, .. } = request;
+        let DecideRequest { ticket, tasks, action, by, note, grant, .. } = request;
         let proof = match checked {
             Ok(proof) => proof.map(Box::new),
             Err(error) => return effects.actions.push(Action::Reply(ticket, Err(error))),
@@ -343,9 +344,12 @@ impl Dispatcher {
             effects.changes.push(Change::Grant { grant: grant.clone(), expected_uses: None });
             self.confirmations.grants.insert(grant.id, *grant);
         }
+        self.count_decision(&by, now, effects);
+        let mut decision = Decision::new(now, Verdict::Approved, by);
+        (decision.reason, decision.proof) = (note, proof);
         let decided = tasks
             .into_iter()
-            .map(|(id, _)| (id, self.decide_one(id, &action, (&session, &proof), now, effects)))
+            .map(|(id, _)| (id, self.decide_one(id, &action, decision.clone(), now, effects)))
             .collect();
         effects.actions.push(Action::Reply(ticket, Ok(decided)));
     }
@@ -395,12 +399,12 @@ impl Dispatcher {
         })
     }
 
-    /// Applies the decision to one task. Returns its new state.
+    /// Applies `action` to one task; `decision` says who decides and how that is proved. Returns its new state.
     fn decide_one(
         &mut self,
         id: TaskId,
         action: &DecisionAction,
-        (session, proof): (&str, &Option<Box<TouchProof>>),
+        mut decision: Decision,
         now: Timestamp,
         effects: &mut Effects,
     ) -> State {
@@ -410,8 +414,6 @@ impl Dispatcher {
         let mut confirmation =
             open.task.confirmation.take().expect("a task that waits for a decision has a confirmation");
         let expected = confirmation.digest;
-        let mut decision = Decision::new(now, Verdict::Approved, DecidedBy::Page(session.to_owned()));
-        decision.proof.clone_from(proof);
         let (mut step, mut end, mut input) = (Step::Enqueue, None, None);
         match action {
             DecisionAction::Approve => {}
@@ -518,10 +520,15 @@ impl Dispatcher {
                 grant.revoked_at.is_some()
                     || !self.is_believed(grant, self.needs_touch(task, &self.open[&task.id].definition))
             }),
+            DecidedBy::ApiKey(key) => self.is_taken_back(key),
             DecidedBy::Page(_) => false,
         };
         if confirmation.decision.as_ref().is_none_or(|decision| is_revoked(&decision.by)) {
-            let error = denied(Some("the grant that approved it was revoked before it started"));
+            let reason = match confirmation.decision.as_ref().map(|decision| &decision.by) {
+                Some(DecidedBy::ApiKey(_)) => "the API key that approved it may no longer decide",
+                _ => "the grant that approved it was revoked before it started",
+            };
+            let error = denied(Some(reason));
             self.end_before_start(id, Step::Deny, now, |_| error, effects);
             false
         } else if expires_at(confirmation) <= now {

@@ -11,7 +11,8 @@ use protocol::task::TaskId;
 
 use super::slots::SlotKind;
 
-/// The unit of fairness: one session of a user, so that sessions of the same user do not starve each other either.
+/// The unit of fairness: one session of a user, so that sessions of the same user do not starve each other either; of a
+/// server that several clients share, one client.
 pub(super) type QueueKey = (u32, Option<String>);
 
 /// The queued tasks of every caller.
@@ -86,7 +87,8 @@ impl FairQueue {
 }
 
 pub(super) fn queue_key(caller: &Caller) -> QueueKey {
-    (caller.uid, caller.session.clone())
+    // All sessions of a client that shares a server with others are one, however many it makes.
+    (caller.uid, caller.client().map(str::to_owned).or_else(|| caller.session.clone()))
 }
 
 #[cfg(test)]
@@ -98,7 +100,7 @@ mod tests {
     }
 
     fn tool(name: &str) -> SlotKind {
-        SlotKind { tool: name.parse().expect("a name"), delegates_at: None, is_suspect: false }
+        SlotKind { tool: name.parse().expect("a name"), delegates_at: None, client: None, is_suspect: false }
     }
 
     #[test]

@@ -378,9 +378,9 @@ impl PropertyModel {
         if !is_stale && verdict > 0 && task.state == State::AwaitingConfirmation {
             self.approved.insert(id);
         }
-        let (ticket, session) = (TaskId::new(), String::new());
+        let (ticket, by) = (TaskId::new(), DecidedBy::Page(String::new()));
         let tasks = vec![(id, digest)];
-        Some(Event::Decide(Box::new(DecideRequest { ticket, tasks, action, session, grant, touch: None })))
+        Some(Event::Decide(Box::new(DecideRequest { ticket, tasks, action, by, note: None, grant, touch: None })))
     }
 
     fn grant_like(&self, task: &Task) -> Grant {
@@ -388,7 +388,7 @@ impl PropertyModel {
             id: TaskId::new(),
             tool: task.tool.clone(),
             definition_hash: task.definition_hash.clone(),
-            scope: GrantScope { uid: task.caller.uid, session: None, folder: None },
+            scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
             files: None,
             fields: [("n".to_owned(), FieldCoverage::Anything)].into(),
             made_at: self.now,
@@ -415,7 +415,7 @@ impl PropertyModel {
             match change {
                 Change::Accept(task) => self.known.push(task.id),
                 Change::SetPreview { .. } | Change::Note { .. } => {}
-                Change::KeyCounter { .. } => {}
+                Change::KeyCounter { .. } | Change::DecideScope(_) => {}
                 Change::Grant { grant, .. } => {
                     assert!(
                         grant.most_uses.is_none_or(|most| grant.uses <= most),

@@ -119,6 +119,7 @@ mod tests {
     use super::super::tests::{Bench, Turn, definition, error_of, limits, unconfirmed};
     use super::super::{DecideRequest, DecisionAction, DecisionError, Event, FailureKind};
     use super::*;
+    use crate::task::confirmation::DecidedBy;
     use crate::task::effect::EffectClass;
     use crate::task::failure::{Retry, SideEffect};
 
@@ -141,9 +142,9 @@ mod tests {
 
     fn approve(bench: &mut Bench, id: TaskId) -> Turn {
         let digest = bench.stored(id).confirmation.expect("a confirmation").digest;
-        let (ticket, session) = (TaskId::new(), "page".to_owned());
+        let (ticket, by) = (TaskId::new(), DecidedBy::Page("page".to_owned()));
         let (tasks, action) = (vec![(id, digest)], DecisionAction::Approve);
-        let request = DecideRequest { ticket, tasks, action, session, grant: None, touch: None };
+        let request = DecideRequest { ticket, tasks, action, by, note: None, grant: None, touch: None };
         bench.handle(Event::Decide(Box::new(request)))
     }
 

@@ -160,6 +160,7 @@ impl Bench {
     pub(super) fn crash(&mut self, definition: Option<&Arc<Definition>>) -> Turn {
         self.dispatcher = Dispatcher::new(self.dispatcher.limits);
         self.dispatcher.restore_grants(self.store.grants().expect("read"));
+        self.dispatcher.restore_decide_scopes(self.store.decide_scopes().expect("read"));
         let open = self.store.open_tasks().expect("read");
         let effects = self.dispatcher.recover(open, self.now, |_| recovery_info(definition));
         self.carry_out(effects)

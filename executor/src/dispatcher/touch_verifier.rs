@@ -13,6 +13,7 @@ use crate::store::Change;
 use crate::task::Task;
 use crate::task::approver_key::ApproverKeys;
 use crate::task::confirmation::{Assurance, Digest};
+use crate::task::decide_scope::ScopeJudge;
 use crate::task::grant::{Grant, GrantId};
 use crate::task::touch::{self, Statement, TouchProof};
 
@@ -128,6 +129,17 @@ impl Dispatcher {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Whether what is grave needs a touch.
+    pub(super) fn demands_touch(&self) -> bool {
+        self.touch.is_demanded
+    }
+
+    /// What the scope of an API key is judged by.
+    pub(super) fn scope_judge(&self, now: Timestamp) -> ScopeJudge<'_> {
+        let TouchVerifier { instance, keys, is_demanded, .. } = &self.touch;
+        ScopeJudge { instance, keys, is_touch_demanded: *is_demanded, now }
     }
 
     /// Whether an approval of this task needs a touch: its definition or a rule demands it, or a key is enrolled and the

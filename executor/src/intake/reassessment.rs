@@ -6,9 +6,11 @@
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use protocol::mailbox::request::IfNoApprover;
 
 use super::Intake;
 use super::policy::{PolicyCase, PolicyDecision};
+use super::ruling::ApproverWait;
 use crate::catalog::definition::Definition;
 use crate::catalog::privileges;
 use crate::dispatcher::Reassessment;
@@ -40,7 +42,8 @@ impl Intake {
             return Reassessment::Keep;
         }
         let (why, needs) = (ruling.why.clone(), ruling.needs);
-        match self.refusal_by_policy(tool, definition, !task.caller.unattended, ruling) {
+        let wait = ApproverWait::of(&task.caller, IfNoApprover::Wait);
+        match self.refusal_by_policy(tool, definition, wait, ruling) {
             Some(error) => Reassessment::Refuse(Box::new(error)),
             None => Reassessment::Ask(Box::new(self.confirmation(task, definition, (why, needs), None, now))),
         }

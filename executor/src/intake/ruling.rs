@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use protocol::caller::Caller;
 use protocol::clock::MonotonicTime;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use protocol::mailbox::request::IfNoApprover;
 
 use super::Intake;
 use super::policy::{PolicyDecision, PolicyRuling};
@@ -19,6 +21,26 @@ use crate::task::Task;
 use crate::task::confirmation::{self, Assurance, Confirmation, ConfirmationRequest};
 use crate::task::failure::Failure;
 use crate::task::fingerprint::Fingerprint;
+
+/// Whether a call that needs a human waits for one who does not have the page open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ApproverWait {
+    Waits,
+    /// The call asks to be refused, and can be made again without that.
+    RefusedByOption,
+    /// The caller's session never waits.
+    RefusedBySession,
+}
+
+impl ApproverWait {
+    pub(super) fn of(caller: &Caller, option: IfNoApprover) -> Self {
+        match option {
+            _ if caller.unattended => Self::RefusedBySession,
+            IfNoApprover::Wait => Self::Waits,
+            IfNoApprover::Fail => Self::RefusedByOption,
+        }
+    }
+}
 
 impl Intake {
     /// Returns what a human is asked about `task`.
@@ -46,17 +68,16 @@ impl Intake {
     }
 
     /// Returns the refusal of a run that policy forbids, that no human can confirm, or that a human would be asked
-    /// about although it can only fail. `waits` says whether the caller waits for a human who does not have the page
-    /// open.
+    /// about although it can only fail.
     pub(super) fn refusal(
         &self,
         subtool: &Subtool,
-        waits: bool,
+        wait: ApproverWait,
         ruling: PolicyRuling,
         invocation: &Invocation,
     ) -> Option<ErrorBody> {
         let asks = ruling.decision == PolicyDecision::Ask;
-        self.refusal_by_policy(subtool.name.as_str(), &subtool.definition, waits, ruling).or_else(|| {
+        self.refusal_by_policy(subtool.name.as_str(), &subtool.definition, wait, ruling).or_else(|| {
             match &subtool.definition.run {
                 Run::AskUser(ask) => ask.question(invocation).err().map(|failure| failure.error),
                 _ if !asks => None,
@@ -98,7 +119,7 @@ impl Intake {
         &self,
         tool: &str,
         definition: &Definition,
-        waits: bool,
+        wait: ApproverWait,
         ruling: PolicyRuling,
     ) -> Option<ErrorBody> {
         let PolicyRuling { decision, why, .. } = ruling;
@@ -118,16 +139,18 @@ impl Intake {
                 ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human, and the page is disabled"))
                     .hint("tell the user to set `enabled = true` under [page] in config.toml"),
             ),
-            PolicyDecision::Ask if !waits && !self.approver.is_present() => {
+            PolicyDecision::Ask if wait != ApproverWait::Waits && !self.approver.is_present() => {
                 let needs = match &definition.run {
                     Run::AskUser(_) => "a human's answer",
                     _ => "a human's approval",
                 };
                 let message = format!("`{tool}` needs {needs}, and no human has the page open");
-                Some(ErrorBody::new(Code::NoApprover, message).hint(
-                    "tell the user to open it (agent-magic-tool executor page), or run it without \
-                     --if-no-approver=fail and let it wait",
-                ))
+                let then = match wait {
+                    ApproverWait::RefusedBySession => "then call it again",
+                    _ => "or run it without --if-no-approver=fail and let it wait",
+                };
+                let hint = format!("tell the user to open it (agent-magic-tool executor page), {then}");
+                Some(ErrorBody::new(Code::NoApprover, message).hint(hint))
             }
             PolicyDecision::Ask => None,
         }

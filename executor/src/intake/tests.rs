@@ -99,6 +99,19 @@ fn an_invalid_request_is_refused_with_what_to_fix() {
     assert!(missing.message.contains("name"), "{missing:?}");
     let unapprovable = refused(json!({"run": {"tool": "send", "if_no_approver": "fail"}}));
     assert_eq!(unapprovable.code, Code::NoApprover);
+    assert!(unapprovable.hint.is_some_and(|hint| hint.contains("without --if-no-approver=fail")));
+}
+
+#[test]
+fn a_session_that_never_waits_is_told_what_to_do_and_of_no_option() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let intake = intake(folder.path());
+    let caller = Caller { unattended: true, ..Caller::default() };
+    let request = json!({"v": VERSION, "operation": {"run": {"tool": "send"}}, "caller": caller});
+    let refused = refusal(intake.read(&taken(request.to_string()), now()));
+    assert_eq!(refused.code, Code::NoApprover);
+    let expected = "tell the user to open it (agent-magic-tool executor page), then call it again";
+    assert_eq!(refused.hint.as_deref(), Some(expected));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use protocol::task::{State, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::reported_usage;
 use crate::config::ProviderKind;
 
 /// One event of a session, as a line of its journal.
@@ -36,6 +37,8 @@ pub enum JournalEntry {
     Stopped { reason: StopReason },
     /// Another model answers from here on.
     UsesModel { name: String },
+    /// From here on, the user is shown this many characters of a result; 0 means all.
+    ShowsAtMost { chars: usize },
     /// The last question and everything after it is removed from the conversation.
     Undone,
     /// The conversation starts over; open tasks stay open.
@@ -159,10 +162,10 @@ impl TaskSpending {
     pub fn of(task: TaskId, result: &Value) -> Option<Self> {
         let usage = [&result["_meta"]["usage"], &result["error"]["details"]["usage"]];
         let usage = usage.into_iter().find(|usage| usage.is_object())?;
-        let count = |key: &str| usage[key].as_u64().unwrap_or(0);
+        let count = |key: &str| reported_usage::count(usage, key).unwrap_or(0);
         let tokens =
             TokenUsage { input: count("input_tokens"), output: count("output_tokens"), cached: count("cached_tokens") };
-        Some(Self { task, usage: tokens, cost: usage["cost"].as_f64().unwrap_or(0.0) })
+        Some(Self { task, usage: tokens, cost: reported_usage::cost(usage).unwrap_or(0.0) })
     }
 }
 
@@ -209,9 +212,9 @@ pub struct TokenUsage {
 
 impl std::ops::AddAssign for TokenUsage {
     fn add_assign(&mut self, other: Self) {
-        self.input += other.input;
-        self.output += other.output;
-        self.cached += other.cached;
+        self.input = self.input.saturating_add(other.input);
+        self.output = self.output.saturating_add(other.output);
+        self.cached = self.cached.saturating_add(other.cached);
     }
 }
 

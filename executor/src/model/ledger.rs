@@ -86,7 +86,7 @@ impl Ledger {
         // A line that a crash cut short is skipped.
         let lines = text.lines().filter_map(|line| serde_json::from_str::<LedgerLine>(line).ok());
         Ok(lines.filter(|line| line.uid == uid).fold(DaySpending::default(), |day, line| DaySpending {
-            tokens: day.tokens + line.input + line.output,
+            tokens: day.tokens.saturating_add(line.input).saturating_add(line.output),
             cost: day.cost + line.cost,
         }))
     }

@@ -93,6 +93,7 @@ fn exchanges(entries: &[JournalEntry], style: CallStyle) -> Vec<Exchange> {
             }
             JournalEntry::Discarded { .. }
             | JournalEntry::UsesModel { .. }
+            | JournalEntry::ShowsAtMost { .. }
             | JournalEntry::Undone
             | JournalEntry::Cleared => {}
         }

@@ -258,11 +258,17 @@ pub(crate) fn send_failure(error: &reqwest::Error, url: &Url) -> Failure {
     let host = url.host_str().unwrap_or_default();
     let reason = cause(error);
     if error.is_connect() {
-        return Failure::new(Code::Unreachable, format!("failed to connect to `{host}`: {reason}")).retry(Retry::Later);
+        return Failure::new(Code::Unreachable, format!("failed to connect to `{}`: {reason}", host_and_port(url)))
+            .retry(Retry::Later);
     }
     Failure::new(Code::ConnectionLost, format!("lost the connection to `{host}` before the response: {reason}"))
         .retry(Retry::Later)
         .effect_possible()
+}
+
+fn host_and_port(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 /// The failure of a response whose body could not be read to the end.
@@ -295,6 +301,17 @@ fn chain<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_named_with_its_port() {
+        for (url, expected) in [
+            ("http://127.0.0.1/x", "127.0.0.1:80"),
+            ("https://example.com", "example.com:443"),
+            ("http://[::1]:8790", "[::1]:8790"),
+        ] {
+            assert_eq!(host_and_port(&url.parse().expect("a URL")), expected);
+        }
+    }
 
     #[test]
     fn a_redirect_leads_only_to_a_web_address_without_a_password() {

@@ -252,6 +252,7 @@ fn decision_summary(decision: &Decision, task: &Task) -> Value {
     let by = match decision.by {
         DecidedBy::Page(_) => "human",
         DecidedBy::Grant(_) => "a remembered yes",
+        DecidedBy::ApiKey(_) => "an API key of the human",
     };
     let mut shown = json!({"decision": decision.verdict, "by": by, "at": decision.at.to_string()});
     if let Some(reason) = &decision.reason {

@@ -2,7 +2,7 @@
 //!
 //! File events only prompt another look and may be missed; the result files are the truth.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use notify::RecommendedWatcher;
@@ -19,12 +19,39 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Tasks that become final within this time are reported together.
 const BATCH_WINDOW: Duration = Duration::from_millis(50);
 
-/// Watches the results of one mailbox.
+/// Waits for results of one mailbox. Several of them share one watch.
 #[derive(Debug)]
 pub struct Trigger {
     mailbox: Mailbox,
     nudge: Arc<Notify>,
+    watch: Arc<ResultsWatch>,
+}
+
+/// The watch over the folder of the results, and who is told of its events.
+#[derive(Debug)]
+struct ResultsWatch {
+    waiters: Arc<Mutex<Vec<Weak<Notify>>>>,
     watcher: Option<RecommendedWatcher>,
+}
+
+impl ResultsWatch {
+    fn over(mailbox: &Mailbox) -> Self {
+        let waiters: Arc<Mutex<Vec<Weak<Notify>>>> = Arc::default();
+        let told = Arc::clone(&waiters);
+        let watcher = watch_folder(&mailbox.results(), move |_| {
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.retain(|waiter| waiter.upgrade().inspect(|waiter| waiter.notify_one()).is_some());
+        });
+        let watcher =
+            watcher.inspect_err(|error| tracing::warn!(%error, "no file events: the results are polled")).ok();
+        Self { waiters, watcher }
+    }
+
+    fn waiter(&self) -> Arc<Notify> {
+        let nudge = Arc::new(Notify::new());
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&nudge));
+        nudge
+    }
 }
 
 /// A final task and its state; `None` if its result file is gone.
@@ -32,12 +59,8 @@ pub type FinalState = (TaskId, Option<State>);
 
 impl Trigger {
     pub fn new(mailbox: Mailbox) -> Self {
-        let nudge = Arc::new(Notify::new());
-        let to_nudge = Arc::clone(&nudge);
-        let watcher = watch_folder(&mailbox.results(), move |_| to_nudge.notify_one());
-        let watcher =
-            watcher.inspect_err(|error| tracing::warn!(%error, "no file events: the results are polled")).ok();
-        Self { mailbox, nudge, watcher }
+        let watch = Arc::new(ResultsWatch::over(&mailbox));
+        Self { mailbox, nudge: watch.waiter(), watch }
     }
 
     /// Waits until at least one of `tasks` is final, and returns those that are. Cancel-safe.
@@ -62,16 +85,17 @@ impl Trigger {
         }
     }
 
-    async fn wait_for_change(&self) {
-        let longest = if self.watcher.is_some() { RECHECK_INTERVAL } else { POLL_INTERVAL };
+    /// Waits until a result file may have changed. Cancel-safe.
+    pub async fn wait_for_change(&self) {
+        let longest = if self.watch.watcher.is_some() { RECHECK_INTERVAL } else { POLL_INTERVAL };
         // An event and a timeout mean the same: read the files again.
         drop(tokio::time::timeout(longest, self.nudge.notified()).await);
     }
 
-    /// Returns a watcher of the same mailbox, for another waiter.
+    /// Returns a trigger on the same watch, for another waiter.
     #[must_use]
     pub fn again(&self) -> Self {
-        Self::new(self.mailbox.clone())
+        Self { mailbox: self.mailbox.clone(), nudge: self.watch.waiter(), watch: Arc::clone(&self.watch) }
     }
 
     /// Returns those of `tasks` that are final.

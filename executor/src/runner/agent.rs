@@ -1,18 +1,24 @@
-//! The `agent` runner: a sub-agent with its own prompt, budget and tool scope.
+//! The `agent` runner: a sub-agent with its own prompt, budget and tool scope, or with `url`, an agent elsewhere.
 //!
 //! A sub-agent is our agent loop in its own process, `agent-magic-tool agent --delegated`. It reads its brief from
 //! standard input and is killed with its process group. For the tasks it runs it is a caller like any other, one
 //! level deeper than its own caller. Its tool scope is part of each of its requests, and the intake enforces it.
-//! The loop itself is in `agent/`.
+//! The loop itself is in `executor/src/agent/`.
+//!
+//! A remote agent is called over our own HTTP API ([`api`]) or over A2A ([`a2a`]). The depth travels with each call, and
+//! a call that would be too deep is refused before anything is sent.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
+use protocol::caller::session_label;
 use protocol::error::ErrorBody;
 use protocol::paths::{DEPTH, SESSION, TOOL_SCOPE, TRUST};
 use protocol::tool_scope::ToolScope;
 use serde_json::{Map, json};
 use tokio::process::Command;
+use url::Url;
 
 use super::delegation::{Delegation, too_deep};
 use super::process::group::{self, ProgramExit, StopCause};
@@ -22,9 +28,22 @@ use super::{
     RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
 };
 use crate::base::template;
+use crate::config::secret::SecretName;
+
+mod a2a;
+mod api;
+mod events;
+mod remote;
+mod task;
+
+use remote::{RemoteCall, RemoteJob, RemoteLimits, RemoteQuestion};
 
 /// The largest report that a sub-agent may print.
 const MAX_BYTES: u64 = 8 << 20;
+/// How long a remote agent may take to hear that it is to stop.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
+/// The longest id of a remote session.
+const MAX_SESSION_CHARS: usize = 128;
 
 /// A sub-agent.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -52,6 +71,29 @@ pub struct Agent {
     /// The most it may cost, in addition to the limit in `[agent]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Value>,
+    /// The address of a remote agent, which then does the work: a template. If it depends on the input, private addresses cannot be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^https?://|\{[{%]"), example = "https://agent.example.com")]
+    pub url: Option<String>,
+    /// What the remote agent speaks. Absent: A2A if it has an agent card, and otherwise our own HTTP API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<AgentProtocol>,
+    /// The key for the remote agent, sent as `Authorization: Bearer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<SecretName>,
+    /// The session of the remote agent: a template. Absent: one for each caller, address and key, the same each time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}
+
+/// What a remote agent speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentProtocol {
+    /// The HTTP API of `agent-magic-tool serve`.
+    Api,
+    /// The agent2agent protocol, over JSON-RPC.
+    A2a,
 }
 
 /// The instructions for a sub-agent: one JSON document on its standard input.
@@ -113,8 +155,155 @@ impl Agent {
     }
 }
 
+impl Agent {
+    /// The mistakes of fields that belong to the other kind of agent, and of the address.
+    fn check_kind(&self) -> Vec<DefinitionMistake> {
+        let Some(url) = &self.url else {
+            let remote = [
+                ("protocol", self.protocol.is_some()),
+                ("key", self.key.is_some()),
+                ("session", self.session.is_some()),
+            ];
+            let given = remote.into_iter().filter(|(_, is_given)| *is_given);
+            return given
+                .map(|(name, _)| DefinitionMistake::new(name, &"is only for a remote agent: give `url`"))
+                .collect();
+        };
+        let local = [("system", self.system.is_some()), ("subtools", self.subtools.is_some())];
+        let given = local.into_iter().filter(|(_, is_given)| *is_given);
+        let words = "is not for a remote agent: what it may use is decided where it runs";
+        let mut found: Vec<_> = given.map(|(name, _)| DefinitionMistake::new(name, &words)).collect();
+        if template::is_constant(url)
+            && let Err(failure) = usable(url)
+        {
+            found.push(DefinitionMistake::new("url", &failure.error.message));
+        }
+        found
+    }
+
+    /// What is asked of the remote agent at `url`.
+    fn remote(&self, url: &str, invocation: &Invocation, config: &Config) -> Result<RemoteQuestion, Failure> {
+        let (brief, _) = self.filled(invocation)?;
+        let values = invocation.values();
+        let filled = if template::is_reference(url) {
+            fields::FieldValues::of(invocation).text(Some(url))?.unwrap_or_default()
+        } else {
+            values.url_part(url)?
+        };
+        let url_of_agent = usable(&super::http::endpoint(&filled, &config.http.endpoints))?;
+        let session = match fields::FieldValues::of(invocation).text(self.session.as_deref())? {
+            Some(session) => session,
+            None => remote::stable_session(&invocation.caller, &url_of_agent, self.key.as_ref()),
+        };
+        let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.:@".contains(c);
+        if session.is_empty() || session.len() > MAX_SESSION_CHARS || !session.chars().all(is_word) {
+            let message =
+                format!("a session's id has 1 to {MAX_SESSION_CHARS} of the characters a-z A-Z 0-9 - _ . : @");
+            return Err(Failure::new(Code::Rejected, message).hint("leave it out: the caller then has one session"));
+        }
+        Ok(RemoteQuestion {
+            url: url_of_agent,
+            guarded: !template::is_constant(url),
+            prompt: brief.prompt,
+            session,
+            model: brief.model,
+            key: self.key.clone(),
+            limits: RemoteLimits { steps: brief.steps, tokens: brief.tokens, cost: brief.cost },
+        })
+    }
+
+    async fn ask_remotely(
+        &self,
+        call: &RemoteCall<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<remote::RemoteAnswer, Failure> {
+        if let Some(job) = &call.left_at {
+            return match job.a2a.clone() {
+                Some(endpoint) => a2a::ask(call, endpoint).await,
+                None => api::ask(call).await,
+            };
+        }
+        let endpoint = match self.protocol {
+            Some(AgentProtocol::Api) => None,
+            Some(AgentProtocol::A2a) => Some(a2a::find(call, cancel).await?.unwrap_or_else(|| a2a::without_card(call))),
+            None => a2a::find(call, cancel).await?,
+        };
+        match endpoint {
+            Some(endpoint) => a2a::ask(call, endpoint).await,
+            None => api::ask(call).await,
+        }
+    }
+}
+
+/// Has the remote agent at `url` do it.
+async fn perform_remotely(
+    agent: &Agent,
+    url: &str,
+    invocation: &Invocation,
+    context: &RunnerContext,
+    cancel: &CancellationToken,
+) -> Result<RunnerOutput, Failure> {
+    let question = agent.remote(url, invocation, &context.config)?;
+    let call = RemoteCall::new(question, invocation, context).await?;
+    if call.left_at.is_none() {
+        // Until the message is sent, a lost attempt has done nothing.
+        invocation.feedback.unsent();
+    }
+    let outcome = tokio::select! {
+        biased;
+        () = cancel.cancelled() => {
+            stop_remotely(&call).await;
+            let failure = Failure::new(Code::Cancelled, format!("cancelled while {} was asked", call.agent()));
+            return Err(if call.was_sent() { failure.effect_possible() } else { failure });
+        }
+        () = call.keep_clock() => unreachable!("it never returns"),
+        outcome = agent.ask_remotely(&call, cancel) => outcome,
+    };
+    outcome.and_then(|answer| call.output(answer))
+}
+
+/// Tells the agent that its answer is not wanted anymore. An executor that stops leaves the agent at work: a later one
+/// goes on with it.
+async fn stop_remotely(call: &RemoteCall<'_>) {
+    let Some(job) = call.job() else { return };
+    if call.invocation.shutdown.is_shutdown() {
+        return;
+    }
+    let stopping = async {
+        match &job {
+            RemoteJob { a2a: Some(_), .. } => a2a::cancel(call, &job).await,
+            RemoteJob { a2a: None, .. } => api::cancel(call).await,
+        }
+    };
+    match tokio::time::timeout(CANCEL_TIMEOUT, stopping).await {
+        Ok(Ok(())) => {}
+        Ok(Err(failure)) => tracing::info!(error = failure.error.message, "a remote agent was not stopped"),
+        Err(_) => tracing::info!(agent = call.agent(), "a remote agent did not hear that it is to stop"),
+    }
+}
+
+/// Reads the address of a remote agent.
+fn usable(url: &str) -> Result<Url, Failure> {
+    let wrong = |why: &str| Failure::new(Code::Rejected, format!("`{url}` is no address of an agent: {why}"));
+    let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
+    if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
+        return Err(wrong("it must begin with https:// or http://"));
+    }
+    if !parsed.username().is_empty() || parsed.password().is_some() {
+        return Err(wrong("it must not contain credentials; use `key`"));
+    }
+    if parsed.query().is_some() || parsed.fragment().is_some() {
+        return Err(wrong("it must not have a query or a fragment"));
+    }
+    Ok(parsed)
+}
+
 impl Runner for Agent {
     fn check(&self) -> Vec<DefinitionMistake> {
+        let found = self.check_kind();
+        if !found.is_empty() {
+            return found;
+        }
         let Some(list) = self.subtools.as_ref().filter(|subtools| !subtools.is_string()) else { return Vec::new() };
         let wrong = |problem: &dyn ToString| vec![DefinitionMistake::new("subtools", &problem.to_string())];
         let Ok(patterns) = serde_json::from_value::<Vec<String>>(list.clone()) else {
@@ -124,11 +313,24 @@ impl Runner for Agent {
         ToolScope::default().narrowed(constant).map_or_else(|error| wrong(&error), |_| Vec::new())
     }
 
-    fn text_kind(&self, _: &str) -> TextKind {
-        TextKind::Template
+    fn text_kind(&self, place: &str) -> TextKind {
+        if matches!(place, "protocol" | "key") { TextKind::Constant } else { TextKind::Template }
     }
 
     fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
+        if let Some(url) = &self.url {
+            let question = self.remote(url, invocation, config)?;
+            let mut plan =
+                json!({"url": question.url.as_str(), "session": question.session, "prompt": question.prompt});
+            if let Some(key) = &self.key {
+                plan["key"] = json!(key);
+            }
+            if let Some(model) = question.model {
+                plan["model"] = model.into();
+            }
+            plan["limits"] = json!(question.limits);
+            return Ok(plan);
+        }
         let (mut brief, tool_scope) = self.filled(invocation)?;
         brief.model = brief.model.or_else(|| Some(config.agent.model.clone()));
         let mut plan = serde_json::to_value(brief).expect("a brief is plain JSON");
@@ -144,6 +346,9 @@ impl Runner for Agent {
     ) -> Result<RunnerOutput, Failure> {
         if let Some(error) = too_deep("a sub-agent", invocation.caller.depth, &context.config) {
             return Err(error.into());
+        }
+        if let Some(url) = &self.url {
+            return Box::pin(perform_remotely(self, url, invocation, context, cancel)).await;
         }
         let (brief, tool_scope) = self.filled(invocation)?;
         let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
@@ -168,7 +373,7 @@ impl Runner for Agent {
 
 /// The session id that the tasks of a sub-agent carry.
 fn session(invocation: &Invocation) -> String {
-    format!("agent-{}", invocation.id)
+    session_label(invocation.caller.client(), &invocation.id)
 }
 
 /// The command that starts this program as a sub-agent. It inherits the whole environment, since it reads the keys
@@ -296,6 +501,34 @@ mod tests {
             assert!(!agent(json!({"prompt": "x", "subtools": subtools})).check().is_empty());
         }
         assert_eq!(agent(json!({"prompt": "x", "subtools": ["gmail_*", "{{ more }}"]})).check(), []);
+    }
+
+    #[test]
+    fn a_remote_agent_has_an_address_and_nothing_of_a_local_one() {
+        let places = |definition: Value| -> Vec<String> {
+            agent(definition).check().into_iter().map(|mistake| mistake.place).collect()
+        };
+        assert_eq!(places(json!({"prompt": "x", "url": "https://a.example", "key": "secret:k"})), [""; 0]);
+        assert_eq!(places(json!({"prompt": "x", "url": "{{ url }}", "session": "s"})), [""; 0]);
+        for (definition, place) in [
+            (json!({"prompt": "x", "key": "secret:k"}), "key"),
+            (json!({"prompt": "x", "protocol": "a2a"}), "protocol"),
+            (json!({"prompt": "x", "session": "s"}), "session"),
+            (json!({"prompt": "x", "url": "https://a.example", "system": "s"}), "system"),
+            (json!({"prompt": "x", "url": "https://a.example", "subtools": []}), "subtools"),
+            (json!({"prompt": "x", "url": "ftp://a.example"}), "url"),
+            (json!({"prompt": "x", "url": "https://me:key@a.example"}), "url"),
+        ] {
+            assert_eq!(places(definition.clone()), [place], "{definition}");
+        }
+        let run = agent(json!({"prompt": "x", "url": "https://{{ host }}.example.com", "session": "{{ session }}"}));
+        let asked = |input: Value| run.remote("https://{{ host }}.example.com", &invocation(input), &Config::default());
+        let question = asked(json!({"host": "a"})).expect("a question");
+        assert!(question.guarded && question.session.starts_with("swarm-"), "{question:?}");
+        for wrong in [json!({"host": "a", "session": "a/b"}), json!({"host": "a", "session": ""})] {
+            assert_eq!(asked(wrong.clone()).expect_err("refused").error.code, Code::Rejected, "{wrong}");
+        }
+        assert_eq!(asked(json!({"host": "evil.org/"})).expect_err("refused").error.code, Code::Rejected);
     }
 
     #[test]

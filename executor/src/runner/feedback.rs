@@ -13,6 +13,27 @@ use crate::task::notes::AttemptProgress;
 #[derive(Clone, Default)]
 pub struct Feedback(Option<Arc<dyn Fn(AttemptNews) + Send + Sync>>);
 
+/// Tells an attempt that is stopped whether the executor itself stops, so that a later one goes on. The default is no.
+#[derive(Clone, Default)]
+pub struct ShutdownProbe(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+
+impl ShutdownProbe {
+    pub fn new(is_shutdown: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(is_shutdown)))
+    }
+
+    /// Whether the attempt was stopped because the executor stops.
+    pub fn is_shutdown(&self) -> bool {
+        self.0.as_ref().is_some_and(|is_shutdown| is_shutdown())
+    }
+}
+
+impl fmt::Debug for ShutdownProbe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShutdownProbe").finish_non_exhaustive()
+    }
+}
+
 /// What the executor must know of an attempt before it ends.
 #[derive(Debug)]
 pub enum AttemptNews {

@@ -34,6 +34,7 @@ mod response;
 mod structured;
 mod upload;
 
+pub(super) use address::endpoint;
 pub use facts::ResponseFacts;
 pub use header_templates::HeaderTemplates;
 pub use job::Poll;
@@ -269,7 +270,7 @@ impl Http {
 
     /// Returns the base URL of the definition, replaced by the configured one if there is one. It may be a template.
     pub fn configured_base_url(&self, endpoints: &BTreeMap<String, String>) -> String {
-        address::endpoint(&self.base_url, endpoints)
+        endpoint(&self.base_url, endpoints)
     }
 
     /// Fails if the request cannot be built, goes to a private address, or uploads a file that cannot be read.

@@ -95,7 +95,8 @@ pub(crate) fn json_of(outcome: Result<RunnerOutput, Failure>) -> Value {
 
 /// The subtools of a shipped pack, with `$defaults` merged into each.
 pub(crate) fn pack(name: &str) -> Map<String, Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../subtools").join(name);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../subtools");
+    let path = folder.join(name.trim_end_matches(".json")).join(name);
     let text = std::fs::read_to_string(path).expect("the pack exists");
     let mut pack: Map<String, Value> = serde_json::from_str(&text).expect("the pack is JSON");
     let defaults = pack.remove("$defaults").unwrap_or_else(|| json!({}));

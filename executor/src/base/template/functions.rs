@@ -18,6 +18,7 @@ const MAX_RANGE: i64 = 10_000;
 /// An engine with everything that needs no budget.
 static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut engine = Environment::empty();
+    engine.set_syntax(super::syntax());
     add_filters(&mut engine);
     add_tests(&mut engine);
     engine.add_function("range", range);

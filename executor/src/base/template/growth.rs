@@ -8,7 +8,6 @@ use std::collections::HashMap;
 
 use minijinja::machinery::ast::{BinOpKind, Call, CallArg, Expr, Filter, ForLoop, Stmt};
 use minijinja::machinery::{parse, parse_expr};
-use minijinja::syntax::SyntaxConfig;
 use protocol::excerpt;
 
 use super::{MAX_SHOWN_CHARS, TemplateError};
@@ -97,7 +96,7 @@ pub(super) struct Bounds {
 /// Finds the bounds of `template`. `is_number` knows which fields of the input are numbers.
 pub(super) fn of_template(template: &str, is_number: &dyn Fn(&str) -> bool) -> Result<Bounds, TemplateError> {
     let parsed = short(template)
-        .and_then(|()| parse(template, "<string>", SyntaxConfig::default()).map_err(|error| super::reason(&error)));
+        .and_then(|()| parse(template, "<string>", super::syntax()).map_err(|error| super::reason(&error)));
     measure(template, parsed, is_number, |names, parsed| names.statement(&parsed))
 }
 
@@ -113,7 +112,7 @@ pub(super) fn operand_of_json(template: &str) -> Option<&str> {
     let operand = inner.strip_suffix("json")?.trim_end().strip_suffix('|')?;
     short(template).ok()?;
     let is_whole = |expression: &Expr<'_>| matches!(expression, Expr::Filter(filter) if filter.name == "json");
-    match parse(template, "<string>", SyntaxConfig::default()).ok()? {
+    match parse(template, "<string>", super::syntax()).ok()? {
         Stmt::Template(parsed) => match parsed.children.as_slice() {
             [Stmt::EmitExpr(emitted)] if is_whole(&emitted.expr) => Some(operand),
             _ => None,

@@ -31,7 +31,7 @@ impl Dispatcher {
     pub fn restore_confirmations(&mut self, records: &[ConfirmationRecord], now: Timestamp) {
         for ConfirmationRecord { uid, at } in records {
             // The clock may have been set back since: none of them may lie in the future.
-            self.confirmations.asked_at.entry(*uid).or_default().push_back((*at).min(now));
+            self.confirmations.asked.restore(*uid, (*at).min(now));
         }
     }
 
@@ -39,7 +39,7 @@ impl Dispatcher {
     pub fn ended_grants(&self, before: Timestamp) -> Vec<GrantId> {
         let grant_of = |task: &Task| match task.confirmation.as_ref()?.decision.as_ref()?.by {
             DecidedBy::Grant(id) => Some(id),
-            DecidedBy::Page(_) => None,
+            DecidedBy::Page(_) | DecidedBy::ApiKey(_) => None,
         };
         let in_use: BTreeSet<_> =
             self.confirmations.approved.iter().filter_map(|id| grant_of(&self.open.get(id)?.task)).collect();
@@ -77,7 +77,7 @@ mod tests {
             id: TaskId::new(),
             tool: task.tool.clone(),
             definition_hash: task.definition_hash.clone(),
-            scope: GrantScope { uid: task.caller.uid, session: None, folder: None },
+            scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
             files: None,
             fields: BTreeMap::new(),
             made_at: bench.now,
@@ -116,7 +116,7 @@ mod tests {
             id: TaskId::new(),
             tool: task.tool,
             definition_hash: task.definition_hash,
-            scope: GrantScope { uid: 1, session: None, folder: None },
+            scope: GrantScope { uid: 1, client: None, session: None, folder: None },
             files: None,
             fields: BTreeMap::new(),
             made_at: at(0),

@@ -30,9 +30,9 @@ fn decide_with_grant(
     action: DecisionAction,
     grant: Option<Grant>,
 ) -> Turn {
-    let (ticket, session) = (TaskId::new(), "page".to_owned());
+    let (ticket, by) = (TaskId::new(), DecidedBy::Page("page".to_owned()));
     let grant = grant.map(Box::new);
-    let request = DecideRequest { ticket, tasks: tasks.to_vec(), action, session, grant, touch: None };
+    let request = DecideRequest { ticket, tasks: tasks.to_vec(), action, by, note: None, grant, touch: None };
     bench.handle(Event::Decide(Box::new(request)))
 }
 
@@ -212,6 +212,33 @@ fn identical_calls_share_a_confirmation_and_the_number_of_pending_ones_is_limite
 }
 
 #[test]
+fn what_is_asked_for_one_client_decides_nothing_for_others() {
+    let mut bench = Bench::new(limits(1));
+    let of = |bench: &Bench, session: &str| {
+        let mut task = unconfirmed(bench.now, json!({"n": 1}));
+        task.caller.session = Some(session.to_owned());
+        task
+    };
+    let first = of(&bench, "shared-alice.1-a");
+    bench.admit(&first, &plain());
+    let same = bench.admit(&of(&bench, "shared-alice.1-b"), &plain());
+    assert!(matches!(same.answers.as_slice(), [Answer::SameAs(id)] if *id == first.id), "{same:?}");
+    for session in ["shared-bob.2-a", "agent-a"] {
+        let task = of(&bench, session);
+        let turn = bench.admit(&task, &plain());
+        assert_eq!(turn.published, [(task.id, State::AwaitingConfirmation)], "{session}");
+    }
+    let grant = grant_of(&bench, first.id, None, None);
+    let grant = Grant { scope: GrantScope { client: Some("alice.1".to_owned()), ..grant.scope }, ..grant };
+    let covers = |session: &str| grant.covers(&of(&bench, session), bench.now);
+    assert!(
+        covers("shared-alice.1-c") && !covers("shared-bob.2-a") && !covers("agent-a") && !covers("shared-alice.2-a")
+    );
+    let own = Grant { scope: GrantScope { client: None, ..grant.scope.clone() }, ..grant.clone() };
+    assert!(own.covers(&of(&bench, "agent-a"), bench.now) && !own.covers(&first, bench.now));
+}
+
+#[test]
 fn a_scheduled_task_that_drifted_leaves_no_deadline_behind() {
     let mut bench = Bench::new(limits(1));
     let mut task = unconfirmed(bench.now, json!({}));
@@ -331,7 +358,7 @@ fn grant_of(bench: &Bench, id: TaskId, field: Option<(&str, FieldCoverage)>, mos
         id: TaskId::new(),
         tool: task.tool,
         definition_hash: task.definition_hash,
-        scope: GrantScope { uid: task.caller.uid, session: None, folder: None },
+        scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
         files: None,
         fields,
         made_at: bench.now,

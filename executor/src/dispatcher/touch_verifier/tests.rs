@@ -13,7 +13,7 @@ use crate::base::webauthn::soft_key::{Ceremony, SoftKey};
 use crate::base::webauthn::{PublicKey, WebauthnError};
 use crate::store::Store as _;
 use crate::task::approver_key::{ApproverKey, EnrolledBy};
-use crate::task::confirmation::Verdict;
+use crate::task::confirmation::{DecidedBy, Verdict};
 use crate::task::grant::{FieldCoverage, GrantScope};
 use crate::task::touch::{Unproved, proof_of};
 
@@ -74,8 +74,8 @@ fn touch(key: &SoftKey, challenge: Digest, change: impl Fn(&mut Ceremony)) -> As
 }
 
 fn request(tasks: &[(TaskId, Digest)], action: DecisionAction) -> DecideRequest {
-    let (ticket, session) = (TaskId::new(), "page".to_owned());
-    DecideRequest { ticket, tasks: tasks.to_vec(), action, session, grant: None, touch: None }
+    let (ticket, by) = (TaskId::new(), DecidedBy::Page("page".to_owned()));
+    DecideRequest { ticket, tasks: tasks.to_vec(), action, by, note: None, grant: None, touch: None }
 }
 
 fn decide(bench: &mut Bench, request: DecideRequest) -> Turn {
@@ -259,7 +259,7 @@ fn grant(bench: &Bench, of: TaskId) -> Grant {
         id: TaskId::new(),
         tool: task.tool,
         definition_hash: task.definition_hash,
-        scope: GrantScope { uid: task.caller.uid, session: None, folder: None },
+        scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
         files: Some(Vec::new()),
         fields: BTreeMap::from([("n".to_owned(), FieldCoverage::Anything)]),
         made_at: bench.now,

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_shipped_subtool_promises_no_more_than_is_returned() {
-        let pack: Value = serde_json::from_str(include_str!("../../../../subtools/web.json")).expect("JSON");
+        let pack: Value = serde_json::from_str(include_str!("../../../../subtools/web/web.json")).expect("JSON");
         let maximum = &pack["fetch_url"]["input"]["properties"]["max_chars"]["maximum"];
         assert_eq!(maximum, MAX_CHARS);
     }

@@ -71,7 +71,7 @@ fn refuse_unsafe_segments(path: &str, may_end_empty: bool) -> Result<(), Failure
 }
 
 /// Returns `url` with its base replaced by the configured endpoint, if there is one.
-pub(super) fn endpoint(url: &str, endpoints: &BTreeMap<String, String>) -> String {
+pub(in crate::runner) fn endpoint(url: &str, endpoints: &BTreeMap<String, String>) -> String {
     let longest = endpoints
         .iter()
         .filter_map(|(declared, configured)| {

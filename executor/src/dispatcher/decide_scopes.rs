@@ -1,0 +1,115 @@
+//! Which API keys may decide, in the dispatcher: gives and takes back the scope, and judges each decision that a key makes.
+//!
+//! The page asks for both on behalf of a human. A key decides less than the page: it remembers and edits nothing, and what
+//! needs a touch it cannot approve.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+
+use super::{Action, DecideRequest, DecisionAction, DecisionError, Dispatcher, Effects, Ticket};
+use crate::base::webauthn::Assertion;
+use crate::store::Change;
+use crate::task::api_key::ApiKeyRef;
+use crate::task::confirmation::DecidedBy;
+use crate::task::decide_scope::{DecideScope, ScopeStatus};
+
+/// The scopes, by the hash of their key.
+pub(super) type DecideScopes = BTreeMap<String, DecideScope>;
+
+/// What a human says on the page about an API key.
+#[derive(Debug)]
+pub enum ScopeChange {
+    /// It may decide, until it expires.
+    Give { key: ApiKeyRef, expires_at: Option<Timestamp>, session: String, touch: Option<Assertion> },
+    /// The one with this hash may no longer decide.
+    TakeBack { hash: String },
+}
+
+impl Dispatcher {
+    /// Restores the stored scopes.
+    pub fn restore_decide_scopes(&mut self, scopes: Vec<DecideScope>) {
+        self.confirmations.decide_scopes = scopes.into_iter().map(|scope| (scope.key.hash.clone(), scope)).collect();
+    }
+
+    pub(super) fn change_scope(&mut self, ticket: Ticket, change: ScopeChange, now: Timestamp, effects: &mut Effects) {
+        let changed = match change {
+            ScopeChange::Give { key, expires_at, session: given_by, touch } => {
+                let before = self.confirmations.decide_scopes.get(&key.hash);
+                let scope = DecideScope {
+                    key,
+                    gift: before.map_or(0, |before| before.gift).saturating_add(1),
+                    given_at: now,
+                    given_by,
+                    expires_at,
+                    taken_back_at: None,
+                    decisions: before.map_or(0, |before| before.decisions),
+                    last_decision: before.and_then(|before| before.last_decision),
+                    proof: None,
+                };
+                self.give_scope(scope, touch.as_ref(), effects)
+            }
+            ScopeChange::TakeBack { hash } => self.take_scope(&hash, now, effects),
+        };
+        effects.actions.push(Action::Reply(ticket, changed.map(|()| Vec::new())));
+    }
+
+    /// Lets an API key decide. If the approver has keys, this needs a touch.
+    fn give_scope(
+        &mut self,
+        scope: DecideScope,
+        touch: Option<&Assertion>,
+        effects: &mut Effects,
+    ) -> Result<(), DecisionError> {
+        let is_signed = self.demands_touch() || touch.is_some();
+        let proof = is_signed.then(|| self.check_touch(scope.statement(), touch, effects)).transpose()?;
+        self.save_scope(DecideScope { proof: proof.map(Box::new), ..scope }, effects);
+        Ok(())
+    }
+
+    /// Takes the scope back. That needs no touch: it allows nothing.
+    fn take_scope(&mut self, hash: &str, now: Timestamp, effects: &mut Effects) -> Result<(), DecisionError> {
+        let Some(scope) = self.confirmations.decide_scopes.get(hash) else {
+            let error = ErrorBody::new(Code::NotFound, "this API key may not decide").hint("reload the page");
+            return Err(DecisionError::Refused(Box::new(error)));
+        };
+        let taken_back_at = scope.taken_back_at.or(Some(now));
+        self.save_scope(DecideScope { taken_back_at, ..scope.clone() }, effects);
+        Ok(())
+    }
+
+    /// Why the decision is not made, if an API key makes it and may not.
+    pub(super) fn refusal_of_key(&self, request: &DecideRequest, now: Timestamp) -> Option<DecisionError> {
+        let DecidedBy::ApiKey(key) = &request.by else { return None };
+        let is_more = request.grant.is_some() || matches!(request.action, DecisionAction::Edit { .. });
+        (is_more || !self.may_decide(key, now)).then_some(DecisionError::NoScope)
+    }
+
+    fn may_decide(&self, key: &ApiKeyRef, now: Timestamp) -> bool {
+        let scope = self.confirmations.decide_scopes.get(&key.hash).filter(|scope| scope.key == *key);
+        scope.is_some_and(|scope| scope.status(self.scope_judge(now)) == ScopeStatus::Live)
+    }
+
+    /// Whether what a key approved may not start any more, since its scope was taken back.
+    pub(super) fn is_taken_back(&self, key: &ApiKeyRef) -> bool {
+        self.confirmations.decide_scopes.get(&key.hash).is_none_or(|scope| scope.taken_back_at.is_some())
+    }
+
+    /// Remembers that an API key has decided, in the commit of its decision.
+    pub(super) fn count_decision(&mut self, by: &DecidedBy, now: Timestamp, effects: &mut Effects) {
+        let DecidedBy::ApiKey(key) = by else { return };
+        let Some(scope) = self.confirmations.decide_scopes.get(&key.hash) else { return };
+        let decisions = scope.decisions.saturating_add(1);
+        self.save_scope(DecideScope { decisions, last_decision: Some(now), ..scope.clone() }, effects);
+    }
+
+    fn save_scope(&mut self, scope: DecideScope, effects: &mut Effects) {
+        effects.changes.push(Change::DecideScope(Box::new(scope.clone())));
+        self.confirmations.decide_scopes.insert(scope.key.hash.clone(), scope);
+    }
+}
+
+#[cfg(test)]
+mod tests;

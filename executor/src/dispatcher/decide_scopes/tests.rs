@@ -1,0 +1,178 @@
+//! Decisions that an API key makes: which it may, and when it no longer may.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::task::{State, TaskId};
+use serde_json::{Map, Value, json};
+
+use super::super::Event;
+use super::super::tests::{Bench, Turn, definition, limits, unconfirmed};
+use super::*;
+use crate::base::webauthn::soft_key::{Ceremony, SoftKey};
+use crate::base::webauthn::{Base64Url, PublicKey};
+use crate::catalog::definition::Definition;
+use crate::store::Store as _;
+use crate::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
+use crate::task::confirmation::{Digest, Verdict};
+use crate::task::touch::relying_party_id;
+
+const INSTANCE: &str = "0123456789abcdef";
+
+fn bench() -> Bench {
+    let mut bench = Bench::new(limits(20));
+    bench.dispatcher.set_page(INSTANCE.to_owned(), origin());
+    bench
+}
+
+fn origin() -> String {
+    format!("http://q.{}:4711", relying_party_id(INSTANCE))
+}
+
+fn key(hash: &str) -> ApiKeyRef {
+    ApiKeyRef { name: "phone".to_owned(), hash: hash.to_owned() }
+}
+
+fn give(bench: &mut Bench, key: ApiKeyRef, touch: Option<Assertion>) -> Turn {
+    let change = ScopeChange::Give { key, expires_at: None, session: "page".to_owned(), touch };
+    bench.handle(Event::ChangeScope(TaskId::new(), Box::new(change)))
+}
+
+fn take(bench: &mut Bench, hash: &str) -> Turn {
+    let change = ScopeChange::TakeBack { hash: hash.to_owned() };
+    bench.handle(Event::ChangeScope(TaskId::new(), Box::new(change)))
+}
+
+fn pending(bench: &mut Bench, input: Value, definition: &Arc<Definition>) -> (TaskId, Digest) {
+    let task = unconfirmed(bench.now, input);
+    assert_eq!(bench.admit(&task, definition).published, [(task.id, State::AwaitingConfirmation)]);
+    (task.id, bench.stored(task.id).confirmation.expect("a confirmation").digest)
+}
+
+fn request(task: (TaskId, Digest), key: ApiKeyRef, action: DecisionAction) -> DecideRequest {
+    let (ticket, by, note) = (TaskId::new(), DecidedBy::ApiKey(key), Some("fine".to_owned()));
+    DecideRequest { ticket, tasks: vec![task], action, by, note, grant: None, touch: None }
+}
+
+fn decide(bench: &mut Bench, request: DecideRequest) -> Turn {
+    bench.handle(Event::Decide(Box::new(request)))
+}
+
+fn approve(bench: &mut Bench, task: (TaskId, Digest), hash: &str) -> Turn {
+    decide(bench, request(task, key(hash), DecisionAction::Approve))
+}
+
+fn is_refused(turn: &Turn) -> bool {
+    turn.replies == [Err(DecisionError::NoScope)] && turn.performed.is_empty() && turn.published.is_empty()
+}
+
+#[test]
+fn a_key_decides_only_while_it_has_the_scope_and_its_decisions_are_recorded() {
+    let (mut bench, plain) = (bench(), definition(json!({})));
+    let shown = pending(&mut bench, json!({"n": 1}), &plain);
+    assert!(is_refused(&approve(&mut bench, shown, "aa")));
+    assert!(is_refused(&decide(&mut bench, request(shown, key("aa"), DecisionAction::Deny { reason: None }))));
+    assert_eq!(give(&mut bench, key("aa"), None).replies, [Ok(vec![])]);
+    assert!(is_refused(&approve(&mut bench, shown, "bb")), "another key under the same name");
+    let renamed = ApiKeyRef { name: "other".to_owned(), ..key("aa") };
+    assert!(is_refused(&decide(&mut bench, request(shown, renamed, DecisionAction::Approve))), "under another name");
+    let stale = approve(&mut bench, (shown.0, Digest::of(&[])), "aa");
+    assert_eq!(stale.replies, [Err(DecisionError::Stale(shown.0))]);
+    assert_eq!(approve(&mut bench, shown, "aa").performed, [shown.0]);
+    assert_eq!(approve(&mut bench, shown, "aa").replies, [Err(DecisionError::NotPending(shown.0))], "it counts once");
+    let decision = bench.stored(shown.0).confirmation.expect("a confirmation").decision.expect("a decision");
+    assert_eq!((decision.verdict, decision.by), (Verdict::Approved, DecidedBy::ApiKey(key("aa"))));
+    assert_eq!((decision.reason.as_deref(), decision.proof), (Some("fine"), None));
+    let [scope] = &bench.store.decide_scopes().expect("read")[..] else { panic!("one scope") };
+    assert_eq!((scope.decisions, scope.last_decision, scope.given_by.as_str()), (1, Some(bench.now), "page"));
+
+    assert_eq!(take(&mut bench, "aa").replies, [Ok(vec![])]);
+    let next = pending(&mut bench, json!({"n": 2}), &plain);
+    assert!(is_refused(&approve(&mut bench, next, "aa")));
+    assert!(matches!(take(&mut bench, "bb").replies[..], [Err(DecisionError::Refused(_))]));
+}
+
+#[test]
+fn a_key_remembers_and_edits_nothing() {
+    let mut bench = bench();
+    give(&mut bench, key("aa"), None);
+    let shown = pending(&mut bench, json!({"n": 1}), &definition(json!({})));
+    let edit = DecisionAction::Edit { input: Map::new(), digest: Digest::of(&[]), reason: None };
+    assert!(is_refused(&decide(&mut bench, request(shown, key("aa"), edit))));
+}
+
+#[test]
+fn what_was_approved_by_a_key_does_not_start_after_its_scope_was_taken_back() {
+    let (mut bench, plain) = (bench(), definition(json!({})));
+    give(&mut bench, key("aa"), None);
+    let later = bench.now + Duration::from_mins(1);
+    let mut task = unconfirmed(bench.now, json!({"n": 1}));
+    (task.run_at, task.not_before) = (Some(later), Some(later));
+    bench.admit(&task, &plain);
+    let digest = bench.stored(task.id).confirmation.expect("a confirmation").digest;
+    assert_eq!(approve(&mut bench, (task.id, digest), "aa").replies, [Ok(vec![(task.id, State::Queued)])]);
+    take(&mut bench, "aa");
+    bench.pass(Duration::from_secs(61));
+    assert_eq!(bench.handle(Event::Tick).performed, []);
+    assert_eq!(bench.stored(task.id).state, State::Denied);
+}
+
+#[test]
+fn a_scope_survives_a_crash() {
+    let (mut bench, plain) = (bench(), definition(json!({})));
+    give(&mut bench, key("aa"), None);
+    bench.crash(Some(&plain));
+    let shown = pending(&mut bench, json!({"n": 1}), &plain);
+    assert_eq!(approve(&mut bench, shown, "aa").performed, [shown.0]);
+}
+
+#[test]
+fn with_a_key_of_the_approver_only_a_touch_gives_the_scope_and_it_covers_nothing_grave() {
+    let (mut bench, soft) = (bench(), SoftKey::es256("a"));
+    give(&mut bench, key("before"), None);
+    let enrolled = ApproverKey {
+        name: "laptop".to_owned(),
+        credential: Base64Url(soft.credential.clone()),
+        public_key: PublicKey::parse(&soft.cose()).expect("a key"),
+        counter: 0,
+        enrolled_at: bench.now,
+        enrolled_by: EnrolledBy::FirstRun,
+    };
+    bench.dispatcher.set_approver_keys(ApproverKeys { keys: vec![enrolled], reset_at: None });
+    bench.dispatcher.demand_touch(true);
+    let plain = definition(json!({}));
+    let shown = pending(&mut bench, json!({"n": 1}), &plain);
+    assert!(is_refused(&approve(&mut bench, shown, "before")), "no key stands behind it");
+
+    let turn = give(&mut bench, key("aa"), None);
+    assert!(is_refused(&approve(&mut bench, shown, "aa")));
+    // The touch that was asked for, of a key that does not count: such a key tells no replay.
+    let signed = |turn: &Turn| {
+        let [Err(DecisionError::NeedsTouch(wanted))] = &turn.replies[..] else { panic!("{:?}", turn.replies) };
+        let ceremony = Ceremony::get(&relying_party_id(INSTANCE), &origin(), wanted.challenge.as_bytes());
+        let signed = soft.sign(&ceremony);
+        Assertion {
+            credential: Base64Url(soft.credential.clone()),
+            client_data: Base64Url(signed.client_data),
+            authenticator_data: Base64Url(signed.authenticator_data),
+            signature: Base64Url(signed.signature),
+        }
+    };
+    let mut touch = signed(&turn);
+    let other = give(&mut bench, key("bb"), Some(touch.clone()));
+    assert!(matches!(other.replies[..], [Err(DecisionError::BadTouch(_))]), "it is for another key");
+    assert_eq!(give(&mut bench, key("aa"), Some(touch.clone())).replies, [Ok(vec![])]);
+    assert_eq!(approve(&mut bench, shown, "aa").performed, [shown.0]);
+    take(&mut bench, "aa");
+    let again = give(&mut bench, key("aa"), Some(touch));
+    assert!(matches!(again.replies[..], [Err(DecisionError::BadTouch(_))]), "what was taken back needs another touch");
+    touch = signed(&give(&mut bench, key("aa"), None));
+    assert_eq!(give(&mut bench, key("aa"), Some(touch)).replies, [Ok(vec![])]);
+
+    let grave = definition(json!({"annotations": {"destructiveHint": true}}));
+    let shown = pending(&mut bench, json!({"n": 2}), &grave);
+    let turn = approve(&mut bench, shown, "aa");
+    assert!(matches!(turn.replies[..], [Err(DecisionError::NeedsTouch(_))]), "{:?}", turn.replies);
+    let denied = decide(&mut bench, request(shown, key("aa"), DecisionAction::Deny { reason: None }));
+    assert_eq!(denied.replies, [Ok(vec![(shown.0, State::Denied)])], "to deny needs none");
+}
