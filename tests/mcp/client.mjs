@@ -1,6 +1,7 @@
 // A client of the official TypeScript SDKs, driven by JSON lines on standard input; each gets one line in return.
 // Arguments: the folder of the packages; the settings as for client.py, with "sdk": "client" or "sdk".
 
+import { rmSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
@@ -36,7 +37,11 @@ if (isModern) {
   }
 }
 
-const onprogress = (progress) => void events.push({ method: "progress", ...progress });
+// Removes the file that holds the called tool up, so that the call ends only after progress was told.
+const remover = (path) => (progress) => {
+  events.push({ method: "progress", ...progress });
+  rmSync(path, { force: true });
+};
 
 async function act(line) {
   switch (line.op) {
@@ -46,7 +51,7 @@ async function act(line) {
       return client.listTools();
     case "call": {
       const params = { name: line.name, arguments: line.arguments, ...(line.meta && { _meta: line.meta }) };
-      const options = line.progress ? { onprogress } : {};
+      const options = line.held ? { onprogress: remover(line.held) } : {};
       return isModern ? client.callTool(params, options) : client.callTool(params, undefined, options);
     }
     case "list_resources":

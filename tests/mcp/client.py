@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import httpx2
@@ -59,8 +60,13 @@ async def main():
         if hasattr(message, "method"):
             events.append(plain(message))
 
-    async def on_progress(progress, total, message):
-        events.append({"method": "progress", "progress": progress, "message": message})
+    # Removes the file that holds the called tool up, so that the call ends only after progress was told.
+    def remover(path):
+        async def on_progress(progress, total, message):
+            events.append({"method": "progress", "progress": progress, "message": message})
+            Path(path).unlink(missing_ok=True)
+
+        return on_progress
 
     async with AsyncExitStack() as stack:
         if "url" in settings:
@@ -103,7 +109,7 @@ async def main():
                         await client.session.call_tool(
                             line["name"],
                             line["arguments"],
-                            progress_callback=on_progress if line.get("progress") else None,
+                            progress_callback=remover(line["held"]) if "held" in line else None,
                             meta=line.get("meta"),
                             allow_claimed=True,
                         )

@@ -58,21 +58,8 @@ fn progress_is_told_while_a_call_waits() {
     for sdk in [Sdk::PythonHandshake, Sdk::TypeScript] {
         let held = hold(&world);
         let mut peer = Peer::start(&world, &packages, sdk, Reach::Http(&server), false);
-        let release = std::thread::spawn({
-            let mailbox = world.mailbox();
-            move || {
-                // As soon as it runs, and the client can have been told.
-                crate::world::until("the task runs", || {
-                    let files = std::fs::read_dir(mailbox.join("results")).into_iter().flatten().flatten();
-                    let texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
-                    texts.into_iter().any(|text| text.contains("\"state\": \"running\""))
-                });
-                std::fs::remove_file(held).expect("removed");
-            }
-        });
-        let line = json!({"op": "call", "name": "hold", "arguments": {}, "progress": true});
+        let line = json!({"op": "call", "name": "hold", "arguments": {}, "held": held});
         assert_eq!(text(&peer.ask(&line)), "done", "{sdk:?}");
-        release.join().expect("it ended");
         peer.until_told("the client was told of progress", |event| event["method"] == "progress");
     }
 }

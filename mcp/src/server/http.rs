@@ -11,19 +11,17 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::model::ProtocolVersion;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::handler::Handler;
 use super::keys::{ClientKey, KeyName};
 use super::shared::Server;
 use super::{ServeError, ServerSettings};
+use crate::http_listener;
 
 /// The path of the one endpoint.
 const PATH: &str = "/mcp";
@@ -34,13 +32,7 @@ const MAX_CONNECTIONS: usize = 256;
 const MAX_SESSIONS: usize = 256;
 /// A session that is unused for this long ends.
 const SESSION_IDLE: Duration = Duration::from_mins(30);
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-const MAX_HEADER_BYTES: usize = 64 << 10;
-/// The pause after `accept` fails, usually because no file descriptor is free.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// How long answers may still be sent after the server was told to end.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// Where to listen, and for whom.
 #[derive(Debug)]
@@ -80,56 +72,19 @@ pub(super) async fn serve(
     let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
     let address = listener.local_addr().map_err(|source| ServeError::Listen { address, source })?;
     let endpoint = Arc::new(Endpoint::new(Server::new(settings), address, &public_names, keys, &ended));
-    let tracker = TaskTracker::new();
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     announce(&format!("http://{address}{PATH}"));
-    loop {
-        let turn = Arc::clone(&connections).acquire_owned().await.expect("the semaphore is never closed");
-        let accepted = tokio::select! {
-            () = ended.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let (endpoint, ended) = (Arc::clone(&endpoint), ended.clone());
-                tracker.spawn(async move {
-                    serve_connection(stream, endpoint, ended).await;
-                    drop(turn);
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "failed to accept a connection");
-                tokio::time::sleep(ACCEPT_RETRY).await;
-            }
+    http_listener::accept(listener, MAX_CONNECTIONS, &ended, |stream, _| {
+        let (endpoint, ended) = (Arc::clone(&endpoint), ended.clone());
+        async move {
+            let service = service_fn(move |request| {
+                let endpoint = Arc::clone(&endpoint);
+                async move { Ok::<_, Infallible>(endpoint.answer(request).await) }
+            });
+            http_listener::serve_connection(stream, service, &ended).await;
         }
-    }
-    tracker.close();
-    // What has not been sent by then is not sent.
-    drop(tokio::time::timeout(GRACE, tracker.wait()).await);
+    })
+    .await;
     Ok(())
-}
-
-async fn serve_connection(stream: TcpStream, endpoint: Arc<Endpoint>, ended: CancellationToken) {
-    let service = service_fn(move |request| {
-        let endpoint = Arc::clone(&endpoint);
-        async move { Ok::<_, Infallible>(endpoint.answer(request).await) }
-    });
-    let serving = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(MAX_HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(serving);
-    let outcome = tokio::select! {
-        outcome = &mut serving => outcome,
-        () = ended.cancelled() => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::debug!(%error, "a connection ended");
-    }
 }
 
 impl Endpoint {
