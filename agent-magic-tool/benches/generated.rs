@@ -56,7 +56,7 @@ pub(crate) fn names(subtools: usize) -> impl Iterator<Item = String> {
 /// The total includes the own two subtools and the shipped pack.
 fn numbers(subtools: usize) -> Range<usize> {
     let shipped: Map<String, Value> =
-        serde_json::from_str(include_str!("../../subtools/files.json")).expect("the shipped pack");
+        serde_json::from_str(include_str!("../../subtools/files/files.json")).expect("the shipped pack");
     let own = 2 + shipped.keys().filter(|key| !key.starts_with('$')).count();
     own..subtools
 }

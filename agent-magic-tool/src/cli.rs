@@ -14,7 +14,8 @@ use protocol::tool_scope::ToolScope;
 
 use crate::commands::{
     agent, approver, cancel, command_executor, completions, demo, doctor, executor as daemon, hook, import, inspect,
-    jq, jq_worker, lint, list, logs, man, mcp, new, read, resolve, run, secret, setup, tasks, test, verify, wait,
+    jq, jq_worker, lint, list, logs, man, mcp, new, pack, read, resolve, run, secret, serve, setup, tasks, test,
+    verify, wait,
 };
 use crate::context::Context;
 use crate::error::Error;
@@ -97,6 +98,9 @@ enum Command {
     /// Manage secrets for subtools; values come from standard input, not arguments
     #[command(subcommand)]
     Secret(secret::SecretCommand),
+    /// Manage packs of subtools: which there are, what they lack, and which are enabled
+    #[command(subcommand)]
+    Pack(pack::PackCommand),
     /// Manage the process that performs tasks; it starts and stops by itself
     #[command(subcommand)]
     Executor(daemon::ExecutorCommand),
@@ -112,6 +116,8 @@ enum Command {
     OneTool(command_executor::Args),
     /// Serve the one tool over the Model Context Protocol, to clients without a shell
     Mcp(mcp::Args),
+    /// Serve the agent's sessions to many clients: HTTP, OpenAI's and Ollama's protocols, Slack, other agents
+    Serve(serve::Args),
     /// Connect a third-party agent: install its instructions and the hook that wakes it
     Setup(setup::Args),
     /// Called by a third-party agent; wakes it when results are ready
@@ -262,6 +268,7 @@ fn execute(command: Command, context: &Context) -> Exit {
         Command::Lint(args) => lint::run(&args, context),
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Secret(command) => secret::run(&command, context),
+        Command::Pack(command) => pack::run(&command, context),
         Command::Executor(command) => daemon::run(&command, context),
         Command::Approver(command) => approver::run(&command, context),
         Command::Verify(args) => verify::run(&args, context),
@@ -270,6 +277,7 @@ fn execute(command: Command, context: &Context) -> Exit {
         Command::Agent(args) => agent::run(&args, context),
         Command::OneTool(args) => command_executor::run(&args, context),
         Command::Mcp(args) => mcp::run(&args, context),
+        Command::Serve(args) => serve::run(&args, context),
         Command::Jq(args) => jq::run(&args, context),
         Command::JqWorker => jq_worker::run(),
         Command::Demo(args) => demo::run(&args, context),

@@ -44,6 +44,11 @@ impl ResultFile {
         Ok(Self { id, state, fields })
     }
 
+    /// The whole file.
+    pub(crate) fn to_value(&self) -> Value {
+        Value::Object(self.fields.clone())
+    }
+
     /// A field of the file; null if the file does not have it.
     pub(crate) fn field(&self, key: &str) -> &Value {
         self.fields.get(key).unwrap_or(&Value::Null)

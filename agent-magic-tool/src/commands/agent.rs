@@ -5,8 +5,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use executor::agent::journal::{self, SessionStore};
-use executor::agent::session::{ModelFactory, Session, SessionOptions};
+use executor::agent::journal::SessionStore;
+use executor::agent::model_factory::ModelFactory;
+use executor::agent::session::{Session, SessionOptions};
 use executor::config::Config;
 use executor::config::log::{self, LogTarget};
 use executor::model::prompt::PromptMode;
@@ -108,12 +109,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 
 /// Deletes a session, and the results of its tasks that have ended.
 fn delete(word: &str, sessions: &SessionStore, context: &Context) -> Result<Exit, Error> {
-    let id = sessions.delete(word)?;
-    let mut outcome = json!({ "deleted": id });
-    match tasks::forget(journal::label(id), context) {
+    let deleted = sessions.delete(word)?;
+    let mut outcome = json!({ "deleted": deleted.id });
+    match tasks::forget(deleted.label(), context) {
         Ok((forgotten, open)) => {
             outcome["forgotten"] = forgotten.into();
-            outcome["open"] = open;
+            outcome["open"] = json!(open);
         }
         // The session is deleted anyway, and results expire.
         Err(error) => context.output.note(&format!("failed to delete its results: {}", error.body().message)),
@@ -161,6 +162,6 @@ fn system_prompt(args: &Args, config: &Config, context: &Context) -> Result<Valu
 fn start_log(config: &Config, context: &Context) -> Result<(), Error> {
     let io = |error| Error::io("failed to create the state folder", &error);
     context.paths.create_state().map_err(io)?;
-    log::start(LogTarget::File(&context.paths.state.join("agent.log")), &config.executor)
+    log::start(LogTarget::File(&context.paths.agent_log()), &config.executor)
         .map_err(|error| Error::new(protocol::code::Code::Io, chain(&error)))
 }

@@ -1,4 +1,4 @@
-//! `logs`: prints the executor's log in a form that people read, and follows it.
+//! `logs`: prints a log of the executor, `serve` or `agent` in a form that people read, and follows it.
 //!
 //! The log itself is JSON lines; a line in another format is printed as it is.
 
@@ -22,6 +22,9 @@ const LEADING: [&str; 3] = ["timestamp", "level", "message"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Whose log
+    #[arg(value_name = "LOG", default_value = "executor")]
+    of: LogName,
     /// Print new lines as they are written, until interrupted
     #[arg(long, short)]
     follow: bool,
@@ -30,13 +33,23 @@ pub(crate) struct Args {
     lines: usize,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum LogName {
+    Executor,
+    Serve,
+    Agent,
+}
+
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
-    let path = context.paths.log();
+    let (path, writer) = match args.of {
+        LogName::Executor => (context.paths.log(), "an executor writes it: agent-magic-tool executor start"),
+        LogName::Serve => (context.paths.serve_log(), "it is written by: agent-magic-tool serve"),
+        LogName::Agent => (context.paths.agent_log(), "it is written by: agent-magic-tool agent"),
+    };
     let mut log = match Log::open(&path) {
         Ok(log) => log,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Error::new(Code::NotFound, format!("there is no log at `{}` yet", path.display()))
-                .hint("an executor writes it: agent-magic-tool executor start"));
+            return Err(Error::new(Code::NotFound, format!("there is no log at `{}` yet", path.display())).hint(writer));
         }
         Err(error) => return Err(failed(&path, &error)),
     };

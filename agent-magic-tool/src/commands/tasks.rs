@@ -4,7 +4,7 @@ use protocol::code::Exit;
 use protocol::handover::Reply;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation};
-use protocol::task::State;
+use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
 use crate::answer;
@@ -102,10 +102,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 }
 
 /// Deletes the ended tasks of a session; returns how many those were, and the ids of the tasks still open.
-pub(crate) fn forget(session: String, context: &Context) -> Result<(usize, Value), Error> {
+pub(crate) fn forget(session: String, context: &Context) -> Result<(usize, Vec<TaskId>), Error> {
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     match handover::ask(context, &mailbox, Operation::Forget { session })? {
-        Reply::Answer(Answer::Forgotten { forgotten, open }) => Ok((forgotten, json!(open))),
+        Reply::Answer(Answer::Forgotten { forgotten, open }) => Ok((forgotten, open)),
         Reply::Answer(Answer::Refused(error)) => Err(error.into()),
         Reply::Accepted(_) | Reply::Answer(_) => Err(Error::unexpected_answer("forget")),
     }

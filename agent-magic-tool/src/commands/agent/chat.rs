@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Sender};
 
+use executor::agent::input::{ChatInput, InputPlace, TypedQuestion};
 use executor::agent::journal::SessionStore;
 use executor::config::{Config, RuleAction};
 use executor::model::registry::ModelRegistry;
+use executor::results::shown::preview;
 use protocol::code::Exit;
 
 use super::Args;
@@ -20,7 +22,6 @@ use crate::output::Output;
 
 mod commands;
 mod editor;
-mod input;
 mod question;
 mod running;
 mod screen;
@@ -29,10 +30,9 @@ mod text;
 mod watch;
 
 use editor::{Editor, TypedLine};
-use input::{Input, Question};
 use running::RunningSession;
 use state::Activity;
-use text::{one_line, preview, sanitize, short_id};
+use text::{one_line, sanitize, short_id};
 use watch::PageAccess;
 
 /// The longest line about a session, in characters.
@@ -146,7 +146,7 @@ impl Chat<'_> {
     }
 
     fn handle_line(&mut self, text: &str, editor: &mut Editor) -> Result<ChatFlow, Error> {
-        let Input { commands, question } = match input::parse(text) {
+        let ChatInput { commands, question } = match InputPlace::Terminal.parse(text) {
             Ok(input) => input,
             Err(message) => {
                 editor.remember(text);
@@ -172,7 +172,7 @@ impl Chat<'_> {
         Ok(ChatFlow::Continue)
     }
 
-    fn ask(&mut self, question: Question) -> Result<(), Error> {
+    fn ask(&mut self, question: TypedQuestion) -> Result<(), Error> {
         let RunningSession { state, model_factory, model, .. } = &self.running;
         let is_alive = match question.model {
             None => state.ask(question.text.clone()),
@@ -196,7 +196,7 @@ impl Chat<'_> {
     }
 
     /// Answers a task's question with the text that the user typed.
-    fn answer(&mut self, text: &str, question: &Question) {
+    fn answer(&mut self, text: &str, question: &TypedQuestion) {
         let Some(pending) = self.running.state.question() else { return };
         // A leading `@` does not name a model here.
         let typed = if question.model.is_some() { text } else { &question.text };

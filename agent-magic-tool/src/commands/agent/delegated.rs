@@ -5,11 +5,13 @@
 use std::sync::Arc;
 
 use executor::agent::driver::LoopCommand;
+use executor::agent::own_tasks::OwnTasksShell;
 use executor::agent::session::{Session, SessionOptions};
 use executor::config::Config;
 use executor::runner::agent::AgentBrief;
 use protocol::code::Exit;
 use protocol::mailbox::MAX_REQUEST_BYTES;
+use protocol::shell::Shell;
 
 use super::observer::PlainObserver;
 use super::one_shot;
@@ -31,7 +33,11 @@ pub(super) fn run(config: &Config, context: &Context) -> Result<Exit, Error> {
         brief: Some(brief.clone()),
         ..SessionOptions::default()
     };
-    let shell = Arc::new(InProcess::of(context));
+    let mut shell: Arc<dyn Shell> = Arc::new(InProcess::of(context));
+    if context.caller.client().is_some() {
+        // It sees no more than the session that delegated to it.
+        shell = Arc::new(OwnTasksShell::new(shell, &[]));
+    }
     let mut session = Session::open(options, &context.paths, config, shell, Arc::clone(&observer) as _)?;
     let sender = session.take_sender().ok_or_else(|| Error::internal("a new session has no command sender"))?;
     if sender.try_send(LoopCommand::Ask(brief.prompt)).is_err() {

@@ -60,7 +60,7 @@ impl LoopObserver for PlainObserver {
                 drop(self.output.text(text));
                 self.state().in_line = !text.ends_with('\n');
             }
-            LoopEvent::Text(_) => {}
+            LoopEvent::Text(_) | LoopEvent::Asked(_) => {}
             LoopEvent::Turn { .. } => self.end_line(),
             LoopEvent::Note(note) => self.line(note),
             LoopEvent::Call(call) => self.line(&format!("> {}", excerpt::line(&wording::command(call), WIDTH))),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use executor::agent::driver::LoopCommand;
 use executor::agent::journal::SessionStore;
 use executor::agent::machine::Spending;
+use executor::agent::outcome;
 use executor::agent::session::Session;
 use executor::config::Config;
 use executor::model::conversation::{StopReason, TokenUsage};
@@ -92,7 +93,7 @@ pub(super) fn run(
     }
     let stop_reason = session.stop_reason().unwrap_or(StopReason::Completed);
     if let (StopReason::ProviderFailed, Some(failure)) = (stop_reason, failure) {
-        let log = context.paths.state.join("agent.log");
+        let log = context.paths.agent_log();
         return Err(Error::new(Code::ModelFailed, failure.message).hint(format!(
             "the provider's message is in {}; to try again: agent-magic-tool agent --session {}",
             log.display(),
@@ -117,24 +118,7 @@ pub(super) fn outcome(session: &Session, failure: Option<&ModelFailure>) -> Outc
         .collect();
     let (question, total) = session.spending();
     let last_answer = machine.answer().unwrap_or_default();
-    let answer = match reason {
-        StopReason::BudgetExhausted => {
-            let open_tasks =
-                if open.is_empty() { String::new() } else { format!(" {} tasks are still open.", open.len()) };
-            let tokens = question.usage.input + question.usage.output;
-            let why = failure.map_or_else(
-                || format!("this question used up its budget after {} requests and {tokens} tokens", question.requests),
-                |failure| failure.message.clone(),
-            );
-            let stopped = format!("[Stopped: {why}.{open_tasks}]");
-            [last_answer, &stopped].join("\n\n").trim_start().to_owned()
-        }
-        StopReason::Refused => [last_answer, "[Stopped: the model or its provider refused to answer.]"]
-            .join("\n\n")
-            .trim_start()
-            .to_owned(),
-        _ => last_answer.to_owned(),
-    };
+    let answer = outcome::answer_text(last_answer, reason, question, failure, open.len());
     Outcome {
         answer,
         termination: reason.as_str(),

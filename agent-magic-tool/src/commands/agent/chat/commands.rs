@@ -1,13 +1,13 @@
 //! Performs the commands of the chat.
 
 use executor::agent::driver::LoopCommand;
+use executor::agent::input::{ChatCommand, InputPlace};
 use executor::agent::machine::Spending;
 use protocol::shell::Shell as _;
 use protocol::task::State;
 use serde_json::Value;
 
 use super::super::Args;
-use super::input::{self, ChatCommand};
 use super::running::RunningSession;
 use super::state::Activity;
 use super::text::{format_duration, one_line, sanitize, short_id};
@@ -19,12 +19,13 @@ impl Chat<'_> {
     pub(super) fn command(&mut self, command: ChatCommand) -> Result<ChatFlow, Error> {
         match command {
             ChatCommand::Exit => return Ok(ChatFlow::Exit),
-            ChatCommand::Help => self.say(&input::help()),
+            ChatCommand::Help => self.say(&InputPlace::Terminal.help()),
             ChatCommand::Model(None) => {
                 self.say(&format!("the current model is {}; /models lists the others", self.running.model));
             }
             ChatCommand::Model(Some(name)) => self.switch_model(&name)?,
             ChatCommand::Models => self.say(&self.models()),
+            ChatCommand::Tools(words) => self.say(&self.tools(&words)),
             ChatCommand::Tasks => self.say(&self.tasks()),
             ChatCommand::Cancel(None) if self.running.state.activity() == Activity::Idle => {
                 self.say("nothing is running");
@@ -40,6 +41,20 @@ impl Chat<'_> {
                     self.next_question(&pending);
                 }
             },
+            ChatCommand::Preview(None) => match self.running.screen.preview() {
+                0 => self.say("each result is shown whole"),
+                chars => self.say(&format!("{chars} characters of each result are shown")),
+            },
+            ChatCommand::Preview(Some(chars)) => {
+                self.running.screen.set_preview(chars);
+                ensure_alive(self.running.state.send(LoopCommand::ShowAtMost(chars)))?;
+            }
+            ChatCommand::Session => self.say(&format!(
+                "session {}, model {}, {} questions",
+                self.running.number,
+                self.running.model,
+                self.running.questions.len()
+            )),
             ChatCommand::Usage => self.say(&self.usage()),
             ChatCommand::Undo => self.undo()?,
             ChatCommand::Clear => {
@@ -78,6 +93,16 @@ impl Chat<'_> {
             format!("{mark} {name:<16} {}\n", one_line(description, WIDTH))
         });
         models.collect()
+    }
+
+    /// The subtools that fit some words, as `list tools` prints them; without words, the packs.
+    fn tools(&self, words: &str) -> String {
+        let list = match words {
+            "" => vec!["list".to_owned(), "packs".to_owned()],
+            words => vec!["list".to_owned(), "tools".to_owned(), format!("--query={words}")],
+        };
+        let printed = InProcess::of(self.context).call(&list, "", &self.context.caller);
+        sanitize(if printed.stdout.is_empty() { &printed.stderr } else { &printed.stdout })
     }
 
     fn tasks(&self) -> String {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
 
+use executor::agent::input::InputPlace;
 use executor::agent::journal::SessionStore;
 use rustyline::completion::Completer;
 use rustyline::config::Configurer as _;
@@ -20,7 +21,6 @@ use rustyline::history::{FileHistory, History as _};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Editor as Line, ExternalPrinter as _, Helper};
 
-use super::input::COMMANDS;
 use crate::error::Error;
 use crate::output::Output;
 
@@ -127,7 +127,7 @@ impl LineHelper {
         let numbers = || self.sessions.numbers().unwrap_or_default().into_iter().map(|number| number.to_string());
         let (typed, offered): (_, Vec<String>) = match line.split_once(' ') {
             None if line.starts_with(['/', '!']) => {
-                (line, COMMANDS.iter().map(|(name, ..)| format!("{}{name}", &line[..1])).collect())
+                (line, InputPlace::Terminal.commands().map(|row| format!("{}{}", &line[..1], row.name)).collect())
             }
             None if line.starts_with('@') => (line, self.models.iter().map(|name| format!("@{name}")).collect()),
             Some(("/model" | "!model", typed)) => (typed, self.models.clone()),
@@ -180,7 +180,7 @@ mod tests {
     fn commands_models_and_sessions_are_completed() {
         let state = tempfile::tempdir().expect("a folder");
         let sessions = SessionStore::in_state(state.path());
-        let _first = sessions.create(None).expect("created");
+        let _first = sessions.create(None, None).expect("created");
         let helper =
             LineHelper { models: vec!["local".to_owned(), "sonnet".to_owned()], sessions, typing: Arc::default() };
         let completed = |before: &str| {

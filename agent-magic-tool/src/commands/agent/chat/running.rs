@@ -6,8 +6,9 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
 use executor::agent::driver::{LoopCommand, LoopObserver};
-use executor::agent::journal::SessionStore;
-use executor::agent::session::{ModelFactory, Session};
+use executor::agent::journal::{self, SessionStore};
+use executor::agent::model_factory::ModelFactory;
+use executor::agent::session::Session;
 use executor::config::Config;
 use executor::model::conversation::JournalEntry;
 use protocol::error::ErrorBody;
@@ -51,7 +52,7 @@ impl RunningSession {
     ) -> Result<Self, Error> {
         let state = Arc::new(ChatState::new(typing));
         let mailbox = Mailbox::open(&context.paths.mailbox)?;
-        let log = context.paths.state.join("agent.log").display().to_string();
+        let log = context.paths.agent_log().display().to_string();
         let screen = Arc::new(Screen::new(lines, Arc::clone(&state), mailbox.clone(), config.agent.preview, log));
         let observer: Arc<dyn LoopObserver> = Arc::<Screen>::clone(&screen);
         let mut session = open(args, config, sessions, observer, context)?;
@@ -62,6 +63,9 @@ impl RunningSession {
         state.add_tasks(session.machine().open());
         let entries = session.machine().entries();
         let (number, model_factory, model) = (session.number(), session.model_factory(), session.model().to_owned());
+        if let Some(chars) = journal::preview(entries) {
+            screen.set_preview(chars);
+        }
         let (questions, last_answer) = (questions(entries), session.machine().answer().map(str::to_owned));
         let watch_thread = {
             let (state, screen, page, sender) =
@@ -98,7 +102,11 @@ impl RunningSession {
         let (Ok((session, done)), Ok(())) = (ended, watched) else {
             return Err(Error::internal("a thread of the session panicked"));
         };
-        let was_used = session.machine().entries().iter().any(|entry| !matches!(entry, JournalEntry::UsesModel { .. }));
+        let was_used = session
+            .machine()
+            .entries()
+            .iter()
+            .any(|entry| !matches!(entry, JournalEntry::UsesModel { .. } | JournalEntry::ShowsAtMost { .. }));
         drop(session);
         if !was_used {
             sessions.delete(&self.number.to_string())?;

@@ -2,17 +2,18 @@
 //!
 //! Everything is printed above the input line, which only works for whole rows.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use executor::agent::driver::{LoopEvent, LoopObserver};
 use executor::model::conversation::{EndedTask, StopReason, ToolResult};
+use executor::results::shown::{preview, result_text};
 use protocol::mailbox::Mailbox;
-use serde_json::Value;
 
 use super::super::wording;
 use super::state::{Activity, ChatState};
-use super::text::{format_duration, one_line, prefix_lines, preview, row_end, sanitize, short_id};
+use super::text::{format_duration, one_line, prefix_lines, row_end, sanitize, short_id};
 use crate::result::ResultFile;
 
 /// The longest line about a call, in characters.
@@ -25,7 +26,7 @@ pub(super) struct Screen {
     state: Arc<ChatState>,
     mailbox: Mailbox,
     /// How many characters of a result are shown; 0 shows all.
-    preview: usize,
+    preview: AtomicUsize,
     /// The path of the log.
     log: String,
     /// The end of the answer so far, which does not fill a row yet.
@@ -40,7 +41,15 @@ impl Screen {
         preview: usize,
         log: String,
     ) -> Self {
-        Self { lines, state, mailbox, preview, log, partial_row: Mutex::default() }
+        Self { lines, state, mailbox, preview: preview.into(), log, partial_row: Mutex::default() }
+    }
+
+    pub(super) fn preview(&self) -> usize {
+        self.preview.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_preview(&self, chars: usize) {
+        self.preview.store(chars, Ordering::Relaxed);
     }
 
     /// Prints whole lines, after the current row of the answer.
@@ -81,7 +90,7 @@ impl Screen {
         self.state.add_tasks(&result.opened);
         if result.opened.is_empty() {
             let status = if result.status == 0 { String::new() } else { format!("  exit status {}\n", result.status) };
-            self.say(&format!("{status}{}", prefix_lines("  | ", &preview(&sanitize(&result.text), self.preview))));
+            self.say(&format!("{status}{}", prefix_lines("  | ", &preview(&sanitize(&result.text), self.preview()))));
         }
     }
 
@@ -89,8 +98,9 @@ impl Screen {
         let state = wording::state(task);
         let took = self.state.remove_tasks(&[task.id]);
         let took = took.map_or_else(String::new, |duration| format!(" after {}", format_duration(duration)));
-        let result = ResultFile::read(&self.mailbox, task.id).map(|file| result_text(&file)).unwrap_or_default();
-        let result = prefix_lines("  | ", &preview(&sanitize(&result), self.preview));
+        let result =
+            ResultFile::read(&self.mailbox, task.id).map(|file| result_text(&file.to_value())).unwrap_or_default();
+        let result = prefix_lines("  | ", &preview(&sanitize(&result), self.preview()));
         self.say(&format!("  {} ({}) {state}{took}\n{result}", task.tool, short_id(task.id)));
     }
 }
@@ -102,7 +112,7 @@ impl LoopObserver for Screen {
                 self.state.set_activity(Activity::Working);
                 self.stream(text);
             }
-            LoopEvent::Turn { question, session } => {
+            LoopEvent::Turn { question, session, .. } => {
                 // Before the end of the answer is shown: the user may ask for the cost next.
                 self.state.set_spending(question, session);
                 self.end_row();
@@ -125,6 +135,7 @@ impl LoopObserver for Screen {
                 self.state.set_activity(Activity::Sleeping);
                 self.say(&format!("  {}; you can ask something else meanwhile", wording::waiting_for(open)));
             }
+            LoopEvent::Asked(_) => {}
             LoopEvent::Retry { failure, delay } => self.say(&format!("  {failure}; trying again in {delay:.0?}")),
             LoopEvent::GaveUp(failure) => {
                 self.say(&format!("no answer: {failure}; the provider's message is in {}", self.log));
@@ -152,16 +163,5 @@ fn stop_note(reason: StopReason) -> Option<&'static str> {
         StopReason::Completed | StopReason::PolicyDenied | StopReason::ApprovalDenied | StopReason::ProviderFailed => {
             None
         }
-    }
-}
-
-/// Returns the part of a result file that is meant for a person.
-fn result_text(file: &ResultFile) -> String {
-    let error = &file.field("error")["message"];
-    let data = [file.field("data"), error, &file.field("_meta")["preview"]];
-    match data.into_iter().find(|value| !value.is_null()) {
-        None => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(value) => serde_json::to_string_pretty(value).unwrap_or_default(),
     }
 }

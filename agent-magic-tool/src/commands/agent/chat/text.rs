@@ -22,15 +22,6 @@ pub(super) fn sanitize(text: &str) -> String {
     text.replace("\r\n", "\n").chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Returns at most `limit` characters, with a note on how many are left out. A limit of 0 keeps the whole text.
-pub(super) fn preview(text: &str, limit: usize) -> String {
-    let count = text.chars().count();
-    if limit == 0 || count <= limit {
-        return text.to_owned();
-    }
-    format!("{} ({} more characters; the model reads all of it)", excerpt::chars(text, limit), count - limit)
-}
-
 /// Returns the text as one line of at most `limit` characters.
 pub(super) fn one_line(text: &str, limit: usize) -> String {
     sanitize(&excerpt::line(text, limit))
@@ -86,10 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preview_says_how_much_is_left_out() {
-        assert_eq!(preview("abcdef", 0), "abcdef");
-        assert_eq!(preview("年度报告", 4), "年度报告");
-        assert_eq!(preview("年度报告", 2), "年度… (2 more characters; the model reads all of it)");
+    fn lines_are_cut_and_prefixed() {
         assert_eq!(one_line("a\n  b c", 4), "a b…");
         assert_eq!(prefix_lines("| ", "a\nb\n"), "| a\n| b\n");
     }

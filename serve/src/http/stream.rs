@@ -1,0 +1,157 @@
+//! Events of a session as server-sent events.
+
+use std::convert::Infallible;
+use std::str::FromStr;
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use futures_util::{StreamExt as _, stream};
+
+use crate::turn::{EventId, LoggedEvent, SessionEvent, TurnStream};
+
+/// How often an idle stream says that it is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(25);
+
+impl std::fmt::Display for EventId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}.{}", self.turn, self.load, self.number)
+    }
+}
+
+/// An event's id that is not one of ours.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not the id of an event; send the last one that you got")]
+pub struct InvalidEventId(String);
+
+impl FromStr for EventId {
+    type Err = InvalidEventId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidEventId> {
+        let invalid = || InvalidEventId(text.to_owned());
+        let mut numbers = text.split('.').map(str::parse::<u64>);
+        match (numbers.next(), numbers.next(), numbers.next(), numbers.next()) {
+            (Some(Ok(turn)), Some(Ok(load)), Some(Ok(number)), None) => Ok(Self { turn, load, number }),
+            _ => Err(invalid()),
+        }
+    }
+}
+
+/// Which events a stream has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamEnd {
+    /// It goes on with the next turn.
+    Never,
+    /// It ends with the turn.
+    WithTurn,
+}
+
+/// The name of an event.
+fn name(event: &SessionEvent) -> &'static str {
+    match event {
+        SessionEvent::Text { .. } => "tok",
+        SessionEvent::Restart => "restart",
+        SessionEvent::Task(_) => "task",
+        SessionEvent::Gate(_) => "gate",
+        SessionEvent::Note { .. } => "note",
+        SessionEvent::Done(_) => "done",
+        SessionEvent::Error { .. } => "error",
+    }
+}
+
+fn message(logged: &LoggedEvent) -> String {
+    let data = serde_json::to_string(&logged.event).expect("an event is plain data");
+    format!("id: {}\nevent: {}\ndata: {data}\n\n", logged.id, name(&logged.event))
+}
+
+/// How often an idle stream looks whether its client still may listen.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Answers with the events of `turn`, as they happen, as long as `may_listen` says so.
+pub(super) fn response(
+    turn: TurnStream,
+    end: StreamEnd,
+    may_listen: impl Fn() -> bool + Send + Clone + 'static,
+) -> Response {
+    enum Step {
+        Next(TurnStream),
+        Delivered(TurnStream),
+    }
+    // The body is asked for more only after the last piece was sent, so its end is known to have arrived.
+    let start = (Some(Step::Next(turn)), may_listen);
+    let pieces = stream::unfold(start, move |(step, may_listen)| async move {
+        let mut turn = match step? {
+            Step::Next(turn) => turn,
+            Step::Delivered(turn) => {
+                turn.delivered();
+                if end == StreamEnd::WithTurn {
+                    return None;
+                }
+                turn
+            }
+        };
+        let silent_since = tokio::time::Instant::now();
+        loop {
+            let event = tokio::time::timeout(CHECK_INTERVAL, turn.next()).await;
+            if !may_listen() {
+                return None;
+            }
+            match event {
+                Err(_) if silent_since.elapsed() < KEEP_ALIVE => {}
+                Err(_) => return Some((": keep-alive\n\n".to_owned(), (Some(Step::Next(turn)), may_listen))),
+                Ok(None) => return None,
+                Ok(Some(logged)) => {
+                    let step = if logged.event.is_last() { Step::Delivered(turn) } else { Step::Next(turn) };
+                    return Some((message(&logged), (Some(step), may_listen)));
+                }
+            }
+        }
+    });
+    let mut response = Response::new(Body::from_stream(pieces.map(Ok::<_, Infallible>)));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn an_event_id_is_read_as_it_is_written() {
+        let id = EventId { turn: 3, load: 1_700_000_000_000, number: 9 };
+        assert_eq!(id.to_string().parse::<EventId>().expect("read"), id);
+        for wrong in ["", "1", "1.2", "1.2.3.4", "a.b.c", "1.2.-3"] {
+            wrong.parse::<EventId>().expect_err(wrong);
+        }
+    }
+
+    #[tokio::test]
+    async fn events_are_named_and_the_stream_ends_with_its_turn() {
+        let (sender, events) = tokio::sync::mpsc::unbounded_channel();
+        for (number, event) in [
+            SessionEvent::Text { text: "a\nb".to_owned() },
+            SessionEvent::Error { error: crate::service::stopping() },
+            SessionEvent::Restart,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let id = EventId { turn: 1, load: 2, number: number as u64 };
+            sender.send(Arc::new(LoggedEvent { id, event })).expect("the receiver is there");
+        }
+        let response = response(TurnStream::of(events, 101), StreamEnd::WithTurn, || true);
+        let body = axum::body::to_bytes(response.into_body(), 1 << 16).await.expect("a body");
+        let text = String::from_utf8(body.to_vec()).expect("text");
+        assert!(
+            text.starts_with(
+                "id: 1.2.0\nevent: tok\ndata: {\"type\":\"text\",\"text\":\"a\\nb\"}\n\nid: 1.2.1\nevent: error\n"
+            ),
+            "{text}"
+        );
+        assert!(!text.contains("restart"), "{text}");
+    }
+}

@@ -1,0 +1,47 @@
+//! `POST /api/chat`.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use serde_json::json;
+
+use super::format::OllamaFormat;
+use super::{OllamaResult, loaded, without_tag};
+use crate::http::ServeState;
+use crate::proxy::failure::ProxyFailure;
+use crate::proxy::format::respond;
+use crate::proxy::message;
+use crate::proxy::question::{Prompt, ask};
+use crate::proxy::request::ProxyRequest;
+
+pub(super) async fn answer(State(state): State<Arc<ServeState>>, request: Request) -> OllamaResult {
+    let request = ProxyRequest::read(request).await?;
+    let model = model_of(&request)?;
+    let messages = match request.field("messages") {
+        Some(messages) => message::read(messages, "messages")?,
+        None => Vec::new(),
+    };
+    let format = format(model.clone());
+    if messages.is_empty() {
+        return Ok(loaded(format.document(""), request.field("keep_alive")));
+    }
+    let streams = request.flag("stream")?.unwrap_or(true);
+    let model = Some(without_tag(&model).to_owned());
+    let prompt = Prompt { interface: "ollama", system: None, messages, field: "messages", model };
+    let answer = Box::pin(ask(&state, &request, prompt)).await?;
+    Ok(Box::pin(respond(answer, format, streams)).await?)
+}
+
+/// The model as the client names it, which every answer repeats.
+pub(super) fn model_of(request: &ProxyRequest) -> Result<String, ProxyFailure> {
+    let missing = || ProxyFailure::invalid("model", "`model` is missing; send `agent-magic-tool`");
+    request.text("model")?.filter(|name| !name.is_empty()).map(str::to_owned).ok_or_else(missing)
+}
+
+/// The documents of a chat.
+fn format(model: String) -> OllamaFormat {
+    OllamaFormat { model, field: "message", value: |text| json!({"role": "assistant", "content": text}) }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,61 @@
+//! The documents of an answer. They differ by path only in the field that holds the text.
+
+use serde_json::Value;
+
+use super::{LINES, errors, finish, head, line};
+use crate::proxy::answer::AnswerEnd;
+use crate::proxy::failure::ProxyFailure;
+use crate::proxy::format::AnswerFormat;
+
+/// Writes an answer in NDJSON, or as one document.
+#[derive(Debug)]
+pub(super) struct OllamaFormat {
+    /// The model as the client names it.
+    pub(super) model: String,
+    /// The field with the text.
+    pub(super) field: &'static str,
+    /// The value of that field.
+    pub(super) value: fn(&str) -> Value,
+}
+
+impl OllamaFormat {
+    pub(super) fn document(&self, text: &str) -> Value {
+        let mut document = head(&self.model);
+        document[self.field] = (self.value)(text);
+        document["done"] = false.into();
+        document
+    }
+}
+
+impl AnswerFormat for OllamaFormat {
+    fn stream_type(&self) -> &'static str {
+        LINES
+    }
+
+    fn begin(&mut self) -> String {
+        // Sends the headers; a blank line would be no document.
+        self.keep_alive()
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        line(&self.document(text))
+    }
+
+    fn keep_alive(&mut self) -> String {
+        line(&self.document(""))
+    }
+
+    fn end(&mut self, end: &AnswerEnd) -> String {
+        line(&self.whole("", end))
+    }
+
+    fn fail(&mut self, failure: &ProxyFailure) -> String {
+        line(&errors::document(failure))
+    }
+
+    fn whole(&mut self, text: &str, end: &AnswerEnd) -> Value {
+        let mut document = self.document(text);
+        finish(&mut document, end);
+        document
+    }
+}

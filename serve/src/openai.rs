@@ -1,0 +1,109 @@
+//! OpenAI's API: its official SDKs, and every program that takes a base URL, talk to a session of ours as to a model.
+//!
+//! `/v1/models`, `/v1/chat/completions`, `/v1/responses` and `/v1/completions`. What counts of a request, and which
+//! session answers it, is said in [`crate::proxy::question`].
+
+mod chat;
+mod completions;
+pub(crate) mod errors;
+mod head;
+mod models;
+mod responses;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::{any, get, post};
+use executor::model::conversation::StopReason;
+use serde_json::{Value, json};
+
+use self::errors::OpenAiError;
+use crate::http::ServeState;
+use crate::proxy::failure::ProxyFailure;
+use crate::proxy::request::ProxyRequest;
+use crate::turn::TurnUsage;
+
+const OFFERED: &str = "/v1/chat/completions, /v1/responses, /v1/completions and /v1/models";
+
+/// The routes of OpenAI's clients. All of them are below `/v1`.
+pub fn router() -> Router<Arc<ServeState>> {
+    Router::new()
+        .route("/v1/models", get(models::list).fallback(wrong_method))
+        .route("/v1/models/{*id}", get(models::one).fallback(wrong_method))
+        .route("/v1/chat/completions", post(chat::complete).fallback(wrong_method))
+        .route("/v1/completions", post(completions::complete).fallback(wrong_method))
+        .route("/v1/responses", post(responses::create).fallback(wrong_method))
+        .route("/v1/responses/{*rest}", any(responses::stored))
+        .route("/v1/{*rest}", any(unknown))
+}
+
+/// The answer of a route.
+type OpenAiResult = Result<Response, OpenAiError>;
+
+async fn unknown(request: Request) -> OpenAiError {
+    let message = format!("`{}` is not offered here; there are {OFFERED}", request.uri().path());
+    ProxyFailure::new(StatusCode::NOT_FOUND, "unknown_url", message).into()
+}
+
+async fn wrong_method(request: Request) -> OpenAiError {
+    let message = format!("{} is not allowed for `{}`", request.method(), request.uri().path());
+    ProxyFailure::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).into()
+}
+
+/// Refuses what no answer here can have: more than one choice, sound, and work in the background.
+fn check(request: &ProxyRequest) -> Result<(), ProxyFailure> {
+    for name in ["n", "best_of"] {
+        if request.field(name).is_some_and(|count| *count != 1) {
+            return Err(ProxyFailure::invalid(name, format!("`{name}` can only be 1: a session gives one answer")));
+        }
+    }
+    let modalities = request.field("modalities").and_then(Value::as_array);
+    if modalities.is_some_and(|list| list.iter().any(|kind| kind != "text")) {
+        return Err(ProxyFailure::invalid("modalities", "answers are text only"));
+    }
+    if request.flag("background")? == Some(true) {
+        return Err(ProxyFailure::invalid("background", "responses are not stored; ask with `stream` instead"));
+    }
+    Ok(())
+}
+
+/// Why an answer ended, in the words of both kinds of completions.
+fn finish_reason(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::Refused => "content_filter",
+        reason if reason.is_truncated() => "length",
+        _ => "stop",
+    }
+}
+
+fn usage(used: TurnUsage) -> Value {
+    json!({
+        "prompt_tokens": used.input_tokens,
+        "completion_tokens": used.output_tokens,
+        "total_tokens": used.input_tokens + used.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": used.cached_tokens, "audio_tokens": 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    })
+}
+
+/// An id in OpenAI's form.
+fn new_id(prefix: &str) -> String {
+    format!("{prefix}{}", uuid::Uuid::now_v7().simple())
+}
+
+/// One server-sent event without a name.
+fn event(data: &Value) -> String {
+    format!("data: {data}\n\n")
+}
+
+fn keep_alive() -> String {
+    ": keep-alive\n\n".to_owned()
+}

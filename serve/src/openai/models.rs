@@ -1,0 +1,51 @@
+//! `/v1/models`: the agent itself; for a client that keeps its history, also the models that it may name.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::{Value, json};
+
+use super::OpenAiResult;
+use crate::http::ServeState;
+use crate::proxy::failure::ProxyFailure;
+use crate::proxy::request::client_of;
+use crate::proxy::{AGENT_MODEL, is_ollama_client};
+
+pub(super) async fn list(State(state): State<Arc<ServeState>>, request: Request) -> Response {
+    if is_ollama_client(request.headers()) {
+        return crate::ollama::tags(&state, &client_of(&request)).into_response();
+    }
+    let models = crate::proxy::question::models_for(&state, &client_of(&request));
+    let models: Vec<_> = models.iter().map(|name| document(name)).collect();
+    Json(json!({"object": "list", "data": models})).into_response()
+}
+
+pub(super) async fn one(
+    State(state): State<Arc<ServeState>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> OpenAiResult {
+    let known = crate::proxy::question::models_for(&state, &client_of(&request));
+    if !known.contains(&name) {
+        return Err(ProxyFailure::unknown_model(&name, &known).into());
+    }
+    Ok(Json(document(&name)).into_response())
+}
+
+/// A model. When it was made is not known here, and the field is obligatory.
+fn document(name: &str) -> Value {
+    json!({"id": name, "object": "model", "created": 0, "owned_by": AGENT_MODEL})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_has_the_fields_of_the_reference() {
+        let expected = json!({"id": "sonnet", "object": "model", "created": 0, "owned_by": "agent-magic-tool"});
+        assert_eq!(document("sonnet"), expected);
+    }
+}

@@ -1,0 +1,220 @@
+//! `POST /v1/responses`.
+//!
+//! No response is stored. With the server's history, `previous_response_id` selects nothing: the session goes on anyway.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use executor::model::conversation::StopReason;
+use serde_json::{Map, Value, json};
+
+use super::errors::OpenAiError;
+use super::{OpenAiResult, keep_alive, new_id};
+use crate::http::ServeState;
+use crate::proxy::answer::AnswerEnd;
+use crate::proxy::failure::ProxyFailure;
+use crate::proxy::format::{AnswerFormat, EVENTS, respond};
+use crate::proxy::message::{self, ClientText};
+use crate::proxy::question::{Prompt, answering_model, ask};
+use crate::proxy::request::ProxyRequest;
+use crate::proxy::unix_seconds;
+use crate::turn::TurnUsage;
+
+pub(super) async fn create(State(state): State<Arc<ServeState>>, request: Request) -> OpenAiResult {
+    let request = ProxyRequest::read(request).await?;
+    super::check(&request)?;
+    let messages = match request.field("input") {
+        None => return Err(ProxyFailure::invalid("input", "`input` is missing; send a text or a list").into()),
+        Some(Value::String(text)) => vec![ClientText::user("input", text)],
+        Some(list) => message::read(list, "input")?,
+    };
+    let model = request.text("model")?.map(str::to_owned);
+    let system = request.text("instructions")?.map(str::to_owned);
+    let streams = request.flag("stream")? == Some(true);
+    let format = ResponseFormat {
+        id: new_id("resp_"),
+        message_id: new_id("msg_"),
+        created: unix_seconds(),
+        model: answering_model(&request.client, model.as_deref()),
+        given: echoed(&request),
+        sequence: 0,
+        text: String::new(),
+    };
+    let prompt = Prompt { interface: "openai", system, messages, field: "input", model };
+    let answer = Box::pin(ask(&state, &request, prompt)).await?;
+    Ok(Box::pin(respond(answer, format, streams)).await?)
+}
+
+/// Everything about a response that was stored: there is none.
+pub(super) async fn stored(request: Request) -> OpenAiError {
+    let id = request.uri().path().trim_start_matches("/v1/responses/").split('/').next().unwrap_or_default();
+    let message = format!("no response `{id}`: responses are not stored here; ask again, the session has the history");
+    ProxyFailure::new(StatusCode::NOT_FOUND, "response_not_found", message).into()
+}
+
+/// The fields of the request that a response repeats.
+fn echoed(request: &ProxyRequest) -> Map<String, Value> {
+    let names = ["instructions", "metadata", "previous_response_id", "prompt_cache_key", "safety_identifier", "user"];
+    let value = |name: &str| match (name, request.field(name)) {
+        ("metadata", None) => json!({}),
+        (_, value) => value.cloned().unwrap_or_default(),
+    };
+    names.into_iter().map(|name| (name.to_owned(), value(name))).collect()
+}
+
+/// A response, or the events of one.
+#[derive(Debug)]
+struct ResponseFormat {
+    id: String,
+    message_id: String,
+    created: i64,
+    model: String,
+    given: Map<String, Value>,
+    /// The number of the next event.
+    sequence: u64,
+    /// The text so far, which the last events repeat.
+    text: String,
+}
+
+impl ResponseFormat {
+    /// An event, with its name in the stream as well.
+    fn event(&mut self, kind: &str, fields: Value) -> String {
+        let mut data = json!({"type": kind, "sequence_number": self.sequence});
+        self.sequence += 1;
+        if let (Value::Object(data), Value::Object(fields)) = (&mut data, fields) {
+            data.extend(fields);
+        }
+        format!("event: {kind}\ndata: {data}\n\n")
+    }
+
+    fn part(text: &str) -> Value {
+        json!({"type": "output_text", "annotations": [], "logprobs": [], "text": text})
+    }
+
+    fn item(&self, status: &str, content: &Value) -> Value {
+        json!({"id": self.message_id, "type": "message", "status": status, "role": "assistant", "content": content})
+    }
+
+    /// The response in a state; `output` has the message once it is complete.
+    fn response(&self, status: &str, output: &Value) -> Value {
+        let mut response = json!({
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "background": false,
+            "error": null,
+            "incomplete_details": null,
+            "max_output_tokens": null,
+            "max_tool_calls": null,
+            "model": self.model,
+            "output": output,
+            "parallel_tool_calls": true,
+            "reasoning": {"effort": null, "summary": null},
+            "service_tier": "default",
+            "temperature": null,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "auto",
+            "tools": [],
+            "top_logprobs": 0,
+            "top_p": null,
+            "truncation": "disabled",
+            "usage": null,
+        });
+        if let Value::Object(response) = &mut response {
+            response.extend(self.given.clone());
+        }
+        response
+    }
+
+    /// The response at its end, and its status.
+    fn ended(&self, end: &AnswerEnd) -> (&'static str, Value) {
+        let (status, reason) = match end.outcome.stop_reason {
+            StopReason::Refused => ("incomplete", Some("content_filter")),
+            reason if reason.is_truncated() => ("incomplete", Some("max_output_tokens")),
+            _ => ("completed", None),
+        };
+        let item = self.item(status, &json!([Self::part(&self.text)]));
+        let mut response = self.response(status, &json!([item]));
+        if let Some(reason) = reason {
+            response["incomplete_details"] = json!({ "reason": reason });
+        } else {
+            response["completed_at"] = unix_seconds().into();
+        }
+        response["usage"] = usage(end.outcome.usage);
+        (status, response)
+    }
+}
+
+impl AnswerFormat for ResponseFormat {
+    fn stream_type(&self) -> &'static str {
+        EVENTS
+    }
+
+    fn begin(&mut self) -> String {
+        let response = self.response("in_progress", &json!([]));
+        let item = self.item("in_progress", &json!([]));
+        let part = json!({
+            "item_id": self.message_id, "output_index": 0, "content_index": 0, "part": Self::part(""),
+        });
+        self.event("response.created", json!({"response": response}))
+            + &self.event("response.in_progress", json!({"response": response}))
+            + &self.event("response.output_item.added", json!({"output_index": 0, "item": item}))
+            + &self.event("response.content_part.added", part)
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        self.text.push_str(text);
+        let fields = json!({
+            "item_id": self.message_id, "output_index": 0, "content_index": 0, "delta": text, "logprobs": [],
+        });
+        self.event("response.output_text.delta", fields)
+    }
+
+    fn keep_alive(&mut self) -> String {
+        keep_alive()
+    }
+
+    fn end(&mut self, end: &AnswerEnd) -> String {
+        let (status, response) = self.ended(end);
+        let place = json!({"item_id": self.message_id, "output_index": 0, "content_index": 0});
+        let (mut text, mut part) = (place.clone(), place);
+        text["text"] = self.text.as_str().into();
+        text["logprobs"] = json!([]);
+        part["part"] = Self::part(&self.text);
+        let item = response["output"][0].clone();
+        self.event("response.output_text.done", text)
+            + &self.event("response.content_part.done", part)
+            + &self.event("response.output_item.done", json!({"output_index": 0, "item": item}))
+            + &self.event(&format!("response.{status}"), json!({"response": response}))
+    }
+
+    fn fail(&mut self, failure: &ProxyFailure) -> String {
+        let mut response = self.response("failed", &json!([]));
+        let code = match failure.status {
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_exceeded",
+            _ => "server_error",
+        };
+        response["error"] = json!({"code": code, "message": failure.message});
+        self.event("response.failed", json!({"response": response}))
+    }
+
+    fn whole(&mut self, text: &str, end: &AnswerEnd) -> Value {
+        text.clone_into(&mut self.text);
+        self.ended(end).1
+    }
+}
+
+fn usage(used: TurnUsage) -> Value {
+    json!({
+        "input_tokens": used.input_tokens,
+        "input_tokens_details": {"cached_tokens": used.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": used.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": used.input_tokens + used.output_tokens,
+    })
+}
+
+#[cfg(test)]
+mod tests;

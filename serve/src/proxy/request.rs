@@ -1,0 +1,70 @@
+//! A client's request as read: who sent it, its headers, and its JSON body with the fields that count.
+
+use axum::body::to_bytes;
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode};
+use protocol::code::Code;
+use serde_json::{Map, Value};
+
+use super::failure::ProxyFailure;
+use crate::http::HttpClient;
+
+/// The largest body; the server has the same bound for all routes.
+const MAX_BODY_BYTES: usize = 4 << 20;
+
+/// A request with a JSON object.
+#[derive(Debug)]
+pub(crate) struct ProxyRequest {
+    pub(crate) client: HttpClient,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Map<String, Value>,
+}
+
+impl ProxyRequest {
+    pub(crate) async fn read(request: Request) -> Result<Self, ProxyFailure> {
+        let client = client_of(&request);
+        let (parts, body) = request.into_parts();
+        let too_large = || {
+            let message = format!("the request is larger than {MAX_BODY_BYTES} bytes, or broke off; send less at once");
+            ProxyFailure::new(StatusCode::PAYLOAD_TOO_LARGE, Code::RequestTooLarge.as_str(), message)
+        };
+        let bytes = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| too_large())?;
+        let invalid = |message: String| ProxyFailure::new(StatusCode::BAD_REQUEST, Code::InvalidJson.as_str(), message);
+        let body = match serde_json::from_slice(&bytes) {
+            Ok(Value::Object(body)) => body,
+            Ok(_) => return Err(invalid("the body is not a JSON object".to_owned())),
+            Err(error) => return Err(invalid(format!("the body is not valid JSON: {error}"))),
+        };
+        Ok(Self { client, headers: parts.headers, body })
+    }
+
+    /// A field; null counts as absent, as it does for the protocols' own servers.
+    pub(crate) fn field(&self, name: &str) -> Option<&Value> {
+        self.body.get(name).filter(|value| !value.is_null())
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, ProxyFailure> {
+        let Some(value) = self.field(name) else { return Ok(None) };
+        value.as_str().map(Some).ok_or_else(|| ProxyFailure::invalid(name, format!("`{name}` is not a text")))
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, ProxyFailure> {
+        let Some(value) = self.field(name) else { return Ok(None) };
+        let wrong = || ProxyFailure::invalid(name, format!("`{name}` is neither true nor false"));
+        value.as_bool().map(Some).ok_or_else(wrong)
+    }
+
+    /// Whether a list is there that is not empty.
+    pub(crate) fn has_list(&self, name: &str) -> bool {
+        self.field(name).and_then(Value::as_array).is_some_and(|list| !list.is_empty())
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok().map(str::trim).filter(|value| !value.is_empty())
+    }
+}
+
+/// The client that the door has let in.
+pub(crate) fn client_of(request: &Request) -> HttpClient {
+    request.extensions().get::<HttpClient>().cloned().expect("the door names the client of every request")
+}

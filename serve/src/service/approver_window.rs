@@ -1,0 +1,126 @@
+//! The shell of a client's session: what its caller is, and how long a call waits until a human is there.
+//!
+//! A client on the network cannot approve anything. If a task needs a human and none has the page open, the call is
+//! tried again for a short time, and then refused with the reason, so that the model can tell its user.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use protocol::caller::Caller;
+use protocol::code::{Code, Exit};
+use protocol::shell::{PrintedOutput, Shell};
+use protocol::task::TaskId;
+use serde_json::Value;
+
+use crate::turn::Asker;
+
+/// How often it is tried again.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// A shell that gives calls a human's time to open the page.
+#[derive(Debug)]
+pub(crate) struct ApproverWindow {
+    shell: Arc<dyn Shell>,
+    window: Duration,
+    asker: Mutex<Asker>,
+    /// Only for its clock: it is never told anything.
+    clock: (Mutex<()>, Condvar),
+}
+
+impl ApproverWindow {
+    pub(crate) fn new(shell: Arc<dyn Shell>, window: Duration, asker: Asker) -> Self {
+        Self { shell, window, asker: Mutex::new(asker), clock: (Mutex::new(()), Condvar::new()) }
+    }
+
+    /// Sets who asks from here on.
+    pub(crate) fn set_asker(&self, asker: Asker) {
+        *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = asker;
+    }
+
+    fn caller(&self, caller: &Caller) -> Caller {
+        let asker = self.asker.lock().unwrap_or_else(PoisonError::into_inner);
+        Caller { unattended: !asker.can_decide, ..asker.narrow(caller) }
+    }
+
+    fn pause(&self) {
+        let (lock, never) = &self.clock;
+        let held = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(never.wait_timeout(held, INTERVAL));
+    }
+}
+
+impl Shell for ApproverWindow {
+    fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> PrintedOutput {
+        let caller = self.caller(caller);
+        let until = Instant::now() + self.window;
+        let is_run = words.first().is_some_and(|word| word == "run") && !words.iter().any(|word| word == "--dry-run");
+        loop {
+            let printed = self.shell.call(words, stdin, &caller);
+            if !is_run || !has_no_approver(&printed) || Instant::now() >= until {
+                return printed;
+            }
+            self.pause();
+        }
+    }
+
+    fn may_see(&self, task: TaskId) -> bool {
+        self.shell.may_see(task)
+    }
+}
+
+fn has_no_approver(printed: &PrintedOutput) -> bool {
+    let last = printed.stderr.lines().last().unwrap_or_default();
+    let error: Value = serde_json::from_str(last).unwrap_or_default();
+    printed.status == Exit::Refused as u8 && error["error"]["code"] == Code::NoApprover.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use protocol::error::ErrorBody;
+    use protocol::tool_scope::ToolScope;
+
+    use super::*;
+
+    /// Refuses until it was called this often.
+    #[derive(Debug)]
+    struct ShellStub(AtomicUsize);
+
+    impl Shell for ShellStub {
+        fn call(&self, _: &[String], _: &str, caller: &Caller) -> PrintedOutput {
+            let left = self.0.load(Ordering::Relaxed);
+            if left == 0 || !caller.unattended {
+                return PrintedOutput::default();
+            }
+            self.0.store(left - 1, Ordering::Relaxed);
+            PrintedOutput::refused(&ErrorBody::new(Code::NoApprover, "nothing is open"))
+        }
+    }
+
+    fn run(window: Duration, refusals: usize, can_decide: bool) -> u8 {
+        let shell = Arc::new(ShellStub(refusals.into()));
+        let asker = Asker { can_decide, ..Asker::default() };
+        let words = ["run", "x"].map(str::to_owned);
+        ApproverWindow::new(shell, window, asker).call(&words, "", &Caller::default()).status
+    }
+
+    #[test]
+    fn a_client_narrows_what_the_server_may_use() {
+        let only = |name: &str| ToolScope::default().narrowed(vec![name.to_owned()]).expect("a name");
+        let asker = Asker { tool_scope: only("a_*"), depth: 1, ..Asker::default() };
+        let window = ApproverWindow::new(Arc::new(ShellStub(0.into())), Duration::ZERO, asker);
+        let server = Caller { tool_scope: only("*_read"), read_only: true, ..Caller::default() };
+        let caller = window.caller(&server);
+        assert!(caller.read_only && caller.depth == 1);
+        assert!(caller.tool_scope.covers("a_read"));
+        assert!(!caller.tool_scope.covers("a_write") && !caller.tool_scope.covers("b_read"));
+    }
+
+    #[test]
+    fn a_call_waits_for_a_human_only_as_long_as_its_window() {
+        assert_eq!(run(Duration::from_mins(1), 2, false), 0, "someone opened the page");
+        assert_eq!(run(Duration::ZERO, 1, false), Exit::Refused as u8);
+        assert_eq!(run(Duration::ZERO, 1, true), 0, "someone who may decide is there");
+    }
+}

@@ -1,0 +1,503 @@
+//! A loaded session: its loop, who asks it next, and the watch over its tasks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use executor::agent::driver::LoopCommand;
+use executor::agent::journal::{self, Journal};
+use executor::agent::machine::{Budget, LoopPhase, Machine};
+use executor::agent::model_factory::ModelFactory;
+use executor::agent::own_tasks::OwnTasksShell;
+use executor::agent::session_loop::{LoopContext, LoopOptions, LoopSender, SessionLoop};
+use executor::config::Config;
+use executor::model::conversation::JournalEntry;
+use executor::results::trigger::Trigger;
+use protocol::caller::{Caller, SHARED_LABEL};
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::mailbox::Mailbox;
+use protocol::shell::Shell;
+use protocol::task::TaskId;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use super::approver_window::ApproverWindow;
+use super::ledger::{LateAnswer, LiveQuestion, OwedAnswers, QuestionLedger, QuestionPlace, ToldAnswers};
+use super::log::{Activity, EarlierTurn, EventLog, EventSender};
+use super::quotas::{Quotas, TurnPermit};
+use super::{QuestionState, send_error, send_preface, stopping};
+use crate::limits::ConcurrencyLimit;
+use crate::turn::{Asker, QuestionLimits, WhenBusy};
+
+/// What a loop gets from the service.
+pub(super) struct LiveParts {
+    pub(super) config: Arc<Config>,
+    pub(super) model_factory: Arc<ModelFactory>,
+    pub(super) mailbox: Mailbox,
+    pub(super) shell: Arc<dyn Shell>,
+    pub(super) trigger: Trigger,
+    pub(super) caller: Caller,
+    pub(super) window: Duration,
+    pub(super) tracker: TaskTracker,
+    pub(super) ledger: Arc<QuestionLedger>,
+    pub(super) listeners: Arc<ConcurrencyLimit<Uuid>>,
+    pub(super) quotas: Arc<Quotas>,
+    /// When the service is to stop.
+    pub(super) stopping: CancellationToken,
+    /// The time of loading, which tells the events of this load from those of earlier ones.
+    pub(super) load: u64,
+}
+
+impl WhenBusy {
+    /// Whether a question can be asked while the session does this.
+    fn allows(self, activity: Activity) -> bool {
+        match self {
+            Self::Interrupt => activity != Activity::Working,
+            Self::Queue | Self::Cancel => activity == Activity::Idle,
+        }
+    }
+}
+
+/// A session in memory.
+#[derive(Debug)]
+pub(crate) struct LiveSession {
+    pub(super) number: u32,
+    pub(super) label: String,
+    pub(super) log: Arc<EventLog>,
+    sender: LoopSender,
+    model_factory: Arc<ModelFactory>,
+    window: Arc<ApproverWindow>,
+    limits: (u32, Budget),
+    ledger: Arc<QuestionLedger>,
+    /// The questions with a client that listens.
+    listeners: Arc<ConcurrencyLimit<Uuid>>,
+    /// The questions that wait for their turn, each with who gets the events of that, in their order.
+    questions: mpsc::UnboundedSender<(LiveQuestion, EventSender, TurnPermit)>,
+    /// How many they are.
+    queued: watch::Sender<usize>,
+    /// The model to return to when the next question comes, because the last one was asked of another.
+    previous_model: Mutex<Option<String>>,
+    last_used: Mutex<Instant>,
+    /// Cancelled when the loop has ended.
+    ended: CancellationToken,
+    tracker: TaskTracker,
+}
+
+impl LiveSession {
+    /// Opens the session and starts its loop, which continues what a restart interrupted; asks the questions that wait for
+    /// their turn.
+    pub(super) async fn open(
+        parts: LiveParts,
+        (journal, entries): (Journal, Vec<JournalEntry>),
+        asker: Asker,
+    ) -> Result<Arc<Self>, ErrorBody> {
+        let number = journal.number;
+        let turn = entries.iter().filter(|entry| matches!(entry, JournalEntry::Asked { .. })).count() as u64;
+        let preview = journal::preview(&entries).unwrap_or(parts.config.agent.preview);
+        let label = journal.label();
+        let LiveParts {
+            config,
+            model_factory,
+            mailbox,
+            shell,
+            trigger,
+            caller,
+            window,
+            tracker,
+            ledger,
+            listeners,
+            quotas,
+            stopping,
+            load,
+        } = parts;
+        let log = Arc::new(EventLog::new(number, load, mailbox.clone(), preview, Some(Arc::clone(&ledger))));
+        let owed = ledger.change(number, |owed| {
+            owed.restore(turn);
+            owed.clone()
+        })?;
+        let answers = answers(&entries);
+        let shell: Arc<dyn Shell> =
+            if label.starts_with(SHARED_LABEL) { Arc::new(OwnTasksShell::new(shell, &entries)) } else { shell };
+        let window = Arc::new(ApproverWindow::new(shell, window, asker));
+        let watch = trigger.again();
+        let context = LoopContext {
+            config: &config,
+            mailbox,
+            shell: Arc::<ApproverWindow>::clone(&window),
+            model_factory: Arc::clone(&model_factory),
+            trigger,
+            observer: Arc::<EventLog>::clone(&log),
+        };
+        let options = LoopOptions { caller, ..LoopOptions::default() };
+        let opening = SessionLoop::open(options, context, Some((journal, entries)), || unreachable!("it is given"));
+        let mut session_loop = Box::pin(opening).await?;
+        let sender = session_loop.take_sender().expect("a new loop has a sender");
+        log.set_model(session_loop.model(), model_factory.writes_calls(session_loop.model()));
+        resume(&log, &session_loop, turn, answers, &owed);
+        if let Some(asked) = owed.asked.last().filter(|_| *log.activity().borrow() != Activity::Idle) {
+            log.hold(asked.turn, quotas.resumed_turn(&asked.question.asker));
+        }
+        let limits = (config.agent.steps, Budget { tokens: config.agent.tokens, cost: config.agent.cost });
+        let ended = CancellationToken::new();
+        watch_tasks(&tracker, Arc::clone(&log), watch, ended.clone());
+        tracker.spawn({
+            let (log, ended, interrupted) = (Arc::clone(&log), ended.clone(), session_loop.interrupted());
+            async move {
+                let ran = {
+                    let running = session_loop.run();
+                    tokio::pin!(running);
+                    tokio::select! {
+                        ran = &mut running => ran,
+                        // Not interrupted: a restart continues what is in the journal.
+                        () = stopping.cancelled() => Err(super::stopping()),
+                    }
+                };
+                drop(interrupted);
+                drop(session_loop);
+                if let Err(error) = ran {
+                    log.fail(error);
+                }
+                ended.cancel();
+            }
+        });
+        let (questions, queue) = mpsc::unbounded_channel();
+        let live = Arc::new(Self {
+            number,
+            label,
+            log,
+            sender,
+            model_factory,
+            window,
+            limits,
+            ledger,
+            listeners,
+            questions,
+            queued: watch::Sender::new(0),
+            previous_model: Mutex::default(),
+            last_used: Mutex::new(Instant::now()),
+            ended,
+            tracker,
+        });
+        for question in owed.queued {
+            // Its client has gone with the process that it asked, and may ask again.
+            let permit = quotas.resumed_turn(&question.asker);
+            live.queue(question, mpsc::unbounded_channel().0, permit);
+        }
+        live.tracker.spawn(Arc::clone(&live).ask_in_order(queue));
+        Ok(live)
+    }
+
+    /// Queues a question that the ledger has. `asking` gets the events of its turn.
+    pub(super) fn queue(&self, question: LiveQuestion, asking: EventSender, permit: TurnPermit) {
+        self.queued.send_modify(|queued| *queued += 1);
+        // Fails if the session has ended: the question stays in the ledger, and the stream ends.
+        drop(self.questions.send((question, asking, permit)));
+    }
+
+    /// Stops what the session does, for a question that does not wait for it.
+    pub(super) async fn make_way(&self, when_busy: WhenBusy) -> Result<(), ErrorBody> {
+        let is_busy = *self.log.activity().borrow() != Activity::Idle;
+        if is_busy && when_busy == WhenBusy::Cancel { self.send(LoopCommand::Cancel).await } else { Ok(()) }
+    }
+
+    async fn ask_in_order(
+        self: Arc<Self>,
+        mut queue: mpsc::UnboundedReceiver<(LiveQuestion, EventSender, TurnPermit)>,
+    ) {
+        loop {
+            let (question, asking, permit) = tokio::select! {
+                () = self.ended.cancelled() => break,
+                Some(queued) = queue.recv() => queued,
+            };
+            let id = question.id;
+            if let Err(error) = Box::pin(self.ask(question, asking.clone(), permit)).await {
+                // While the service stops it is kept, and asked when the session is opened again.
+                if error.code != Code::NoExecutor
+                    && let Err(error) = self.ledger.change(self.number, |owed| owed.withdraw(id))
+                {
+                    tracing::warn!(error = error.message, session = self.number, "failed to withdraw a question");
+                }
+                send_error(&asking, error);
+            }
+            self.queued.send_modify(|queued| *queued -= 1);
+        }
+        queue.close();
+        while let Some((_, asking, _)) = queue.recv().await {
+            send_error(&asking, stopping());
+        }
+    }
+
+    /// Asks a question when its time has come.
+    async fn ask(&self, question: LiveQuestion, asking: EventSender, permit: TurnPermit) -> Result<(), ErrorBody> {
+        self.make_way(question.when_busy).await?;
+        let mut activity = self.log.activity();
+        tokio::select! {
+            () = self.ended.cancelled() => return Err(stopping()),
+            () = async { drop(activity.wait_for(|activity| question.when_busy.allows(*activity)).await) } => {}
+        }
+        let LiveQuestion { id, asker, text, model, limits, when_busy, .. } = question;
+        self.window.set_asker(asker);
+        self.choose_model(model).await?;
+        let mut turns = self.log.turns();
+        let turn = *turns.borrow_and_update();
+        let supersedes = when_busy == WhenBusy::Cancel || *activity.borrow() != Activity::Idle;
+        let told = self.told_before();
+        send_preface(&asking, &told.words);
+        if !self.ledger.change(self.number, |owed| owed.begin(id, turn + 1, supersedes, told))? {
+            return Err(ErrorBody::new(Code::Cancelled, "the session was started over before the question was asked")
+                .hint("ask again"));
+        }
+        self.log.expect_question(asking);
+        let (steps, budget) = lower(self.limits.0, self.limits.1, limits);
+        self.send(LoopCommand::Limit { steps, budget }).await?;
+        self.send(LoopCommand::Ask(text)).await?;
+        tokio::select! {
+            () = self.ended.cancelled() => return Err(stopping()),
+            () = async { drop(turns.wait_for(|now| *now > turn).await) } => {}
+        }
+        self.log.hold(turn + 1, permit);
+        self.touch();
+        if let Some(deadline) = limits.deadline {
+            self.stop_after(deadline);
+        }
+        Ok(())
+    }
+
+    /// Sends the events of the current turn, or else of the last one, and those that follow until it ends. A question that
+    /// waits for nothing has begun for its client.
+    pub(super) async fn join_current(&self, joining: EventSender) {
+        self.settled().await;
+        let turn = *self.log.turns().borrow();
+        self.log.join_turn(turn, joining);
+    }
+
+    /// Waits until no question is about to be asked.
+    async fn settled(&self) {
+        let (mut activity, mut queued) = (self.log.activity(), self.queued.subscribe());
+        tokio::select! {
+            () = self.ended.cancelled() => {}
+            () = async { drop(activity.wait_for(|activity| *activity != Activity::Idle).await) } => {}
+            () = async { drop(queued.wait_for(|queued| *queued == 0).await) } => {}
+        }
+    }
+
+    /// The answers that a client reads before its own: those that their clients waited for and have gone without.
+    fn told_before(&self) -> ToldAnswers {
+        let known = self.ledger.of(self.number).asked.into_iter().map(|asked| asked.question.id);
+        let listening = known.filter(|question| self.listeners.is_used(question)).collect();
+        // Read after that: an answer that was delivered in between is not told again.
+        let owed = self.ledger.of(self.number);
+        let (turns, late) = owed.untold(&listening);
+        let mut told = ToldAnswers::default();
+        for turn in turns {
+            let Some(end) = self.log.end_of(turn) else { continue };
+            told.turns.push(turn);
+            let words = end.map_or_else(|error| error.message, |outcome| outcome.answer);
+            if !words.is_empty() {
+                told.words = format!("{}(The answer to your earlier question: {})\n\n", told.words, words.trim());
+            }
+        }
+        for LateAnswer { id, answer } in late {
+            told.late.push(*id);
+            told.words = format!("{}(What has become of your earlier tasks: {})\n\n", told.words, answer.trim());
+        }
+        told
+    }
+
+    /// What became of the questions that their clients do not wait for.
+    pub(super) fn polled_questions(&self) -> Vec<QuestionState> {
+        let owed = self.ledger.of(self.number);
+        let asked = owed.asked.iter().map(|asked| (&asked.question, Some(asked.turn)));
+        let all = asked.chain(owed.queued.iter().map(|question| (question, None)));
+        all.filter(|(question, _)| question.is_polled)
+            .map(|(question, turn)| QuestionState::of(question.id, turn, turn.and_then(|turn| self.log.end_of(turn))))
+            .collect()
+    }
+
+    /// Stops what it does, and tells whether it did anything. A question that waits for nothing has begun for its client,
+    /// so its turn is waited for.
+    pub(super) async fn cancel(&self) -> Result<bool, ErrorBody> {
+        self.settled().await;
+        let is_busy = *self.log.activity().borrow() != Activity::Idle;
+        self.send(LoopCommand::Cancel).await?;
+        Ok(is_busy)
+    }
+
+    /// Sends the events of a question that was asked or queued before; those of its turn, once that has come.
+    pub(super) async fn rejoin(&self, question: Uuid, joining: EventSender) {
+        let mut turns = self.log.turns();
+        loop {
+            let turn = *turns.borrow_and_update();
+            let owed = self.ledger.of(self.number);
+            match owed.place(question) {
+                Some(QuestionPlace::Asked(asked)) if asked <= turn => {
+                    let told = owed.asked.iter().find(|asked| asked.question.id == question);
+                    send_preface(&joining, told.map_or("", |asked| &asked.told.words));
+                    return self.log.join_turn(asked, joining);
+                }
+                Some(_) => {}
+                None => return send_error(&joining, super::unknown_question()),
+            }
+            tokio::select! {
+                () = self.ended.cancelled() => return send_error(&joining, stopping()),
+                () = joining.closed() => return,
+                changed = turns.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    /// Switches to the model of the question, and back after a question that was asked of another one.
+    async fn choose_model(&self, model: Option<String>) -> Result<(), ErrorBody> {
+        let previous = self.previous_model.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match (model, previous) {
+            (Some(model), previous) => {
+                let current = previous.unwrap_or_else(|| self.log.model());
+                self.use_model(&model).await?;
+                *self.previous_model.lock().unwrap_or_else(PoisonError::into_inner) = Some(current);
+            }
+            (None, Some(previous)) => self.use_model(&previous).await?,
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Makes another model answer from here on.
+    pub(super) async fn use_model(&self, name: &str) -> Result<(), ErrorBody> {
+        let active_model = self.model_factory.activate(Some(name)).await?;
+        self.send(LoopCommand::UseModel(Box::new(active_model))).await?;
+        self.log.set_model(name, self.model_factory.writes_calls(name));
+        *self.previous_model.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
+    }
+
+    pub(super) async fn send(&self, command: LoopCommand) -> Result<(), ErrorBody> {
+        self.touch();
+        self.sender.send(command).await.map_err(|_| stopping())
+    }
+
+    fn stop_after(&self, deadline: Duration) {
+        let (log, sender, ended) = (Arc::clone(&self.log), self.sender.clone(), self.ended.clone());
+        let mut activity = log.activity();
+        self.tracker.spawn(async move {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = async { drop(activity.wait_for(|activity| *activity == Activity::Idle).await) } => {}
+                () = tokio::time::sleep(deadline) => {
+                    log.overdue();
+                    drop(sender.send(LoopCommand::Cancel).await);
+                }
+            }
+        });
+    }
+
+    pub(super) fn touch(&self) {
+        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// What it is doing; a question that waits for its turn is work.
+    pub(super) fn activity(&self) -> Activity {
+        // In this order: a question counts until its turn has begun.
+        let is_asked = *self.queued.borrow() > 0;
+        match *self.log.activity().borrow() {
+            Activity::Idle if is_asked => Activity::Working,
+            activity => activity,
+        }
+    }
+
+    /// Whether it does nothing and has not been used for this long.
+    pub(super) fn is_idle_for(&self, idle: Duration) -> bool {
+        let last_used = *self.last_used.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_idle = self.activity() == Activity::Idle && *self.log.open_count().borrow() == 0;
+        is_idle && self.log.listeners() == 0 && last_used.elapsed() >= idle
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
+    /// Stops its work and ends the loop; its open tasks go on.
+    pub(super) async fn close(&self) {
+        drop(self.sender.send(LoopCommand::Cancel).await);
+        drop(self.sender.send(LoopCommand::Leave).await);
+        self.ended.cancelled().await;
+    }
+}
+
+/// The limits of a question: those of the configuration, or lower ones.
+pub(super) fn lower(steps: u32, Budget { tokens, cost }: Budget, limits: QuestionLimits) -> (u32, Budget) {
+    let steps = limits.steps.map_or(steps, |limit| limit.min(steps));
+    let tokens = limits.tokens.filter(|limit| tokens == 0 || *limit < tokens).map_or(tokens, |limit| limit.max(1));
+    let lower_cost = limits.cost.filter(|limit| cost <= 0.0 || *limit < cost);
+    let cost = lower_cost.map_or(cost, |limit| limit.max(f64::MIN_POSITIVE));
+    (steps, Budget { tokens, cost })
+}
+
+/// How the turns ended that have, by their numbers.
+fn answers(entries: &[JournalEntry]) -> BTreeMap<u64, EarlierTurn> {
+    let (mut answers, mut turn) = (BTreeMap::new(), 0);
+    let mut answer = None;
+    for entry in entries {
+        match entry {
+            JournalEntry::Asked { .. } => (turn, answer) = (turn + 1, None),
+            JournalEntry::Answered { turn } if !turn.in_text && !turn.text.trim().is_empty() => {
+                answer = Some(turn.text.clone());
+            }
+            JournalEntry::Stopped { reason } => {
+                answers.insert(turn, EarlierTurn { answer: answer.clone().unwrap_or_default(), reason: *reason });
+            }
+            _ => {}
+        }
+    }
+    answers
+}
+
+/// Tells the log what the session is when it is opened.
+fn resume(
+    log: &EventLog,
+    session_loop: &SessionLoop,
+    turn: u64,
+    mut answers: BTreeMap<u64, EarlierTurn>,
+    owed: &OwedAnswers,
+) {
+    let machine: &Machine = session_loop.machine();
+    let activity = match machine.phase() {
+        LoopPhase::Idle => Activity::Idle,
+        LoopPhase::Asleep => Activity::Sleeping,
+        LoopPhase::Asking { .. } | LoopPhase::Pausing { .. } | LoopPhase::Calling => Activity::Working,
+    };
+    let answer = machine.answer();
+    log.resume(turn, activity, machine.open().cloned().collect(), answer);
+    if activity != Activity::Idle {
+        answers.remove(&turn);
+    }
+    // Only of those that a client may ask for.
+    answers.retain(|turn, _| owed.asked.iter().any(|asked| asked.turn == *turn));
+    log.recall(answers, &owed.undelivered());
+}
+
+/// Watches the states of the open tasks, until the loop has ended.
+pub(super) fn watch_tasks(tracker: &TaskTracker, log: Arc<EventLog>, trigger: Trigger, ended: CancellationToken) {
+    tracker.spawn(async move {
+        let mut open = log.open_count();
+        loop {
+            tokio::select! {
+                () = ended.cancelled() => return,
+                () = async { drop(open.wait_for(|open| *open > 0).await) } => {}
+            }
+            let ids: Vec<TaskId> = log.open_tasks().iter().map(|(task, _)| task.id).collect();
+            for (id, state) in trigger.states(&ids) {
+                if !state.is_final() {
+                    log.task_is(id, state);
+                }
+            }
+            tokio::select! {
+                () = ended.cancelled() => return,
+                () = trigger.wait_for_change() => {}
+                changed = open.changed() => if changed.is_err() { return },
+            }
+        }
+    });
+}

@@ -1,0 +1,74 @@
+//! The configuration in force: read again when its file changes.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use executor::agent::model_factory::ModelFactory;
+use executor::config::Config;
+use executor::model::prompt::PromptMode;
+use protocol::code::Code;
+use protocol::error::{ErrorBody, chain};
+use protocol::paths::Paths;
+
+/// A configuration and what was made from it.
+#[derive(Debug, Clone)]
+pub(crate) struct ServiceSettings {
+    pub(crate) config: Arc<Config>,
+    factory: Arc<ModelFactory>,
+    read_only_factory: Arc<ModelFactory>,
+}
+
+impl ServiceSettings {
+    fn of(config: Config, paths: &Paths) -> Result<Self, ErrorBody> {
+        let factory =
+            |read_only| ModelFactory::new(&config, paths, PromptMode::of(&config, read_only), None).map(Arc::new);
+        Ok(Self { factory: factory(false)?, read_only_factory: factory(true)?, config: Arc::new(config) })
+    }
+
+    pub(crate) fn factory(&self, read_only: bool) -> Arc<ModelFactory> {
+        Arc::clone(if read_only { &self.read_only_factory } else { &self.factory })
+    }
+}
+
+/// The settings in force, and the file that they were read from.
+#[derive(Debug)]
+pub(crate) struct SettingsSource {
+    paths: Paths,
+    current: Mutex<(ServiceSettings, FileStamp)>,
+}
+
+/// What changes when the file changes: its time and its length.
+type FileStamp = Option<(SystemTime, u64)>;
+
+impl SettingsSource {
+    pub(crate) fn new(paths: Paths, config: Config) -> Result<Self, ErrorBody> {
+        let stamp = stamp(&paths);
+        let current = Mutex::new((ServiceSettings::of(config, &paths)?, stamp));
+        Ok(Self { paths, current })
+    }
+
+    /// The settings in force. A changed file that is not valid changes nothing.
+    pub(crate) fn current(&self) -> ServiceSettings {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = stamp(&self.paths);
+        if now != current.1 {
+            current.1 = now;
+            let read = Config::read(&self.paths)
+                .map_err(|error| ErrorBody::new(Code::BadConfig, chain(&error)))
+                .and_then(|config| ServiceSettings::of(config, &self.paths));
+            match read {
+                Ok(settings) => current.0 = settings,
+                Err(error) => tracing::warn!(error = error.message, "the changed configuration is not in force"),
+            }
+        }
+        current.0.clone()
+    }
+}
+
+fn stamp(paths: &Paths) -> FileStamp {
+    let file: PathBuf = paths.config_file();
+    let metadata = fs::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
