@@ -15,6 +15,7 @@ mod lint;
 mod list;
 mod new;
 mod own_agent;
+mod pack;
 mod read;
 mod resolve;
 mod run;

@@ -22,7 +22,7 @@ struct Block {
 fn definitions_in_the_documents_load() {
     let world = World::new();
     let mut checked = 0;
-    for block in blocks().iter().filter(|block| block.kind.starts_with("json")) {
+    for block in blocks().iter().filter(|block| block.kind.starts_with("json") && block.kind != "json pack") {
         let value: Value = serde_json::from_str(&block.text).unwrap_or_else(|error| panic!("{}: {error}", block.place));
         let is_definition = |value: &Value| value.get("run").is_some() && value.get("description").is_some();
         if value.as_object().is_some_and(|file| file.values().any(is_definition)) {
@@ -33,6 +33,29 @@ fn definitions_in_the_documents_load() {
         }
     }
     assert!(checked >= 2, "the README and the chapter on subtools show definitions");
+}
+
+#[test]
+fn the_pack_in_the_documents_works() {
+    let world = World::new();
+    let blocks = blocks();
+    let text = |kind: &str| &blocks.iter().find(|block| block.kind == kind).expect("docs/packs.md shows a pack").text;
+    let folder = world.config_folder().join("packs/crm");
+    fs::create_dir_all(&folder).expect("made");
+    fs::write(folder.join("pack.toml"), text("toml pack")).expect("written");
+    fs::write(folder.join("crm.json"), text("json pack")).expect("written");
+    let enabled = world.run(&["pack", "enable", "crm"]);
+    assert_eq!((enabled.exit, enabled.json()["subtools"].as_u64()), (0, Some(2)), "{enabled}");
+    let issues = ["the variable `crm_url` is not set", "the secret `crm` is not set"];
+    assert_eq!(enabled.json()["issues"], serde_json::json!(issues), "{enabled}");
+    world.configure("[packs.crm]\nenabled = true\n[vars]\ncrm_url = \"https://crm.example.com\"\n");
+    assert_eq!(world.run_with(&["secret", "set", "crm"], "a-secret-value").exit, 0);
+    let info = world.run(&["pack", "info", "crm"]).json();
+    assert_eq!(info["state"], "ready", "{info:#}");
+    let lint = world.run(&["lint"]);
+    assert_eq!((lint.exit, lint.json()), (0, serde_json::json!([])), "{lint}");
+    let plan = world.run(&["test", "crm_find_customer", "--dry-run"]);
+    assert_eq!(plan.exit, 0, "{plan}");
 }
 
 #[test]
@@ -69,11 +92,14 @@ fn every_option_in_the_documents_exists() {
             continue;
         }
         let all: Vec<&str> = words.collect();
-        let nested = all.first().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'));
-        let text = match nested.filter(|_| ["executor", "secret"].contains(&command)) {
-            Some(nested) => help(&format!("{command} {nested}")),
-            None => help(command),
+        let depth = match command {
+            "executor" | "secret" | "pack" => 1,
+            "serve" => 2,
+            _ => 0,
         };
+        let is_word = |word: &&&str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+        let nested = all.iter().take(depth).take_while(is_word).copied().take_while(|word| !word.starts_with('-'));
+        let text = help(&[command].into_iter().chain(nested).collect::<Vec<_>>().join(" "));
         assert!(text.contains("Usage:"), "{place}: there is no command `{command}`: {text}");
         for option in all.iter().filter_map(|word| option_in(word)) {
             assert!(text.contains(&option), "{place}: `{command}` has no option `{option}`");
@@ -107,11 +133,11 @@ fn the_packs_are_those_that_ship() {
     let documented: BTreeMap<_, _> = text.lines().filter_map(row).collect();
     let mut shipped = BTreeMap::new();
     for entry in fs::read_dir(root().join("subtools")).expect("the packs") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
-        if name != "subtool.schema" {
+        let folder = entry.expect("an entry").path();
+        let name = folder.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        if folder.is_dir() {
             let file: serde_json::Map<String, Value> =
-                serde_json::from_slice(&fs::read(&path).expect("a pack")).expect("JSON");
+                serde_json::from_slice(&fs::read(folder.join(format!("{name}.json"))).expect("a pack")).expect("JSON");
             shipped.insert(name, file.keys().filter(|key| !key.starts_with('$')).count());
         }
     }

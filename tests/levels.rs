@@ -20,12 +20,18 @@ use Outcome::{NotStopped, Stopped, WithTouch};
 /// One attack: what it is, what becomes of it at the levels `page` and `touch`, why, and the tests that show it.
 type Row = (&'static str, [Outcome; 2], &'static str, &'static [&'static str]);
 
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 18] = [
     (
         "the model decides, by any command or file of its side",
         [Stopped, Stopped],
         "the mailbox has no request that approves",
         &["nothing_in_the_mailbox_decides"],
+    ),
+    (
+        "a program makes an API key, or changes the file of API keys, and decides with it",
+        [Stopped, Stopped],
+        "a key decides only if you let that very key, on the page",
+        &["no_interface_decides_for_a_human_without_the_scope", "the_file_of_keys_gives_no_scope"],
     ),
     (
         "a program sends requests without a session",
@@ -89,6 +95,12 @@ const ROWS: [Row; 16] = [
             "what_is_destructive_runs_only_with_a_touch_and_verify_proves_it",
             "with_a_key_what_is_grave_needs_its_touch_and_nothing_else_does",
         ],
+    ),
+    (
+        "a program reads an API key that you let decide, and decides with it",
+        [NotStopped, WithTouch],
+        "such a key is all that a decision needs, and it approves nothing that needs a touch",
+        &["with_a_passkey_only_its_touch_gives_the_scope_which_covers_no_touch"],
     ),
     (
         "the same program widens what you allowed before",

@@ -16,6 +16,7 @@ mod mcp;
 mod myworld;
 mod packs;
 mod page;
+mod serve;
 mod skip;
 // A passkey in software, the same as in the executor's own tests.
 #[path = "../executor/src/base/webauthn/soft_key.rs"]

@@ -23,7 +23,7 @@ const RIDDLES: [&str; 6] = ["nobody", "whoever", "somebody", " is none", " are n
 
 #[test]
 fn every_type_name_stands_once_in_a_crate() {
-    for package in ["protocol", "search", "sql", "import", "mcp", "executor", "agent-magic-tool"] {
+    for package in ["protocol", "search", "sql", "import", "mcp", "executor", "serve", "agent-magic-tool"] {
         let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for file in sources(&format!("{package}/src/")) {
             for name in types(&file) {

@@ -73,15 +73,20 @@ impl Model {
 
     /// Returns the bodies of the requests so far, in the provider's format.
     pub(crate) fn asked(&self) -> Vec<Value> {
-        let mut stream = TcpStream::connect(&self.address).expect("the model listens");
-        write!(stream, "GET /__aimock/journal HTTP/1.0\r\nHost: {}\r\n\r\n", self.address).expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("answered");
-        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
-        let entries: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"));
-        let entries = entries.as_array().expect("a list").iter();
-        entries.map(|entry| entry["body"].clone()).collect()
+        asked_at(&self.address)
     }
+}
+
+/// Returns the bodies of the requests to the model at this address.
+pub(crate) fn asked_at(address: &str) -> Vec<Value> {
+    let mut stream = TcpStream::connect(address).expect("the model listens");
+    write!(stream, "GET /__aimock/journal HTTP/1.0\r\nHost: {address}\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answered");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+    let entries: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {body}"));
+    let entries = entries.as_array().expect("a list").iter();
+    entries.map(|entry| entry["body"].clone()).collect()
 }
 
 impl Drop for Model {

@@ -127,5 +127,5 @@ fn a_variable_and_an_override_reach_the_request() {
     assert!(lint.contains("$overrides.git_log.run"), "{lint}");
     world.define("own.json", &json!({"$overrides": {"git_lag": {"timeout": "5s"}}}));
     let lint = world.run(&["lint", "--format=lines"]).to_string();
-    assert!(lint.contains("no shipped subtool named `git_lag`; did you mean `git_log`?"), "{lint}");
+    assert!(lint.contains("no subtool of a pack named `git_lag`; did you mean `git_log`?"), "{lint}");
 }

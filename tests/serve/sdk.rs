@@ -1,0 +1,128 @@
+//! The official SDKs of OpenAI and Ollama, unchanged, for Python and for JavaScript.
+//!
+//! `AGENT_MAGIC_TOOL_TEST_SERVE_PYTHON` names the folder of a Python with `openai` and `ollama`,
+//! `AGENT_MAGIC_TOOL_TEST_SERVE_NODE` the `node_modules` with the packages of these names. Without them, the tests that
+//! need them print that they are skipped.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::skip::skip;
+
+const PYTHON: &str = "AGENT_MAGIC_TOOL_TEST_SERVE_PYTHON";
+const NODE: &str = "AGENT_MAGIC_TOOL_TEST_SERVE_NODE";
+
+/// One SDK.
+#[derive(Debug, Clone)]
+pub(super) struct Sdk {
+    pub(super) script: &'static str,
+    /// The program, and what it needs before its own arguments.
+    words: Vec<PathBuf>,
+}
+
+/// All four SDKs; `None`, with a note on standard error, if they are not installed.
+pub(super) fn all() -> Option<Vec<Sdk>> {
+    let (Some(python), Some(node)) = (std::env::var_os(PYTHON), std::env::var_os(NODE)) else {
+        skip(&format!("{PYTHON} and {NODE} do not name the SDKs of `openai` and `ollama`"));
+        return None;
+    };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/serve");
+    let of = |script: &'static str| {
+        let file = folder.join(script);
+        let words = match file.extension().and_then(|extension| extension.to_str()) {
+            Some("py") => vec![Path::new(&python).join("python"), file],
+            _ => vec![PathBuf::from("node"), file, PathBuf::from(&node)],
+        };
+        Sdk { script, words }
+    };
+    Some(["openai.py", "openai.mjs", "ollama.py", "ollama.mjs"].map(of).into())
+}
+
+/// The SDKs of OpenAI.
+pub(super) fn openai() -> Option<Vec<Sdk>> {
+    Some(all()?.into_iter().filter(Sdk::is_openai).collect())
+}
+
+impl Sdk {
+    pub(super) fn is_openai(&self) -> bool {
+        self.script.starts_with("openai")
+    }
+
+    /// The ways to ask a question with it.
+    pub(super) fn apis(&self) -> &'static [&'static str] {
+        if self.is_openai() { &["chat", "responses", "completions"] } else { &["chat", "generate"] }
+    }
+
+    /// Starts to make these requests, one after the other.
+    pub(super) fn start(&self, url: &str, key: &str, requests: &Value) -> SdkRun {
+        let mut process = Command::new(&self.words[0])
+            .args(&self.words[1..])
+            .args([url, key, &requests.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the SDK starts");
+        let lines = BufReader::new(process.stdout.take().expect("a pipe"));
+        SdkRun { process, lines, text: String::new() }
+    }
+
+    /// Makes these requests, and returns their answers.
+    pub(super) fn run(&self, url: &str, key: &str, requests: &Value) -> Vec<Value> {
+        let mut run = self.start(url, key, requests);
+        let count = requests.as_array().expect("a list").len();
+        (0..count).map(|_| run.end()).collect()
+    }
+
+    /// Asks one question in one way.
+    pub(super) fn ask(&self, url: &str, api: &str, stream: bool, message: &str) -> Value {
+        self.run(url, "none", &json!([{"api": api, "stream": stream, "message": message}])).remove(0)
+    }
+}
+
+/// An SDK at work.
+#[derive(Debug)]
+pub(super) struct SdkRun {
+    process: Child,
+    lines: BufReader<ChildStdout>,
+    /// What was streamed of the current answer.
+    pub(super) text: String,
+}
+
+impl SdkRun {
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).expect("a line");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?} after {:?}", self.text))
+    }
+
+    /// Waits until the streamed text has these words.
+    pub(super) fn until(&mut self, words: &str) {
+        while !self.text.contains(words) {
+            let line = self.line();
+            let piece = line["piece"].as_str().unwrap_or_else(|| panic!("the answer ended before `{words}`: {line}"));
+            self.text.push_str(piece);
+        }
+    }
+
+    /// The next answer or error, with what was streamed of it.
+    pub(super) fn end(&mut self) -> Value {
+        loop {
+            let mut line = self.line();
+            let Some(piece) = line["piece"].as_str() else {
+                line["streamed"] = std::mem::take(&mut self.text).into();
+                return line;
+            };
+            self.text.push_str(piece);
+        }
+    }
+}
+
+impl Drop for SdkRun {
+    fn drop(&mut self) {
+        // An error means that the process has already ended.
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
