@@ -2,7 +2,9 @@
 //!
 //! What was read under a read lease is what the file still contains. A write lease is only given while no one else has
 //! the file open. The kernel makes a program that opens the file wait, for 45 seconds unless the machine is set up
-//! otherwise, so a lease is held for a moment only. Dropping the file ends it.
+//! otherwise, so a lease is held for a moment only. Dropping the file ends it, but not at once if a program is being
+//! started meanwhile: until that program is executed, it shares all open files. So before others are to open the file,
+//! the lease is ended with [`release`].
 
 use std::fs::File;
 
@@ -56,6 +58,16 @@ pub fn acquire(_: &File, _: LeaseKind) -> Lease {
     Lease::Unsupported
 }
 
+/// Ends a lease that is held, if any, also for a program that shares the open file.
+#[cfg(target_os = "linux")]
+pub fn release(file: &File) {
+    // Without a lease there is nothing to end.
+    control(file, libc::F_SETLEASE, libc::c_int::from(libc::F_UNLCK)).ok();
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn release(_: &File) {}
+
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "no safe binding of fcntl knows leases")]
 fn control(file: &File, command: libc::c_int, value: libc::c_int) -> io::Result<()> {
@@ -104,5 +116,20 @@ mod tests {
         assert_eq!(acquire(&file, LeaseKind::Write), Lease::InUse);
         drop(reader);
         assert_eq!(acquire(&file, LeaseKind::Write), Lease::Held);
+    }
+
+    #[test]
+    fn a_lease_is_released_although_the_open_file_is_shared() {
+        let path = tempfile::NamedTempFile::new().expect("a file").into_temp_path();
+        let file = OpenOptions::new().write(true).open(&path).expect("it opens");
+        let shared = file.try_clone().expect("a second descriptor");
+        if acquire(&file, LeaseKind::Write) == Lease::Unsupported {
+            return;
+        }
+        release(&file);
+        drop(file);
+        let read = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
+        read.expect("the lease has ended");
+        drop(shared);
     }
 }

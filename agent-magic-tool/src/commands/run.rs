@@ -155,7 +155,11 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
 fn accepted(id: TaskId, options: &WaitOptions, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {
     let Some(wait) = options.wait else {
         let wakes = WakePromise::of(context, mailbox).is_made();
-        let file = ResultFile::read(mailbox, id)?;
+        let file = ResultFile::read(mailbox, id).map_err(|error| {
+            error
+                .detail("id", id.to_string())
+                .hint(format!("the task was accepted; to see how it ends: agent-magic-tool wait {id}"))
+        })?;
         let starts_later = waiting::starts_after(&file, || waiting::configured_limit(context));
         context.output.json(&answer::receipt(&file, mailbox, wakes, starts_later))?;
         return Ok(Exit::Ok);

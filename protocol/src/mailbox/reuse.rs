@@ -127,8 +127,9 @@ impl ResultWriter {
                 return Ok(false);
             }
         }
-        overwrite(&file, found.len(), bytes)?;
-        Ok(true)
+        let written = overwrite(&file, found.len(), bytes);
+        lease::release(&file);
+        written.map(|()| true)
     }
 
     /// Gives the file `prepared` the name `result`. A file that has the name already becomes a spare.

@@ -61,6 +61,8 @@ pub(super) struct Oracle {
     accepted: Mutex<BTreeMap<String, AcceptedTask>>,
     /// The names of tasks that may have been accepted: their `run` reported an unknown outcome, or was killed.
     uncertain: Mutex<BTreeSet<String>>,
+    /// What `run` printed for each name that was refused.
+    refused: Mutex<BTreeMap<String, String>>,
     stop: Arc<AtomicBool>,
     reader: Option<JoinHandle<BTreeMap<PathBuf, Vec<u8>>>>,
     /// The final files that readers saw.
@@ -113,6 +115,7 @@ impl Oracle {
             next: AtomicUsize::new(0),
             accepted: Mutex::default(),
             uncertain: Mutex::default(),
+            refused: Mutex::default(),
             stop,
             reader: Some(reader),
             seen: BTreeMap::new(),
@@ -186,8 +189,10 @@ impl Oracle {
             self.accepted.lock().expect("no thread panicked").insert(id.clone(), AcceptedTask { class, name });
             return Ok(id);
         }
-        if ran.error()["id"].is_string() {
+        if ran.error()["details"]["id"].is_string() {
             self.mark_uncertain(&name);
+        } else {
+            self.refused.lock().expect("no thread panicked").insert(name, ran.to_string());
         }
         Err(Box::new(ran))
     }
@@ -302,6 +307,7 @@ impl Oracle {
         let uncertain = self.uncertain.lock().expect("no thread panicked").clone();
         let store = SqliteStore::open(&self.record()).expect("an intact store");
         assert_eq!(store.open_tasks().expect("read"), [], "**B**: there are open tasks");
+        let refused = self.refused.lock().expect("no thread panicked").clone();
         let mut ends = BTreeMap::new();
         let mut recorded = BTreeSet::new();
         for ended in store.ended_since(Timestamp::UNIX_EPOCH).expect("read") {
@@ -310,7 +316,8 @@ impl Oracle {
             let name = task.input["name"].as_str().expect("a name").to_owned();
             assert!(
                 accepted.contains_key(&id) || uncertain.contains(&name),
-                "**E**: {name} was refused, but is recorded as {task:?}"
+                "**E**: {name} was refused, but is recorded as {task:?}\n{}",
+                refused.get(&name).map_or("", String::as_str)
             );
             recorded.insert(name);
             self.verify_steps(&store, task.id, task.state, task.attempt);

@@ -25,8 +25,8 @@ fn all_guarantees_hold_after_kills_at_random_moments() {
     let given = std::env::var("AGENT_MAGIC_TOOL_SEED").ok();
     let given = given.map(|seed| seed.parse::<u64>().expect("a seed is a number"));
     let (first, end) = given.map_or((0, size(6, 200) as u64), |seed| (seed, seed + 1));
-    // A normal run uses new seeds each time; a full run uses the seeds from 0.
-    let base = if given.is_none() && end < 200 { clock() } else { 0 };
+    // A normal run uses the seeds from 0; a full run uses new seeds each time.
+    let base = if given.is_none() { size(0, clock()) as u64 } else { 0 };
     let next = AtomicU64::new(first);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -43,8 +43,9 @@ fn all_guarantees_hold_after_kills_at_random_moments() {
     });
 }
 
-fn clock() -> u64 {
-    std::time::UNIX_EPOCH.elapsed().expect("a clock").as_secs() % 1_000_000 * 1000
+fn clock() -> usize {
+    let seconds = std::time::UNIX_EPOCH.elapsed().expect("a clock").as_secs() % 1_000_000;
+    usize::try_from(seconds * 1000).expect("small")
 }
 
 /// Reports the seed on drop if the test fails.

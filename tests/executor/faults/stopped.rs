@@ -41,7 +41,7 @@ fn a_hanging_executor_is_reported_and_a_withdrawn_request_never_runs() {
     kill(executor, Signal::SIGCONT).expect("continued");
     let refused = refused.expect_err("the executor was stopped");
     assert_eq!((refused.exit, refused.error()["code"].as_str()), (7, Some("no-executor")), "{refused}");
-    assert!(refused.error()["hint"].is_string() && refused.error()["id"].is_null(), "{refused}");
+    assert!(refused.error()["hint"].is_string() && refused.error()["details"]["id"].is_null(), "{refused}");
     assert!(start.elapsed() < Duration::from_secs(30), "after {:?}", start.elapsed());
     oracle.accept(Class::Once, &json!({}));
     let ends = oracle.verify();
