@@ -10,7 +10,7 @@ use sqlparser::tokenizer::{Location, Span};
 
 use super::dialects::{written_name, written_value};
 use super::refusal::Refusal;
-use super::text::parse_again;
+use super::text::{check_name, parse_again};
 use crate::dialect::Dialect;
 use crate::schema::TableName;
 
@@ -78,6 +78,10 @@ impl VisitorMut for Writer {
         let is_final = if self.again { ident.quote_style.is_none() } else { ident.span == AS_IT_IS };
         if !is_final {
             let name = super::dialects::folded(self.dialect, ident);
+            // The parser also takes a string for a name, as an alias.
+            if let Err(refusal) = check_name(self.dialect, &name) {
+                return ControlFlow::Break(refusal);
+            }
             *ident = Ident::new(written_name(self.dialect, &name));
         }
         ControlFlow::Continue(())

@@ -102,17 +102,7 @@ fn check_tokens(dialect: Dialect, sql: &str, tokens: &[TokenWithSpan]) -> Result
                 if word.quote_style.is_none() {
                     check_word(dialect, &word.value, token)?;
                 }
-                // PostgreSQL cuts a longer name, and then it may be another one's.
-                if dialect == Dialect::Postgres && word.value.len() > MAX_POSTGRES_NAME_BYTES {
-                    return Err(Refusal::new(
-                        RefusalKind::TooLong,
-                        format!("the name `{}` is too long", shortened(&word.value)),
-                        format!("use names of at most {MAX_POSTGRES_NAME_BYTES} bytes"),
-                    ));
-                }
-                if word.value.chars().any(char::is_control) {
-                    return Err(Refusal::syntax("a name has a control character", "leave the character out"));
-                }
+                check_name(dialect, &word.value)?;
                 operators +=
                     usize::from(word.quote_style.is_none() && word.keyword != sqlparser::keywords::Keyword::NoKeyword);
             }
@@ -158,6 +148,22 @@ fn check_tokens(dialect: Dialect, sql: &str, tokens: &[TokenWithSpan]) -> Result
             "write one statement, and ask again for the next one",
         )),
     }
+}
+
+/// Refuses a name that the database could take for another one.
+pub(super) fn check_name(dialect: Dialect, name: &str) -> Result<(), Refusal> {
+    // PostgreSQL cuts a longer name, and then it may be another one's.
+    if dialect == Dialect::Postgres && name.len() > MAX_POSTGRES_NAME_BYTES {
+        return Err(Refusal::new(
+            RefusalKind::TooLong,
+            format!("the name `{}` is too long", shortened(name)),
+            format!("use names of at most {MAX_POSTGRES_NAME_BYTES} bytes"),
+        ));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(Refusal::syntax("a name has a control character", "leave the character out"));
+    }
+    Ok(())
 }
 
 /// Letters of other scripts are easily taken for ASCII ones, by people and by servers that convert; in quotes they are
