@@ -550,9 +550,9 @@ impl SessionService {
 }
 
 /// The place of events that belong to no turn.
-pub(crate) const FIRST_EVENT: EventId = EventId { turn: 0, load: 0, number: 0 };
+pub(crate) const FIRST_EVENT: EventId = EventId { turn: 0, load: 0, number: 0, is_over: false };
 /// The place of what a client reads before its turn: what its commands printed, answers that it never got.
-pub(crate) const PREFACE_EVENT: EventId = EventId { turn: 0, load: 0, number: 1 };
+pub(crate) const PREFACE_EVENT: EventId = EventId { turn: 0, load: 0, number: 1, is_over: false };
 
 fn send_preface(sender: &EventSender, text: &str) {
     if !text.is_empty() {

@@ -120,6 +120,8 @@ pub struct EventId {
     /// When the session was loaded, in milliseconds: a turn that a restart interrupted begins anew.
     pub load: u64,
     pub number: u64,
+    /// Whether it is the end of its turn, or came after that: whoever has it has the answer.
+    pub is_over: bool,
 }
 
 /// What happens in a session. As a server-sent event its name is its type, and `tok` for a text.

@@ -145,3 +145,33 @@ fn what_became_of_a_task_is_told_after_a_kill() {
     let again = server.ask("a", "echo fourth");
     assert!(again["answer"].as_str().expect("text").starts_with("fourth"), "told once: {again}");
 }
+
+#[test]
+fn a_stream_that_comes_back_after_a_restart_has_the_answers_it_missed_once() {
+    let Some((world, _model)) = world_with_model("") else { return };
+    let server = Server::start(&world);
+    std::fs::write(world.folder().join("hold"), "").expect("written");
+    let submit = |server: &Server, message: &str| {
+        server.post("/api/v1/submit", &json!({"session": "a", "message": message, "wait": false}));
+    };
+    submit(&server, "How many words are in it?");
+    let mut stream = server.follow("a", Some("0.0.0"));
+    let seen = stream.until("task").pop().expect("an event").id;
+    drop(stream);
+    std::fs::remove_file(world.folder().join("hold")).expect("removed");
+    let ended = |server: &Server| server.get("/api/v1/session/a").json()["state"] == "idle";
+    until("it is answered", || ended(&server));
+    server.kill();
+    let server = Server::start(&world);
+    let events = server.follow("a", Some(&seen)).until("done");
+    let names: Vec<_> = events.iter().map(|event| event.name.as_str()).collect();
+    assert_eq!(names, ["restart", "tok", "done"]);
+    let end = events.last().expect("an end");
+    assert_eq!(end.data["answer"], "There are 3 words.");
+    // What it has is not told again.
+    submit(&server, "echo second");
+    until("it is answered", || ended(&server));
+    let events = server.follow("a", Some(&end.id)).until("done");
+    let text = events.iter().filter_map(|event| event.data["text"].as_str()).collect::<String>();
+    assert_eq!(text.trim(), ["second"; 8].join(" "), "{events:?}");
+}

@@ -139,7 +139,7 @@ async fn play(record: &Arc<TaskRecord>, played: Vec<SessionEvent>) -> Vec<Value>
     let response = event_stream(Arc::clone(record), record.feed(), |update| update);
     let (sender, receiver) = mpsc::unbounded_channel();
     for (number, event) in (1..).zip(played) {
-        let id = EventId { turn: 1, load: 1, number };
+        let id = EventId { turn: 1, load: 1, number, is_over: false };
         sender.send(Arc::new(LoggedEvent { id, event })).expect("it is read");
     }
     drop(sender);

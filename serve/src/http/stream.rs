@@ -15,9 +15,13 @@ use crate::turn::{EventId, LoggedEvent, SessionEvent, TurnStream};
 /// How often an idle stream says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(25);
 
+/// The end of the id of an event with which its turn was over.
+const OVER: &str = ".end";
+
 impl std::fmt::Display for EventId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}.{}", self.turn, self.load, self.number)
+        let end = if self.is_over { OVER } else { "" };
+        write!(f, "{}.{}.{}{end}", self.turn, self.load, self.number)
     }
 }
 
@@ -31,9 +35,12 @@ impl FromStr for EventId {
 
     fn from_str(text: &str) -> Result<Self, InvalidEventId> {
         let invalid = || InvalidEventId(text.to_owned());
-        let mut numbers = text.split('.').map(str::parse::<u64>);
+        let place = text.strip_suffix(OVER);
+        let mut numbers = place.unwrap_or(text).split('.').map(str::parse::<u64>);
         match (numbers.next(), numbers.next(), numbers.next(), numbers.next()) {
-            (Some(Ok(turn)), Some(Ok(load)), Some(Ok(number)), None) => Ok(Self { turn, load, number }),
+            (Some(Ok(turn)), Some(Ok(load)), Some(Ok(number)), None) => {
+                Ok(Self { turn, load, number, is_over: place.is_some() })
+            }
             _ => Err(invalid()),
         }
     }
@@ -122,9 +129,11 @@ mod tests {
 
     #[test]
     fn an_event_id_is_read_as_it_is_written() {
-        let id = EventId { turn: 3, load: 1_700_000_000_000, number: 9 };
-        assert_eq!(id.to_string().parse::<EventId>().expect("read"), id);
-        for wrong in ["", "1", "1.2", "1.2.3.4", "a.b.c", "1.2.-3"] {
+        for is_over in [false, true] {
+            let id = EventId { turn: 3, load: 1_700_000_000_000, number: 9, is_over };
+            assert_eq!(id.to_string().parse::<EventId>().expect("read"), id);
+        }
+        for wrong in ["", "1", "1.2", "1.2.3.4", "a.b.c", "1.2.-3", "1.2.end", "1.2.3.end.end"] {
             wrong.parse::<EventId>().expect_err(wrong);
         }
     }
@@ -140,7 +149,7 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            let id = EventId { turn: 1, load: 2, number: number as u64 };
+            let id = EventId { turn: 1, load: 2, number: number as u64, is_over: event.is_last() };
             sender.send(Arc::new(LoggedEvent { id, event })).expect("the receiver is there");
         }
         let response = response(TurnStream::of(events, 101), StreamEnd::WithTurn, || true);
@@ -148,7 +157,7 @@ mod tests {
         let text = String::from_utf8(body.to_vec()).expect("text");
         assert!(
             text.starts_with(
-                "id: 1.2.0\nevent: tok\ndata: {\"type\":\"text\",\"text\":\"a\\nb\"}\n\nid: 1.2.1\nevent: error\n"
+                "id: 1.2.0\nevent: tok\ndata: {\"type\":\"text\",\"text\":\"a\\nb\"}\n\nid: 1.2.1.end\nevent: error\n"
             ),
             "{text}"
         );

@@ -473,9 +473,9 @@ fn resume(
     if activity != Activity::Idle {
         answers.remove(&turn);
     }
-    // Only of those that a client may ask for.
-    answers.retain(|turn, _| owed.asked.iter().any(|asked| asked.turn == *turn));
-    log.recall(answers, &owed.undelivered());
+    // Only of those that a client may ask for, and the last.
+    answers.retain(|ended, _| *ended == turn || owed.asked.iter().any(|asked| asked.turn == *ended));
+    log.recall(answers);
 }
 
 /// Watches the states of the open tasks, until the loop has ended.

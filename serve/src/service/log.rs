@@ -167,19 +167,9 @@ impl EventLog {
         self.open.send_replace(count);
     }
 
-    /// Sets the answers of turns that ended before the session was loaded. Those in `owed` are events again, for clients
-    /// that do not have them.
-    pub(crate) fn recall(&self, answers: BTreeMap<u64, EarlierTurn>, owed: &[u64]) {
-        let mut state = self.lock();
-        let turn = state.turn;
-        for (ended, earlier) in answers.iter().filter(|(ended, _)| owed.contains(ended)) {
-            state.turn = *ended;
-            for event in state.told_again(earlier) {
-                state.add(event);
-            }
-        }
-        state.turn = turn;
-        state.earlier = answers;
+    /// Sets the answers of turns that ended before the session was loaded.
+    pub(crate) fn recall(&self, answers: BTreeMap<u64, EarlierTurn>) {
+        self.lock().earlier = answers;
     }
 
     /// Sets the model that answers, and whether it writes its calls as text.
@@ -236,9 +226,8 @@ impl EventLog {
         if turn == state.turn && !is_idle {
             state.answered.push(joining);
         } else if let Some(earlier) = state.earlier.get(&turn) {
-            let id = EventId { turn, load: state.load, number: 0 };
-            for event in state.told_again(earlier) {
-                drop(joining.send(Arc::new(LoggedEvent { id, event })));
+            for event in state.told_again(turn, earlier) {
+                drop(joining.send(event));
             }
         }
     }
@@ -265,19 +254,13 @@ impl EventLog {
         self.lock().is_overdue = true;
     }
 
-    /// Sends all events after `after`, and all that follow.
+    /// Sends all events after `after`, and all that follow. Of a turn whose events are not kept, the answer is sent again.
     pub(crate) fn follow(&self, after: Option<EventId>, following: EventSender) {
         let mut state = self.lock();
         if let Some(after) = after {
             let is_running = *self.activity.borrow() != Activity::Idle;
-            let has_events = state.kept.iter().any(|logged| logged.id.turn == after.turn);
-            if state.load != after.load && state.turn == after.turn && (is_running || has_events) {
-                // What the client has of this turn is from before a restart.
-                let id = EventId { turn: state.turn, load: state.load, number: 0 };
-                drop(following.send(Arc::new(LoggedEvent { id, event: SessionEvent::Restart })));
-            }
-            for logged in state.kept.iter().filter(|logged| logged.id > after) {
-                drop(following.send(Arc::clone(logged)));
+            for missed in state.missed(after, is_running) {
+                drop(following.send(missed));
             }
         }
         state.followers.push(following);
@@ -350,8 +333,9 @@ impl EventLog {
 impl LogState {
     fn add(&mut self, event: SessionEvent) {
         self.number += 1;
-        let id = EventId { turn: self.turn, load: self.load, number: self.number };
         let is_last = event.is_last();
+        let is_over = is_last || self.is_over;
+        let id = EventId { turn: self.turn, load: self.load, number: self.number, is_over };
         let logged = Arc::new(LoggedEvent { id, event });
         self.answered.retain(|sender| sender.send(Arc::clone(&logged)).is_ok());
         self.followers.retain(|sender| sender.send(Arc::clone(&logged)).is_ok());
@@ -362,15 +346,44 @@ impl LogState {
         self.kept_bytes += weight(&logged);
         self.kept.push_back(logged);
         while self.kept_bytes > MAX_KEPT_BYTES && self.kept.front().is_some_and(|oldest| oldest.id.turn < self.turn) {
-            let Some(oldest) = self.kept.pop_front() else { return };
-            self.kept_bytes -= weight(&oldest);
-            if let SessionEvent::Done(TurnOutcome { answer, stop_reason, .. }) = &oldest.event {
-                self.earlier.insert(oldest.id.turn, EarlierTurn { answer: answer.clone(), reason: *stop_reason });
-                while self.earlier.len() > MAX_EARLIER_TURNS {
-                    self.earlier.pop_first();
-                }
-            }
+            self.forget_oldest_turn();
         }
+    }
+
+    /// Keeps only the end of the oldest turn.
+    fn forget_oldest_turn(&mut self) {
+        let Some(turn) = self.kept.front().map(|oldest| oldest.id.turn) else { return };
+        while let Some(oldest) = self.kept.pop_front_if(|oldest| oldest.id.turn == turn) {
+            self.kept_bytes -= weight(&oldest);
+            let (answer, reason) = match &oldest.event {
+                SessionEvent::Done(TurnOutcome { answer, stop_reason, .. }) => (answer.clone(), *stop_reason),
+                SessionEvent::Error { .. } => (String::new(), StopReason::ProviderFailed),
+                _ => continue,
+            };
+            self.earlier.insert(turn, EarlierTurn { answer, reason });
+        }
+        while self.earlier.len() > MAX_EARLIER_TURNS {
+            self.earlier.pop_first();
+        }
+    }
+
+    /// What a client does not have that has the events up to `after`.
+    fn missed(&self, after: EventId, is_running: bool) -> Vec<Arc<LoggedEvent>> {
+        let is_kept = |turn: u64| self.kept.iter().any(|logged| logged.id.turn == turn);
+        let earlier = self.earlier.range(after.turn..).filter(|(turn, _)| !is_kept(**turn));
+        let earlier = earlier.filter(|(turn, _)| **turn != after.turn || !after.is_over);
+        let again = earlier.flat_map(|(turn, earlier)| self.told_again(*turn, earlier));
+        let kept = self.kept.iter().filter(|logged| logged.id > after).map(Arc::clone);
+        let mut missed: Vec<_> = again.chain(kept).collect();
+        missed.sort_by_key(|logged| logged.id);
+        // A turn that is told again, or that a restart interrupted, begins anew.
+        let is_again = self.earlier.contains_key(&after.turn) && !is_kept(after.turn);
+        let is_resumed = self.load != after.load && self.turn == after.turn && (is_running || is_kept(after.turn));
+        if !after.is_over && (is_again || is_resumed) {
+            let id = EventId { turn: after.turn, load: self.load, number: 0, is_over: false };
+            missed.insert(0, Arc::new(LoggedEvent { id, event: SessionEvent::Restart }));
+        }
+        missed
     }
 
     fn text(&mut self, text: &str) {
@@ -402,8 +415,13 @@ impl LogState {
         }
     }
 
-    fn told_again(&self, earlier: &EarlierTurn) -> [SessionEvent; 2] {
-        [SessionEvent::Text { text: earlier.answer.clone() }, SessionEvent::Done(self.told(earlier))]
+    /// The answer of a turn whose events are not kept, and its end.
+    fn told_again(&self, turn: u64, earlier: &EarlierTurn) -> [Arc<LoggedEvent>; 2] {
+        let events = [SessionEvent::Text { text: earlier.answer.clone() }, SessionEvent::Done(self.told(earlier))];
+        events.map(|event| {
+            let id = EventId { turn, load: self.load, number: 0, is_over: event.is_last() };
+            Arc::new(LoggedEvent { id, event })
+        })
     }
 
     fn outcome(&self, reason: StopReason) -> TurnOutcome {
@@ -532,3 +550,6 @@ fn weight(logged: &LoggedEvent) -> usize {
     };
     EVENT_BYTES + text
 }
+
+#[cfg(test)]
+mod tests;

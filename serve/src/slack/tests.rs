@@ -153,7 +153,7 @@ fn task_news(task: TaskId, state: State) -> SessionEvent {
 }
 
 fn logged(event: SessionEvent) -> Arc<LoggedEvent> {
-    Arc::new(LoggedEvent { id: EventId { turn: 1, load: 1, number: 1 }, event })
+    Arc::new(LoggedEvent { id: EventId { turn: 1, load: 1, number: 1, is_over: false }, event })
 }
 
 /// A connector that runs, and all that it is connected to.

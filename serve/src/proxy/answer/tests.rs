@@ -13,7 +13,11 @@ use crate::turn::{EventId, GateNews, TaskNews};
 fn stream(events: Vec<(bool, SessionEvent)>) -> AnswerStream {
     let (sender, receiver) = mpsc::unbounded_channel();
     for (number, (is_before, event)) in events.into_iter().enumerate() {
-        let id = if is_before { FIRST_EVENT } else { EventId { turn: 1, load: 7, number: number as u64 + 1 } };
+        let id = if is_before {
+            FIRST_EVENT
+        } else {
+            EventId { turn: 1, load: 7, number: number as u64 + 1, is_over: false }
+        };
         sender.send(std::sync::Arc::new(LoggedEvent { id, event })).expect("received");
     }
     AnswerStream::new(TurnStream::of(receiver, 101))
@@ -85,7 +89,7 @@ async fn no_sentence_of_the_model_is_interrupted_and_none_of_its_lines_is_lost()
     // It is said when the model pauses, even if nothing else happens.
     let (sender, receiver) = mpsc::unbounded_channel();
     for (number, (_, event)) in [text("It waits"), gate(id)].into_iter().enumerate() {
-        let id = EventId { turn: 1, load: 7, number: number as u64 + 1 };
+        let id = EventId { turn: 1, load: 7, number: number as u64 + 1, is_over: false };
         sender.send(std::sync::Arc::new(LoggedEvent { id, event })).expect("received");
     }
     let mut answer = AnswerStream::new(TurnStream::of(receiver, 101));
