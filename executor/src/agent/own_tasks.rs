@@ -90,9 +90,11 @@ impl Shell for OwnTasksShell {
             return PrintedOutput::refused(&error.hint("to list the tasks: agent-magic-tool tasks"));
         }
         match words.first().map(String::as_str) {
-            Some(command @ ("doctor" | "lint")) => {
+            Some(command @ ("doctor" | "lint" | "inspect")) => {
                 let message = format!("`{command}` shows an installation that your user shares with others");
-                PrintedOutput::refused(&ErrorBody::new(Code::HumansOnly, message).hint("leave it to those who run it"))
+                let hint =
+                    "the fields of a subtool: agent-magic-tool list tools NAME; leave the rest to those who run it";
+                PrintedOutput::refused(&ErrorBody::new(Code::HumansOnly, message).hint(hint))
             }
             Some("tasks") => self.list(words, stdin, caller),
             Some("run") => {
@@ -189,7 +191,7 @@ mod tests {
         let all = json!([{"id": foreign}, {"id": own}, {"id": step}]).to_string();
         let listed = shell.call(&words("tasks --limit 1"), &all, &caller("s")).stdout;
         assert_eq!(listed, format!("[{{\"id\":\"{own}\"}}]\n"));
-        for command in ["doctor", "lint"] {
+        for command in ["doctor", "lint", "inspect"] {
             assert_eq!(shell.call(&words(command), "", &caller("s")).status, Code::HumansOnly.exit() as u8);
         }
     }
