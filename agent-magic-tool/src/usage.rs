@@ -36,7 +36,8 @@ pub(crate) fn usage_error(
         ErrorKind::InvalidSubcommand => {
             let wrong = context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
             if wrong == command {
-                unknown_command(&wrong, &words[1..], paths)
+                let similar = contexts(error, ContextKind::SuggestedSubcommand);
+                unknown_command(&wrong, &words[1..], similar.first(), paths)
             } else {
                 unknown_subcommand(error, command, &wrong)
             }
@@ -91,12 +92,18 @@ pub(crate) fn usage_error(
 }
 
 /// The error for a word that is not a command: usually one that another tool would understand, or a subtool's name.
-fn unknown_command(word: &str, rest: &[String], paths: impl FnOnce() -> Result<Paths, NoHomeFolder>) -> Error {
+fn unknown_command(
+    word: &str,
+    rest: &[String],
+    similar: Option<&String>,
+    paths: impl FnOnce() -> Result<Paths, NoHomeFolder>,
+) -> Error {
     let error = Error::usage(format!("no command `{word}`"));
     if paths().is_ok_and(|paths| is_subtool(word, &paths)) {
         return error.hint(format!("`{word}` is a subtool: {}", run_line(word, rest)));
     }
-    error.hint(instead_of(word, rest).unwrap_or_else(|| {
+    let similar = || similar.map(|similar| format!("did you mean `agent-magic-tool {similar}`?"));
+    error.hint(instead_of(word, rest).or_else(similar).unwrap_or_else(|| {
         format!("{COMMANDS} {}; to find a subtool: {}", AGENT_COMMANDS[..6].join(", "), search(&[]))
     }))
 }

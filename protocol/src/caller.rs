@@ -55,7 +55,8 @@ impl Caller {
     /// `NAME.ID`, or `slack`. Clients of one Unix user get equal shares, and no grant of another one.
     pub fn client(&self) -> Option<&str> {
         let (client, _) = self.session.as_deref()?.strip_prefix(SHARED_LABEL)?.rsplit_once('-')?;
-        Some(client)
+        // Behind a colon stands what the client calls its session.
+        Some(client.split_once(':').map_or(client, |(client, _)| client))
     }
 }
 
@@ -63,11 +64,14 @@ impl Caller {
 /// a session sees its own tasks alone.
 pub const SHARED_LABEL: &str = "shared-";
 
-/// The label of a session, or of a sub-agent, that works for `client`; for our own user without one.
-pub fn session_label(client: Option<&str>, id: &str) -> String {
-    match client {
-        Some(client) => format!("{SHARED_LABEL}{client}-{id}"),
-        None => format!("agent-{id}"),
+/// The label of a session, or of a sub-agent, that works for `client`; for our own user without one. `name` is what the
+/// client calls its session, by which a human recognizes it.
+pub fn session_label(client: Option<&str>, name: Option<&str>, id: &str) -> String {
+    match (client, name) {
+        (Some(client), Some(name)) => format!("{SHARED_LABEL}{client}:{name}-{id}"),
+        (Some(client), None) => format!("{SHARED_LABEL}{client}-{id}"),
+        (None, Some(name)) => format!("agent-{name}-{id}"),
+        (None, None) => format!("agent-{id}"),
     }
 }
 
@@ -79,4 +83,24 @@ pub(crate) fn is_zero(depth: &u8) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(crate) fn is_false(flag: &bool) -> bool {
     !*flag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_tells_the_client_and_its_session() {
+        let label = session_label(Some("phone.1a2b"), Some("slack-C1:a-b@c"), "0123");
+        assert_eq!(label, "shared-phone.1a2b:slack-C1:a-b@c-0123");
+        for (label, client) in [
+            (label, Some("phone.1a2b")),
+            (session_label(Some("slack"), None, "0123"), Some("slack")),
+            (session_label(None, Some("shared-x"), "0123"), None),
+            (session_label(None, None, "0123"), None),
+        ] {
+            let caller = Caller { session: Some(label), ..Caller::default() };
+            assert_eq!(caller.client(), client, "{caller:?}");
+        }
+    }
 }

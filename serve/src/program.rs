@@ -30,7 +30,7 @@ pub trait Announcer {
     /// The server listens here.
     fn listens(&self, url: &str) -> Result<(), ErrorBody>;
 
-    /// An interface ended, and the others go on.
+    /// Something is not as it should be, and the server goes on.
     fn note(&self, text: &str);
 }
 
@@ -71,6 +71,7 @@ async fn serve(
         announcer
             .note(&format!("no question is answered until this is changed: {message}; {}", hint.unwrap_or_default()));
     }
+    let config_notes = note_config_problems(&service, announcer, &stopping);
     let tasks = TaskDesk::open(&paths.serve().join("a2a"));
     let tasks = Arc::new(tasks.map_err(|error| io_error("failed to open the tasks of other agents", &error))?);
     tasks.resume(&service);
@@ -88,9 +89,25 @@ async fn serve(
             announcer.note(&format!("Slack: {message}; {}", hint.unwrap_or_default()));
         }
     };
-    tokio::join!(http, slack);
+    tokio::join!(http, slack, config_notes);
     service.stopped().await;
     Ok(())
+}
+
+/// Tells of each change of the configuration that is not in force, as long as the server runs.
+async fn note_config_problems(service: &SessionService, announcer: &dyn Announcer, stopping: &CancellationToken) {
+    let mut problems = service.config_problem();
+    loop {
+        tokio::select! {
+            () = stopping.cancelled() => return,
+            changed = problems.changed() => if changed.is_err() { return },
+        }
+        let problem = problems.borrow_and_update().clone();
+        announcer.note(&match problem {
+            Some(problem) => format!("the last good configuration stays in force: {problem}"),
+            None => "the changed configuration is in force".to_owned(),
+        });
+    }
 }
 
 /// Stops the server when the process is told to end.
@@ -117,9 +134,10 @@ impl From<BindingError> for ErrorBody {
             BindingError::HalfTls | BindingError::Pem { .. } | BindingError::Tls(_) => {
                 (Code::BadConfig, "correct `certificate` and `certificate_key` under [serve]")
             }
-            BindingError::Listen { .. } => {
-                (Code::Io, "choose another port: agent-magic-tool serve --listen=127.0.0.1:0")
-            }
+            BindingError::Listen { .. } => (
+                Code::Io,
+                "maybe another `serve` runs there; choose another port: agent-magic-tool serve --listen=127.0.0.1:0",
+            ),
         };
         Self::new(code, chain(&error)).hint(hint)
     }

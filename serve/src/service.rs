@@ -18,7 +18,7 @@ use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
 use protocol::shell::Shell;
 use protocol::task::TaskId;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -26,8 +26,7 @@ use uuid::Uuid;
 use self::index::SessionIndex;
 pub use self::info::{ModelInfo, QuestionState, SessionInfo, SessionState};
 pub(crate) use self::ledger::StateLock;
-use self::ledger::{LiveQuestion, QuestionLedger};
-
+use self::ledger::{LiveQuestion, QuestionLedger, QuestionPlace};
 use self::live::{LiveParts, LiveSession};
 use self::log::{Activity, EventSender};
 use self::quotas::{Quotas, TurnPermit};
@@ -189,8 +188,10 @@ impl SessionService {
             Err(message) => return Ok(Self::told(0, message)),
         };
         let asked_model = input.question.as_ref().and_then(|typed| typed.model.clone()).or(question.model.clone());
-        if let Some(model) = &asked_model {
-            self.settings.current().factory(false).models().choose(Some(model))?;
+        let is_new = self.index.find(&question.asker.session, &question.asker).is_err();
+        if is_new || asked_model.is_some() {
+            // Before a session is made of which no model would answer anything.
+            self.settings.current().factory(false).models().choose(asked_model.as_deref())?;
         }
         let permit = if input.question.is_some() { self.quotas.turn(&question.asker) } else { Ok(None) };
         let may_join =
@@ -332,6 +333,12 @@ impl SessionService {
         Ok(())
     }
 
+    /// Whether a question waits for work on others to end.
+    pub async fn is_queued(&self, session: u32, question: Uuid) -> bool {
+        let Some(live) = self.loaded(session).await else { return false };
+        live.has_work_before_the_queue() && self.ledger.of(session).place(question) == Some(QuestionPlace::Queued)
+    }
+
     /// What a session is doing, and its last answer.
     pub async fn state(self: &Arc<Self>, session: &str, asker: &Asker) -> Result<SessionState, ErrorBody> {
         let number = self.index.find(session, asker)?;
@@ -352,7 +359,7 @@ impl SessionService {
             session: number,
             state,
             model: live.log.model(),
-            answer: live.log.last_answer().filter(|_| state == "idle"),
+            answer: live.log.last_answer().filter(|_| state == "idle" || live.log.end_of(turn).is_some()),
             open: open.collect(),
             questions: live.polled_questions(),
         })
@@ -380,6 +387,7 @@ impl SessionService {
         let live = self.load(number, Some(asker)).await?;
         live.send(LoopCommand::Cancel).await?;
         live.send(LoopCommand::Clear).await?;
+        live.log.start_over();
         self.ledger.clear(number);
         Ok(number)
     }
@@ -417,6 +425,11 @@ impl SessionService {
     /// Why no question can be answered now, if no model is configured. A changed configuration may change that.
     pub fn check_model(&self) -> Result<(), ErrorBody> {
         self.settings.current().factory(false).models().choose(None).map(drop)
+    }
+
+    /// Why the configuration that was read last is not in force, whenever that changes.
+    pub(crate) fn config_problem(&self) -> watch::Receiver<Option<String>> {
+        self.settings.problem()
     }
 
     /// The models that may answer.

@@ -203,7 +203,7 @@ fn every_path_is_described_and_a_wrong_body_says_what_is_wrong() {
         for method in methods.as_object().expect("methods").keys() {
             let path = path.replace("{session}", "none").replace("{id}", "none");
             let reply = server.request(&method.to_uppercase(), &path, "", "");
-            assert!(reply.status != 405 && reply.body != "there is no such path", "{method} {path}: {}", reply.body);
+            assert!(reply.status != 405 && !reply.body.contains("there is no path"), "{method} {path}: {}", reply.body);
         }
     }
     for (body, expected) in [

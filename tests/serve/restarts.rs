@@ -175,3 +175,29 @@ fn a_stream_that_comes_back_after_a_restart_has_the_answers_it_missed_once() {
     let text = events.iter().filter_map(|event| event.data["text"].as_str()).collect::<String>();
     assert_eq!(text.trim(), ["second"; 8].join(" "), "{events:?}");
 }
+
+#[test]
+fn a_question_that_another_one_ended_has_ended_for_those_who_read_it_later() {
+    let Some((world, _model)) = world_with_model("") else { return };
+    let server = Server::start(&world);
+    std::fs::write(world.folder().join("hold"), "").expect("written");
+    let body = json!({"session": "a", "message": "How many words are in it?", "wait": false});
+    let question = server.post("/api/v1/submit", &body).json()["question"].clone();
+    until("only its end is waited for", || server.get("/api/v1/session/a").json()["state"] == "waiting");
+    assert_eq!(server.ask("a", "echo second")["answer"], ["second"; 8].join(" "));
+    let state = |server: &Server| server.get("/api/v1/session/a").json();
+    let found = state(&server);
+    assert_eq!(found["answer"], ["second"; 8].join(" "), "although a task is open: {found}");
+    let ended = |found: &serde_json::Value| {
+        let first = &found["questions"][0];
+        (first["question"] == question, first["state"].clone(), first["termination"].clone())
+    };
+    assert_eq!(ended(&found), (true, json!("ended"), json!("cancelled")));
+    let path = format!("a?question={}", question.as_str().expect("an id"));
+    let events = server.follow(&path, None).until("done");
+    assert_eq!(events.last().expect("an end").data["termination"], "cancelled", "{events:?}");
+    server.kill();
+    let server = Server::start(&world);
+    assert_eq!(ended(&state(&server)), (true, json!("ended"), json!("cancelled")), "after a restart too");
+    std::fs::remove_file(world.folder().join("hold")).expect("removed");
+}

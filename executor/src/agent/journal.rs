@@ -257,7 +257,9 @@ impl SessionClient {
 impl JournalHeader {
     /// Returns the label that the session's tasks carry.
     pub fn label(&self) -> String {
-        session_label(self.client.as_ref().and_then(SessionClient::name), &self.id.simple().to_string())
+        let client = self.client.as_ref();
+        let name = client.map(|client| client.id.as_str());
+        session_label(client.and_then(SessionClient::name), name, &self.id.simple().to_string())
     }
 
     fn new() -> Self {

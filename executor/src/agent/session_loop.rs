@@ -191,7 +191,7 @@ impl From<JournalError> for ErrorBody {
 impl From<ModelFailure> for ErrorBody {
     fn from(failure: ModelFailure) -> Self {
         Self::new(failure.class.code(), failure.message)
-            .hint("the provider's message is in the log; to find it: agent-magic-tool doctor")
+            .hint("the provider's message is in the log: agent-magic-tool logs agent (of a server: logs serve)")
     }
 }
 

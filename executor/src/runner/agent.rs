@@ -373,7 +373,7 @@ impl Runner for Agent {
 
 /// The session id that the tasks of a sub-agent carry.
 fn session(invocation: &Invocation) -> String {
-    session_label(invocation.caller.client(), &invocation.id)
+    session_label(invocation.caller.client(), None, &invocation.id)
 }
 
 /// The command that starts this program as a sub-agent. It inherits the whole environment, since it reads the keys

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -105,7 +105,7 @@ pub struct SubmitPending {
     /// The question, by which the session's state and its stream know it; only commands have none.
     #[schemars(with = "Option<String>")]
     pub question: Option<Uuid>,
-    /// Always `working`.
+    /// `working`, or `queued` while the work on others goes on.
     pub state: &'static str,
 }
 
@@ -173,7 +173,7 @@ pub fn router() -> Router<Arc<ServeState>> {
         .route("/api/v1/session/{session}", get(session_state).delete(delete_session))
         .route("/api/v1/session/{session}/reset", post(reset_session))
         .route("/api/v1/session/{session}/cancel", post(cancel_session))
-        .fallback(async || unknown_path())
+        .fallback(async |uri: Uri| unknown_path(uri.path()))
         .method_not_allowed_fallback(async || wrong_method())
 }
 
@@ -212,15 +212,20 @@ async fn submit(
     let mut turn = state.service.ask(question).await?;
     let session = turn.session();
     let question = turn.question();
-    let pending =
-        |id| (StatusCode::ACCEPTED, Json(SubmitPending { session, id, question, state: "working" })).into_response();
+    let pending = async |id| {
+        let state = match question {
+            Some(question) if state.service.is_queued(session, question).await => "queued",
+            _ => "working",
+        };
+        (StatusCode::ACCEPTED, Json(SubmitPending { session, id, question, state })).into_response()
+    };
     if !request.wait {
-        return Ok(pending(id));
+        return Ok(pending(id).await);
     }
     match tokio::time::timeout(timeout, turn.outcome()).await {
         Err(_) => {
             turn.polled()?;
-            Ok(pending(id))
+            Ok(pending(id).await)
         }
         Ok(outcome) => {
             let (status, body) = match outcome {
@@ -401,9 +406,14 @@ fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, ApiError> {
     Ok(json_input::read(value).map_err(|reason| invalid(Code::InvalidInput, &reason))?)
 }
 
-fn unknown_path() -> Response {
-    let error =
-        ErrorBody::new(Code::NotFound, "there is no such path").hint("the description of all paths: GET /openapi.json");
+fn unknown_path(path: &str) -> Response {
+    const OF_OPENAI: [&str; 4] = ["/chat/completions", "/responses", "/completions", "/models"];
+    let hint = if OF_OPENAI.iter().any(|end| path.ends_with(end)) {
+        "clients of OpenAI's protocol need a base URL that ends with `/v1`, like http://127.0.0.1:8790/v1"
+    } else {
+        "the description of all paths: GET /openapi.json"
+    };
+    let error = ErrorBody::new(Code::NotFound, format!("there is no path `{path}`")).hint(hint);
     ApiError(StatusCode::NOT_FOUND, error).into_response()
 }
 

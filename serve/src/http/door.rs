@@ -37,6 +37,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const KEY_PREFIX: &str = "amt_";
 /// The header with the number of agents that started each other.
 const DEPTH: HeaderName = HeaderName::from_static("x-agent-depth");
+/// Where clients of other servers show their keys.
+const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "api-key"];
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The most wrong keys of one address in a minute.
@@ -279,12 +281,7 @@ fn identify(
     connection: Connection,
     needed: Needed,
 ) -> Result<HttpClient, ApiError> {
-    let mut shown = headers.get_all(header::AUTHORIZATION).iter();
-    let bearer = match (shown.next(), shown.next()) {
-        (Some(value), None) => value.to_str().ok().and_then(|value| value.strip_prefix("Bearer ")).map(str::trim),
-        (None, _) => None,
-        (Some(_), Some(_)) => return Err(wrong_key("several keys were shown")),
-    };
+    let bearer = shown_key(headers)?;
     let client = HttpClient {
         address,
         key: None,
@@ -298,7 +295,7 @@ fn identify(
     };
     // A proxy is no program of our own user, whoever runs it: it speaks for others.
     let is_own = connection.is_own && !state.settings.proxies.contains(&connection.peer.ip().to_canonical());
-    match bearer.filter(|bearer| bearer.starts_with(KEY_PREFIX)) {
+    match bearer {
         Some(bearer) => {
             // A right key counts however many wrong ones came from the same place.
             let Some(key) = state.keys.verify(bearer) else {
@@ -329,6 +326,22 @@ fn identify(
         None if needed == Needed::Nothing || (is_own && state.settings.keyless) => Ok(client),
         None => Err(wrong_key("an API key is needed")),
     }
+}
+
+/// The API key that the request shows, also in a place where other servers expect theirs: who shows one wants to be taken
+/// for its client, and not for a program without a key.
+fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    if headers.get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
+        return Err(wrong_key("several keys were shown"));
+    }
+    let values = KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name));
+    let texts = values.filter_map(|value| value.to_str().ok());
+    let mut keys = texts.filter_map(|text| text.find(KEY_PREFIX).map(|start| text[start..].trim()));
+    let first = keys.next();
+    if keys.any(|key| Some(key) != first) {
+        return Err(wrong_key("several keys were shown"));
+    }
+    Ok(first)
 }
 
 fn check_scope(key: &ClientKey, needed: Needed) -> Result<(), ApiError> {
@@ -393,6 +406,36 @@ fn refused(status: StatusCode, code: Code, message: &str, hint: &str) -> ApiErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_a_key_wherever_it_is_shown() {
+        let shown = |pairs: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
+            shown_key(&headers).map(|key| key.map(str::to_owned)).map_err(|ApiError(status, _)| status)
+        };
+        for pair in [
+            ("authorization", "Bearer amt_1"),
+            ("authorization", "bearer  amt_1 "),
+            ("authorization", "amt_1"),
+            ("authorization", "Token amt_1"),
+            ("x-api-key", "amt_1"),
+            ("api-key", "amt_1"),
+        ] {
+            assert_eq!(shown(&[pair]), Ok(Some("amt_1".to_owned())), "{pair:?}");
+        }
+        assert_eq!(shown(&[]), Ok(None));
+        assert_eq!(shown(&[("authorization", "Bearer none"), ("x-api-key", "none")]), Ok(None));
+        assert_eq!(shown(&[("authorization", "Bearer amt_1"), ("x-api-key", "amt_1")]), Ok(Some("amt_1".to_owned())));
+        for pairs in [
+            [("authorization", "Bearer amt_1"), ("x-api-key", "amt_2")],
+            [("authorization", "Bearer a"), ("authorization", "Bearer b")],
+        ] {
+            assert_eq!(shown(&pairs), Err(StatusCode::UNAUTHORIZED));
+        }
+    }
 
     #[tokio::test]
     async fn a_body_is_read_whole_up_to_the_limit() {

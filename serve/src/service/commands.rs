@@ -75,6 +75,9 @@ impl SessionService {
             }
             ChatCommand::Undo => {
                 let live = self.load(number, Some(asker)).await?;
+                if !live.log.take_back() {
+                    return Ok("there is no question to take back".to_owned());
+                }
                 live.send(LoopCommand::Cancel).await?;
                 live.send(LoopCommand::Undo).await?;
                 "the last question is taken back; what its tasks did is not undone".to_owned()

@@ -298,7 +298,7 @@ impl StateLock {
                         Code::SessionInUse,
                         "another `serve` has the sessions of this state folder",
                     )
-                    .hint("use that one, or stop it; a second one needs a state folder of its own"));
+                    .hint("use that one, or stop it; a second one needs a state folder and a mailbox of its own: set XDG_STATE_HOME and AGENT_MAGIC_TOOL_DIR"));
                 }
             }
         }

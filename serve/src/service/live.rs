@@ -11,7 +11,7 @@ use executor::agent::model_factory::ModelFactory;
 use executor::agent::own_tasks::OwnTasksShell;
 use executor::agent::session_loop::{LoopContext, LoopOptions, LoopSender, SessionLoop};
 use executor::config::Config;
-use executor::model::conversation::JournalEntry;
+use executor::model::conversation::{JournalEntry, StopReason};
 use executor::results::trigger::Trigger;
 use protocol::caller::{Caller, SHARED_LABEL};
 use protocol::code::Code;
@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use super::approver_window::ApproverWindow;
 use super::ledger::{LateAnswer, LiveQuestion, OwedAnswers, QuestionLedger, QuestionPlace, ToldAnswers};
-use super::log::{Activity, EarlierTurn, EventLog, EventSender};
+use super::log::{Activity, EarlierTurn, EventLog, EventSender, is_over};
 use super::quotas::{Quotas, TurnPermit};
 use super::{QuestionState, send_error, send_preface, stopping};
 use crate::limits::ConcurrencyLimit;
@@ -118,7 +118,8 @@ impl LiveSession {
             owed.restore(turn);
             owed.clone()
         })?;
-        let answers = answers(&entries);
+        let history = TurnHistory::of(&entries);
+        let known_questions = known_questions(&entries);
         let shell: Arc<dyn Shell> =
             if label.starts_with(SHARED_LABEL) { Arc::new(OwnTasksShell::new(shell, &entries)) } else { shell };
         let window = Arc::new(ApproverWindow::new(shell, window, asker));
@@ -135,8 +136,9 @@ impl LiveSession {
         let opening = SessionLoop::open(options, context, Some((journal, entries)), || unreachable!("it is given"));
         let mut session_loop = Box::pin(opening).await?;
         let sender = session_loop.take_sender().expect("a new loop has a sender");
+        log.set_known_questions(known_questions);
         log.set_model(session_loop.model(), model_factory.writes_calls(session_loop.model()));
-        resume(&log, &session_loop, turn, answers, &owed);
+        resume(&log, &session_loop, turn, history, &owed);
         if let Some(asked) = owed.asked.last().filter(|_| *log.activity().borrow() != Activity::Idle) {
             log.hold(asked.turn, quotas.resumed_turn(&asked.question.asker));
         }
@@ -407,6 +409,11 @@ impl LiveSession {
         }
     }
 
+    /// Whether the first question of the queue, if there are several, or the only one has to wait.
+    pub(super) fn has_work_before_the_queue(&self) -> bool {
+        *self.log.activity().borrow() != Activity::Idle || *self.queued.borrow() > 1
+    }
+
     /// Whether it does nothing and has not been used for this long.
     pub(super) fn is_idle_for(&self, idle: Duration) -> bool {
         let last_used = *self.last_used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -435,47 +442,85 @@ pub(super) fn lower(steps: u32, Budget { tokens, cost }: Budget, limits: Questio
     (steps, Budget { tokens, cost })
 }
 
-/// How the turns ended that have, by their numbers.
-fn answers(entries: &[JournalEntry]) -> BTreeMap<u64, EarlierTurn> {
-    let (mut answers, mut turn) = (BTreeMap::new(), 0);
-    let mut answer = None;
-    for entry in entries {
-        match entry {
-            JournalEntry::Asked { .. } => (turn, answer) = (turn + 1, None),
-            JournalEntry::Answered { turn } if !turn.in_text && !turn.text.trim().is_empty() => {
-                answer = Some(turn.text.clone());
+/// How many questions the model knows: those that were not taken back.
+fn known_questions(entries: &[JournalEntry]) -> usize {
+    entries.iter().fold(0, |known: usize, entry| match entry {
+        JournalEntry::Asked { .. } => known + 1,
+        JournalEntry::Undone => known.saturating_sub(1),
+        JournalEntry::Cleared => 0,
+        _ => known,
+    })
+}
+
+/// The turns of a session, from its journal.
+#[derive(Debug, Default)]
+struct TurnHistory {
+    /// How the turns ended, by their numbers; the last one, if it has not, as if it were over.
+    ends: BTreeMap<u64, EarlierTurn>,
+    /// The open tasks that the last question started.
+    started: Vec<TaskId>,
+}
+
+impl TurnHistory {
+    fn of(entries: &[JournalEntry]) -> Self {
+        let (mut ends, mut turn, mut answer) = (BTreeMap::new(), 0, String::new());
+        let mut started: Vec<TaskId> = Vec::new();
+        for entry in entries {
+            match entry {
+                JournalEntry::Asked { .. } => {
+                    // Another question ends a turn whose tasks are open.
+                    end_turn(&mut ends, turn, &answer, &started);
+                    turn += 1;
+                    answer.clear();
+                    started.clear();
+                }
+                JournalEntry::Answered { turn } if !turn.in_text && !turn.text.trim().is_empty() => {
+                    answer.clone_from(&turn.text);
+                }
+                JournalEntry::Called { results } => {
+                    for result in results {
+                        started.extend(result.opened.iter().map(|task| task.id));
+                        started.retain(|id| !result.collected.contains(id));
+                    }
+                }
+                JournalEntry::Woken { tasks } => started.retain(|id| tasks.iter().all(|task| task.id != *id)),
+                JournalEntry::Stopped { reason } => {
+                    ends.insert(turn, EarlierTurn { answer: answer.clone(), reason: *reason });
+                }
+                _ => {}
             }
-            JournalEntry::Stopped { reason } => {
-                answers.insert(turn, EarlierTurn { answer: answer.clone().unwrap_or_default(), reason: *reason });
-            }
-            _ => {}
         }
+        end_turn(&mut ends, turn, &answer, &started);
+        Self { ends, started }
     }
-    answers
+}
+
+fn end_turn(ends: &mut BTreeMap<u64, EarlierTurn>, turn: u64, answer: &str, started: &[TaskId]) {
+    if turn == 0 {
+        return;
+    }
+    let reason = if started.is_empty() { StopReason::Completed } else { StopReason::Cancelled };
+    ends.entry(turn).or_insert_with(|| EarlierTurn { answer: answer.to_owned(), reason });
 }
 
 /// Tells the log what the session is when it is opened.
-fn resume(
-    log: &EventLog,
-    session_loop: &SessionLoop,
-    turn: u64,
-    mut answers: BTreeMap<u64, EarlierTurn>,
-    owed: &OwedAnswers,
-) {
+fn resume(log: &EventLog, session_loop: &SessionLoop, turn: u64, history: TurnHistory, owed: &OwedAnswers) {
     let machine: &Machine = session_loop.machine();
     let activity = match machine.phase() {
         LoopPhase::Idle => Activity::Idle,
         LoopPhase::Asleep => Activity::Sleeping,
         LoopPhase::Asking { .. } | LoopPhase::Pausing { .. } | LoopPhase::Calling => Activity::Working,
     };
-    let answer = machine.answer();
-    log.resume(turn, activity, machine.open().cloned().collect(), answer);
-    if activity != Activity::Idle {
-        answers.remove(&turn);
+    let TurnHistory { mut ends, mut started } = history;
+    let open: Vec<_> = machine.open().cloned().collect();
+    started.retain(|id| open.iter().any(|task| task.id == *id));
+    if !is_over(activity, &started) {
+        ends.remove(&turn);
     }
+    log.resume(turn, activity, open, started, machine.answer());
     // Only of those that a client may ask for, and the last.
-    answers.retain(|ended, _| *ended == turn || owed.asked.iter().any(|asked| asked.turn == *ended));
-    log.recall(answers);
+    ends.retain(|ended, _| *ended == turn || owed.asked.iter().any(|asked| asked.turn == *ended));
+    log.recall(ends);
 }
 
 /// Watches the states of the open tasks, until the loop has ended.

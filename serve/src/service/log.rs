@@ -107,6 +107,8 @@ struct LogState {
     failure: Option<ModelFailure>,
     question_spending: Spending,
     session_spending: Spending,
+    /// The questions that the model still knows.
+    known_questions: usize,
 }
 
 impl EventLog {
@@ -153,12 +155,21 @@ impl EventLog {
         self.open.subscribe()
     }
 
-    /// Sets what the session is when it is opened: the number of its questions, its last answer and the tasks that are open.
-    pub(crate) fn resume(&self, turn: u64, activity: Activity, open: Vec<OpenedTask>, answer: Option<&str>) {
+    /// Sets what the session is when it is opened: the number of its questions, its last answer, the tasks that are open,
+    /// and those of them that the last question started.
+    pub(crate) fn resume(
+        &self,
+        turn: u64,
+        activity: Activity,
+        open: Vec<OpenedTask>,
+        started: Vec<TaskId>,
+        answer: Option<&str>,
+    ) {
         let mut state = self.lock();
         state.turn = turn;
+        state.is_over = is_over(activity, &started);
         answer.unwrap_or_default().clone_into(&mut state.last_answer);
-        state.started = open.iter().map(|task| task.id).collect();
+        state.started = started;
         state.open = open.into_iter().map(|task| (task, State::Accepted)).collect();
         let count = state.open.len();
         drop(state);
@@ -170,6 +181,27 @@ impl EventLog {
     /// Sets the answers of turns that ended before the session was loaded.
     pub(crate) fn recall(&self, answers: BTreeMap<u64, EarlierTurn>) {
         self.lock().earlier = answers;
+    }
+
+    /// Sets how many questions the model knows.
+    pub(crate) fn set_known_questions(&self, count: usize) {
+        self.lock().known_questions = count;
+    }
+
+    /// Counts the last question as taken back; `false` if there is none.
+    pub(crate) fn take_back(&self) -> bool {
+        let mut state = self.lock();
+        state.last_answer.clear();
+        let is_there = state.known_questions > 0;
+        state.known_questions = state.known_questions.saturating_sub(1);
+        is_there
+    }
+
+    /// The conversation starts over.
+    pub(crate) fn start_over(&self) {
+        let mut state = self.lock();
+        state.known_questions = 0;
+        state.last_answer.clear();
     }
 
     /// Sets the model that answers, and whether it writes its calls as text.
@@ -396,9 +428,9 @@ impl LogState {
         self.add(SessionEvent::Text { text: format!("{gap}{text}") });
     }
 
-    /// Ends the turn of those who still wait, because another question came while tasks were open.
+    /// Ends the turn, if it has not ended, because another question came while tasks were open.
     fn supersede(&mut self) {
-        if !self.answered.is_empty() {
+        if self.turn > 0 && !self.is_over {
             let outcome = self.outcome(StopReason::Cancelled);
             self.add(SessionEvent::Done(outcome));
         }
@@ -416,10 +448,13 @@ impl LogState {
     }
 
     /// The answer of a turn whose events are not kept, and its end.
-    fn told_again(&self, turn: u64, earlier: &EarlierTurn) -> [Arc<LoggedEvent>; 2] {
-        let events = [SessionEvent::Text { text: earlier.answer.clone() }, SessionEvent::Done(self.told(earlier))];
-        events.map(|event| {
-            let id = EventId { turn, load: self.load, number: 0, is_over: event.is_last() };
+    fn told_again(&self, turn: u64, earlier: &EarlierTurn) -> impl Iterator<Item = Arc<LoggedEvent>> {
+        let answer = Some(earlier.answer.clone()).filter(|answer| !answer.is_empty());
+        let text = answer.map(|text| SessionEvent::Text { text });
+        let events = text.into_iter().chain([SessionEvent::Done(self.told(earlier))]);
+        let load = self.load;
+        events.map(move |event| {
+            let id = EventId { turn, load, number: 0, is_over: event.is_last() };
             Arc::new(LoggedEvent { id, event })
         })
     }
@@ -454,6 +489,7 @@ impl LoopObserver for EventLog {
                 let mut state = self.lock();
                 state.supersede();
                 state.turn += 1;
+                state.known_questions += 1;
                 state.started.clear();
                 state.permits.clear();
                 state.is_over = false;
@@ -539,6 +575,11 @@ impl LoopObserver for EventLog {
             }
         }
     }
+}
+
+/// Whether the last turn of a session is over that is opened: nothing is done for it any more.
+pub(super) fn is_over(activity: Activity, started: &[TaskId]) -> bool {
+    activity == Activity::Idle || activity == Activity::Sleeping && started.is_empty()
 }
 
 fn weight(logged: &LoggedEvent) -> usize {

@@ -11,6 +11,7 @@ use executor::model::prompt::PromptMode;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;
+use tokio::sync::watch;
 
 /// A configuration and what was made from it.
 #[derive(Debug, Clone)]
@@ -37,6 +38,8 @@ impl ServiceSettings {
 pub(crate) struct SettingsSource {
     paths: Paths,
     current: Mutex<(ServiceSettings, FileStamp)>,
+    /// Why the changed file is not in force.
+    problem: watch::Sender<Option<String>>,
 }
 
 /// What changes when the file changes: its time and its length.
@@ -46,7 +49,7 @@ impl SettingsSource {
     pub(crate) fn new(paths: Paths, config: Config) -> Result<Self, ErrorBody> {
         let stamp = stamp(&paths);
         let current = Mutex::new((ServiceSettings::of(config, &paths)?, stamp));
-        Ok(Self { paths, current })
+        Ok(Self { paths, current, problem: watch::Sender::new(None) })
     }
 
     /// The settings in force. A changed file that is not valid changes nothing.
@@ -59,11 +62,22 @@ impl SettingsSource {
                 .map_err(|error| ErrorBody::new(Code::BadConfig, chain(&error)))
                 .and_then(|config| ServiceSettings::of(config, &self.paths));
             match read {
-                Ok(settings) => current.0 = settings,
-                Err(error) => tracing::warn!(error = error.message, "the changed configuration is not in force"),
+                Ok(settings) => {
+                    current.0 = settings;
+                    self.problem.send_replace(None);
+                }
+                Err(error) => {
+                    tracing::warn!(error = error.message, "the changed configuration is not in force");
+                    self.problem.send_replace(Some(error.message));
+                }
             }
         }
         current.0.clone()
+    }
+
+    /// Why the file that was read last is not in force, whenever that changes.
+    pub(crate) fn problem(&self) -> watch::Receiver<Option<String>> {
+        self.problem.subscribe()
     }
 }
 
