@@ -121,6 +121,8 @@ impl HttpClient {
             tool_scope: self.tool_scope.clone(),
             read_only: self.read_only,
             can_decide: false,
+            model: self.model.clone(),
+            only_asks: !self.may_read,
         }
     }
 

@@ -187,7 +187,8 @@ impl SessionService {
             // An answer and no error: people who type it in a chat read answers.
             Err(message) => return Ok(Self::told(0, message)),
         };
-        let asked_model = input.question.as_ref().and_then(|typed| typed.model.clone()).or(question.model.clone());
+        let typed_model = input.question.as_ref().and_then(|typed| typed.model.clone());
+        let asked_model = question.asker.allowed_model(typed_model.or(question.model.clone()))?;
         let is_new = self.index.find(&question.asker.session, &question.asker).is_err();
         if is_new || asked_model.is_some() {
             // Before a session is made of which no model would answer anything.

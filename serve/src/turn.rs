@@ -37,9 +37,25 @@ pub struct Asker {
     pub read_only: bool,
     /// Whether someone who may decide listens to this client, so that a task can wait for them without an open page.
     pub can_decide: bool,
+    /// The one model that answers this client, if its key says so.
+    pub model: Option<String>,
+    /// The client may not read its sessions, only ask.
+    pub only_asks: bool,
 }
 
 impl Asker {
+    /// The model to ask: the one of the client's key, or else the one that is wanted.
+    pub(crate) fn allowed_model(&self, wanted: Option<String>) -> Result<Option<String>, ErrorBody> {
+        match (&self.model, wanted) {
+            (Some(only), Some(wanted)) if *only != wanted => {
+                let message = format!("this API key is answered by the model `{only}` alone, not by `{wanted}`");
+                Err(ErrorBody::new(Code::NeedsScope, message).hint("leave the model out"))
+            }
+            (Some(only), _) => Ok(Some(only.clone())),
+            (None, wanted) => Ok(wanted),
+        }
+    }
+
     /// The caller of this client's calls: `base`, narrowed to what the client may do.
     pub(crate) fn narrow(&self, base: &Caller) -> Caller {
         Caller {

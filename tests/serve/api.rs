@@ -68,11 +68,14 @@ fn commands_are_done_in_order_and_an_unknown_one_never_reaches_the_model() {
         ("!sessions", "101"),
         ("!cancel", "nothing is running"),
         ("!models", "* text"),
-        ("!delete 999", "no session `999`"),
     ] {
         let answer = server.ask("api-1", message);
         assert!(answer["answer"].as_str().expect("text").contains(expected), "{message}: {answer}");
     }
+    let nothing = server.ask("api-2", "!undo")["answer"].clone();
+    assert_eq!(nothing, "there is no question to take back\n");
+    let wrong = server.post("/api/v1/submit", &json!({"session": "api-1", "message": "!delete 999\nHi"}));
+    assert_eq!((wrong.status, wrong.code().as_str()), (404, "not-found"), "{}", wrong.body);
     let wrong = server.post("/api/v1/submit", &json!({"session": "api-1", "message": "!nonsense\nHi"}));
     assert_eq!((wrong.status, wrong.code().as_str()), (400, "invalid-input"), "{}", wrong.body);
     assert!(wrong.body.contains("no command named `!nonsense`"), "{}", wrong.body);
@@ -109,6 +112,13 @@ fn a_task_waits_for_a_yes_on_the_page_and_is_refused_when_no_human_is_there() {
     let refused = server.ask("api-1", "Write a note");
     assert_eq!(refused["answer"], "No one is there to approve it.");
     assert_eq!(refused["termination"], "policy_denied");
+    let answer = server.ask("api-2", "run: agent-magic-tool run sub q='Write a note' --wait");
+    assert!(answer["answer"].as_str().is_some(), "{answer}");
+    assert_eq!(
+        world.run(&["tasks", "--state", "pending"]).json(),
+        json!([]),
+        "a sub-agent's call does not wait either"
+    );
     let human = Human::of(&world);
     let _page = human.open_page();
     let mut events = server.follow("api-1", None);

@@ -100,6 +100,8 @@ fn a_key_that_may_only_ask_reads_no_session() {
             assert_eq!(reply.status, status, "{path}: {}", reply.body);
             assert!(status == 200 || reply.code() == "needs-scope", "{}", reply.body);
         }
+        let sessions = json!({"message": "!sessions", "session": "s"}).to_string();
+        assert_eq!(server.request("POST", "/api/v1/submit", key, &sessions).status, status);
         assert_eq!(server.request("GET", "/v1/models", key, "").status, 200);
         let answer = server.request("POST", "/a2a", key, &send).json();
         let id = answer["result"]["task"]["id"].as_str().unwrap_or_else(|| panic!("{answer:#}"));
@@ -170,6 +172,47 @@ fn an_address_of_others_needs_encryption() {
     let refused = world.run(&["serve", "--listen=0.0.0.0:0"]);
     assert_eq!(refused.error()["code"], "bad-config");
     assert!(refused.error()["hint"].as_str().expect("a hint").contains("certificate"));
+}
+
+#[test]
+fn who_shows_a_key_or_forwards_a_request_is_no_program_of_our_own() {
+    let Some((world, _model)) = world_with_model("") else { return };
+    let key = world.run(&["serve", "key", "create", "phone"]).json()["key"].as_str().expect("a key").to_owned();
+    let server = Server::start(&world);
+    server.ask("own", "echo one");
+    let listed = |headers: &str| {
+        let reply = server.request("GET", "/api/v1/sessions", headers, "");
+        (reply.status, reply.json()["sessions"].as_array().map(Vec::len))
+    };
+    assert_eq!(listed(""), (200, Some(1)), "a program of our own");
+    assert_eq!(listed("Authorization: Bearer none\r\n"), (200, Some(1)), "any text is no key");
+    for shown in ["Authorization: Bearer", "authorization: bearer", "Authorization:", "X-Api-Key:", "Api-Key:"] {
+        assert_eq!(listed(&format!("{shown} {key}\r\n")), (200, Some(0)), "{shown}");
+        assert_eq!(listed(&format!("{shown} {key}x\r\n")).0, 401, "{shown}");
+    }
+    for forwarded in ["X-Forwarded-For: 8.8.8.8", "Forwarded: for=8.8.8.8", "Via: 1.1 proxy", "X-Real-IP: 8.8.8.8"] {
+        assert_eq!(listed(&format!("{forwarded}\r\n")).0, 401, "{forwarded}");
+        assert_eq!(listed(&format!("{forwarded}\r\n{}", bearer(&key))), (200, Some(0)), "{forwarded}");
+    }
+}
+
+#[test]
+fn a_key_of_one_model_is_answered_by_no_other() {
+    let Some((world, _model)) = world_with_model("") else { return };
+    let key = world.run(&["serve", "key", "create", "phone", "--model=openai"]).json()["key"].clone();
+    let key = bearer(key.as_str().expect("a key"));
+    let server = Server::start(&world);
+    let ask = |body: &serde_json::Value| server.request("POST", "/api/v1/submit", &key, &body.to_string());
+    assert_eq!(ask(&json!({"session": "s", "message": "echo one", "model": "openai"})).json()["model"], "openai");
+    for body in [
+        json!({"session": "s", "message": "echo one", "model": "anthropic"}),
+        json!({"session": "s", "message": "@anthropic echo one"}),
+        json!({"session": "s", "message": "!model anthropic"}),
+    ] {
+        let reply = ask(&body);
+        assert_eq!((reply.status, reply.code().as_str()), (403, "needs-scope"), "{body}: {}", reply.body);
+    }
+    assert_eq!(ask(&json!({"session": "s", "message": "echo two"})).json()["model"], "openai");
 }
 
 fn bearer(key: &str) -> String {

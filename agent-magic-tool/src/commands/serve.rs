@@ -71,7 +71,7 @@ enum KeyCommand {
         /// Who keeps the history of its conversations; `client` makes a stateless proxy that adds the one tool
         #[arg(long, value_name = "WHO", default_value = "server")]
         history: KeyHistory,
-        /// The model that answers unless a question names another one: a name in `[models]`
+        /// The one model that answers it: a name in `[models]`
         #[arg(long, value_name = "NAME")]
         model: Option<String>,
     },

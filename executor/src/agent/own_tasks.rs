@@ -19,6 +19,7 @@ use crate::model::conversation::JournalEntry;
 /// How many tasks `tasks` lists unless it is told otherwise.
 const LISTED: usize = 50;
 const LIMIT: &str = "--limit";
+const FORGET: &str = "--forget-session";
 const IDEMPOTENCY_KEY: &str = "--idempotency-key";
 
 /// A shell whose agent sees the tasks of its session alone.
@@ -95,6 +96,10 @@ impl Shell for OwnTasksShell {
                 let hint =
                     "the fields of a subtool: agent-magic-tool list tools NAME; leave the rest to those who run it";
                 PrintedOutput::refused(&ErrorBody::new(Code::HumansOnly, message).hint(hint))
+            }
+            Some("tasks") if words.iter().any(|word| word.starts_with(FORGET)) => {
+                let error = ErrorBody::new(Code::HumansOnly, "a session is deleted by the program that asks in it");
+                PrintedOutput::refused(&error.hint("your user can type: !delete NUMBER"))
             }
             Some("tasks") => self.list(words, stdin, caller),
             Some("run") => {
@@ -191,7 +196,7 @@ mod tests {
         let all = json!([{"id": foreign}, {"id": own}, {"id": step}]).to_string();
         let listed = shell.call(&words("tasks --limit 1"), &all, &caller("s")).stdout;
         assert_eq!(listed, format!("[{{\"id\":\"{own}\"}}]\n"));
-        for command in ["doctor", "lint", "inspect"] {
+        for command in ["doctor", "lint", "inspect", "tasks --forget-session=other"] {
             assert_eq!(shell.call(&words(command), "", &caller("s")).status, Code::HumansOnly.exit() as u8);
         }
     }

@@ -111,6 +111,9 @@ pub struct AgentBrief {
     pub tokens: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
+    /// Whether its tasks fail that need a human, unless one has the page open.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unattended: bool,
 }
 
 /// What the agent loop prints when it ends.
@@ -150,6 +153,7 @@ impl Agent {
             steps: steps.map(|steps| u32::try_from(steps).unwrap_or(u32::MAX)),
             tokens: values.whole_number("tokens", self.tokens.as_ref())?,
             cost: values.number("cost", self.cost.as_ref())?,
+            unattended: invocation.caller.unattended,
         };
         Ok((brief, tool_scope))
     }

@@ -114,7 +114,7 @@ impl CallDesk {
             is_polled: false,
             asker,
             text,
-            model: self.client.model.clone().or(own.model),
+            model: own.model,
             // A task is a whole turn, so it is not ended early by the next one.
             when_busy: WhenBusy::Queue,
             limits: QuestionLimits {
@@ -300,9 +300,14 @@ fn text(message: &A2aMessage) -> Result<String, A2aError> {
 
 /// What another agent of ours says, in the metadata of the message or of the request.
 fn own_metadata(message: &A2aMessage, mut request: serde_json::Map<String, Value>) -> Result<OwnMetadata, A2aError> {
-    match message.metadata.get(OWN_METADATA).cloned().or_else(|| request.remove(OWN_METADATA)) {
-        Some(own) => params(own),
-        None => Ok(OwnMetadata::default()),
+    let [of_message, of_request] = [message.metadata.get(OWN_METADATA).cloned(), request.remove(OWN_METADATA)]
+        .map(|own| own.map(params::<OwnMetadata>).transpose());
+    match (of_message?, of_request?) {
+        // Neither place can lower the depth that the other one tells.
+        (Some(of_message), Some(OwnMetadata { depth, .. })) => {
+            Ok(OwnMetadata { depth: of_message.depth.max(depth), ..of_message })
+        }
+        (own, other) => Ok(own.or(other).unwrap_or_default()),
     }
 }
 

@@ -243,10 +243,12 @@ impl TaskRecord {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this message made the task, and is only sent again.
+    /// Whether this message made the task, and is only sent again: maybe with the context that its answer named.
     pub(super) fn is_of(&self, owner: &TaskOwner, message: &A2aMessage) -> bool {
         let is_same_id = !message.message_id.is_empty() && self.asked.id == message.message_id;
-        is_same_id && self.owner == *owner && self.asked == AskedMessage::of(message)
+        let AskedMessage { id: _, context_id, parts_digest } = AskedMessage::of(message);
+        let is_same_context = context_id == self.asked.context_id || context_id.as_ref() == Some(&self.context_id);
+        is_same_id && self.owner == *owner && is_same_context && self.asked.parts_digest == parts_digest
     }
 
     pub(super) fn state(&self) -> A2aState {

@@ -202,7 +202,7 @@ async fn submit(
     let question = Question {
         asker,
         text: request.message,
-        model: request.model.or(client.model),
+        model: request.model,
         when_busy: request.when_busy,
         limits,
         answers_again: repeat_key.is_some(),

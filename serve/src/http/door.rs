@@ -40,6 +40,8 @@ const DEPTH: HeaderName = HeaderName::from_static("x-agent-depth");
 /// Where clients of other servers show their keys.
 const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "api-key"];
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// With one of these, someone else sent the request than the program that connected.
+const FORWARDING_HEADERS: [&str; 4] = ["x-forwarded-for", "forwarded", "via", "x-real-ip"];
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The most wrong keys of one address in a minute.
 const MAX_WRONG_KEYS: u32 = 20;
@@ -294,7 +296,9 @@ fn identify(
         depth: depth(headers),
     };
     // A proxy is no program of our own user, whoever runs it: it speaks for others.
-    let is_own = connection.is_own && !state.settings.proxies.contains(&connection.peer.ip().to_canonical());
+    let is_forwarded = state.settings.proxies.contains(&connection.peer.ip().to_canonical())
+        || FORWARDING_HEADERS.iter().any(|name| headers.contains_key(*name));
+    let is_own = connection.is_own && !is_forwarded;
     match bearer {
         Some(bearer) => {
             // A right key counts however many wrong ones came from the same place.
@@ -324,6 +328,9 @@ fn identify(
         }
         // Clients that insist on a key send any text; it grants nothing that would be refused without it.
         None if needed == Needed::Nothing || (is_own && state.settings.keyless) => Ok(client),
+        None if connection.is_own && is_forwarded => {
+            Err(wrong_key("an API key is needed: the request was forwarded by a proxy"))
+        }
         None => Err(wrong_key("an API key is needed")),
     }
 }
@@ -335,13 +342,21 @@ fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
         return Err(wrong_key("several keys were shown"));
     }
     let values = KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name));
-    let texts = values.filter_map(|value| value.to_str().ok());
-    let mut keys = texts.filter_map(|text| text.find(KEY_PREFIX).map(|start| text[start..].trim()));
-    let first = keys.next();
-    if keys.any(|key| Some(key) != first) {
-        return Err(wrong_key("several keys were shown"));
+    let texts = values.filter_map(|value| value.to_str().ok()).filter(|text| text.contains(KEY_PREFIX));
+    let mut shown = None;
+    for text in texts {
+        let key = match text.trim().split_once(' ') {
+            Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
+            _ => text.trim(),
+        };
+        if !key.starts_with(KEY_PREFIX) {
+            return Err(wrong_key("the API key is shown in another way than a server expects"));
+        }
+        if shown.replace(key).is_some_and(|before| before != key) {
+            return Err(wrong_key("several keys were shown"));
+        }
     }
-    Ok(first)
+    Ok(shown)
 }
 
 fn check_scope(key: &ClientKey, needed: Needed) -> Result<(), ApiError> {
@@ -420,7 +435,6 @@ mod tests {
             ("authorization", "Bearer amt_1"),
             ("authorization", "bearer  amt_1 "),
             ("authorization", "amt_1"),
-            ("authorization", "Token amt_1"),
             ("x-api-key", "amt_1"),
             ("api-key", "amt_1"),
         ] {
@@ -432,6 +446,7 @@ mod tests {
         for pairs in [
             [("authorization", "Bearer amt_1"), ("x-api-key", "amt_2")],
             [("authorization", "Bearer a"), ("authorization", "Bearer b")],
+            [("authorization", "Basic amt_1"), ("x-api-key", "amt_1")],
         ] {
             assert_eq!(shown(&pairs), Err(StatusCode::UNAUTHORIZED));
         }

@@ -100,7 +100,7 @@ pub(crate) async fn ask(
                 is_polled: false,
                 asker: client.asker(prompt.interface, session),
                 text,
-                model: client.model.clone(),
+                model: None,
                 when_busy: WhenBusy::default(),
                 limits: QuestionLimits::default(),
                 repeat_key: Some(repeat_key),

@@ -7,6 +7,7 @@ use executor::agent::driver::LoopCommand;
 use executor::agent::input::{ChatCommand, InputPlace};
 use executor::agent::machine::Spending;
 use protocol::caller::Caller;
+use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::task::State;
 use serde_json::Value;
@@ -15,7 +16,8 @@ use super::SessionService;
 use crate::turn::Asker;
 
 impl SessionService {
-    /// Performs the commands in their order, and returns what they print.
+    /// Performs the commands in their order, and returns what they print. A program is told of the first that fails, and
+    /// none after it is performed; people read it among the answers.
     pub(super) async fn perform(
         self: &Arc<Self>,
         commands: Vec<ChatCommand>,
@@ -26,6 +28,7 @@ impl SessionService {
         for command in commands {
             let text = match Box::pin(self.command(command, number, asker)).await {
                 Ok(text) => text,
+                Err(error) if asker.interface == "api" => return Err(error),
                 Err(error) => match &error.hint {
                     Some(hint) => format!("{}; {hint}", error.message),
                     None => error.message,
@@ -45,6 +48,7 @@ impl SessionService {
                 format!("the current model is {}; !models lists the others", self.current_model(number).await)
             }
             ChatCommand::Model(Some(name)) => {
+                asker.allowed_model(Some(name.clone()))?;
                 self.load(number, Some(asker)).await?.use_model(&name).await?;
                 format!("switched to {name}")
             }
@@ -89,6 +93,10 @@ impl SessionService {
             ChatCommand::Session => {
                 let id = &asker.session;
                 format!("session {number} ({id}), model {}", self.current_model(number).await)
+            }
+            ChatCommand::Sessions if asker.only_asks => {
+                return Err(ErrorBody::new(Code::NeedsScope, "this API key may not read its sessions")
+                    .hint("use one with the scope `read`"));
             }
             ChatCommand::Sessions => self.session_list(number, asker).await,
             ChatCommand::Delete(word) => {

@@ -110,11 +110,10 @@ impl<S: SlackSessions> SlackContext<S> {
         Asker {
             session: thread.session(),
             interface: "slack".to_owned(),
-            key: None,
-            depth: 0,
             tool_scope: self.settings.tool_scope.clone(),
             read_only: self.settings.read_only,
             can_decide: self.settings.gate == SlackGate::Wait,
+            ..Asker::default()
         }
     }
 

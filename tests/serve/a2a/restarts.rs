@@ -62,6 +62,13 @@ fn a_killed_server_still_knows_its_tasks_and_ends_them_with_their_answers() {
     }
     let repeated = words.map(|words| id_of(&start(&server, words)));
     assert_eq!(repeated, ids, "the same message is the same task");
+    let task = start(&server, words[0]);
+    let message = json!({"messageId": words[0], "role": "ROLE_USER", "parts": [{"text": words[0]}],
+        "contextId": task["contextId"]});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage",
+        "params": {"message": message, "configuration": {"returnImmediately": true}}});
+    let again_in_context = &server.post("/a2a", &call).json()["result"]["task"];
+    assert_eq!(again_in_context["id"], json!(ids[0]), "also with the context that the answer named");
     std::fs::remove_file(world.folder().join("hold")).expect("removed");
     for (sdk, follower) in followers {
         let rest = follower.rest();

@@ -9,6 +9,7 @@ use executor::agent::own_tasks::OwnTasksShell;
 use executor::agent::session::{Session, SessionOptions};
 use executor::config::Config;
 use executor::runner::agent::AgentBrief;
+use protocol::caller::Caller;
 use protocol::code::Exit;
 use protocol::mailbox::MAX_REQUEST_BYTES;
 use protocol::shell::Shell;
@@ -29,7 +30,7 @@ pub(super) fn run(config: &Config, context: &Context) -> Result<Exit, Error> {
     let options = SessionOptions {
         model: brief.model.clone(),
         stream: Some(false),
-        caller: context.caller.clone(),
+        caller: Caller { unattended: brief.unattended, ..context.caller.clone() },
         brief: Some(brief.clone()),
         ..SessionOptions::default()
     };
