@@ -37,7 +37,7 @@ pub(crate) fn usage_error(
             let wrong = context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
             if wrong == command {
                 let similar = contexts(error, ContextKind::SuggestedSubcommand);
-                unknown_command(&wrong, &words[1..], similar.first(), paths)
+                unknown_command(&wrong, &words[1..], similar.last(), paths)
             } else {
                 unknown_subcommand(error, command, &wrong)
             }

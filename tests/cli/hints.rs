@@ -85,10 +85,10 @@ fn a_wrong_command_is_answered_with_the_line_to_write() {
       > agent-magic-tool list tools
     resolv x
       no command `resolv`
-      > the commands are list, run, wait, read, tasks, cancel; to find a subtool: agent-magic-tool list tools --query="two or three words"
+      > did you mean `agent-magic-tool resolve`?
     secrets
       no command `secrets`
-      > the commands are list, run, wait, read, tasks, cancel; to find a subtool: agent-magic-tool list tools --query="two or three words"
+      > did you mean `agent-magic-tool secret`?
     say text=x
       no command `say`
       > `say` is a subtool: agent-magic-tool run say text=x
