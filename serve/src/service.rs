@@ -190,7 +190,7 @@ impl SessionService {
         let typed_model = input.question.as_ref().and_then(|typed| typed.model.clone());
         let asked_model = question.asker.allowed_model(typed_model.or(question.model.clone()))?;
         let is_new = self.index.find(&question.asker.session, &question.asker).is_err();
-        if is_new || asked_model.is_some() {
+        if is_new && input.question.is_some() || asked_model.is_some() {
             // Before a session is made of which no model would answer anything.
             self.settings.current().factory(false).models().choose(asked_model.as_deref())?;
         }

@@ -267,8 +267,21 @@ fn a_server_without_a_model_says_so_and_answers_when_it_has_one() {
     assert!(note.contains("no model is configured") && note.contains("doctor --settings"), "{note}");
     let refused = server.post("/api/v1/submit", &json!({"message": "echo x"}));
     assert_eq!(refused.code(), "no-model", "{}", refused.body);
-    world.configure(&echo_model::configuration(&echo_model::start(), ""));
-    assert!(server.ask("a", "echo now")["answer"].as_str().is_some_and(|text| text.starts_with("now")));
+    assert_eq!(server.get("/api/v1/sessions").json()["sessions"], json!([]), "no session that nothing answers");
+    let answers = |word: &str| {
+        let answer = server.ask("a", &format!("echo {word}"));
+        assert!(answer["answer"].as_str().is_some_and(|text| text.starts_with(word)), "{answer}");
+    };
+    let good = echo_model::configuration(&echo_model::start(), "");
+    let notes = |words: &str| {
+        until("it is said", || fs::read_to_string(&errors).expect("it is there").contains(words));
+    };
+    world.configure(&good);
+    answers("now");
+    notes("the changed configuration is in force");
+    world.configure(&format!("{good}\n[nonsense]\n"));
+    answers("still");
+    notes("the last good configuration stays in force: ");
 }
 
 #[test]
