@@ -398,6 +398,7 @@ impl SessionService {
         let number = self.index.find(session, asker)?;
         let live = self.load(number, Some(asker)).await?;
         // Its loop has ended then, and starts no further ones.
+        live.window.close();
         live.close().await;
         // Also those of a call whose end the loop did not see any more.
         let open = (self.forget_results)(&live.label)?;

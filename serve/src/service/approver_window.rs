@@ -3,11 +3,13 @@
 //! A client on the network cannot approve anything. If a task needs a human and none has the page open, the call is
 //! tried again for a short time, and then refused with the reason, so that the model can tell its user.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
+use protocol::error::ErrorBody;
 use protocol::shell::{PrintedOutput, Shell};
 use protocol::task::TaskId;
 use serde_json::Value;
@@ -25,11 +27,23 @@ pub(crate) struct ApproverWindow {
     asker: Mutex<Asker>,
     /// Only for its clock: it is never told anything.
     clock: (Mutex<()>, Condvar),
+    /// The session and its tasks are being deleted.
+    is_closed: AtomicBool,
 }
 
 impl ApproverWindow {
     pub(crate) fn new(shell: Arc<dyn Shell>, window: Duration, asker: Asker) -> Self {
-        Self { shell, window, asker: Mutex::new(asker), clock: (Mutex::new(()), Condvar::new()) }
+        let clock = (Mutex::new(()), Condvar::new());
+        Self { shell, window, asker: Mutex::new(asker), clock, is_closed: AtomicBool::new(false) }
+    }
+
+    /// Lets no further call through. What a call that is running still starts is cancelled.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
     }
 
     /// Sets who asks from here on.
@@ -54,18 +68,34 @@ impl Shell for ApproverWindow {
         let caller = self.caller(caller);
         let until = Instant::now() + self.window;
         let is_run = words.first().is_some_and(|word| word == "run") && !words.iter().any(|word| word == "--dry-run");
-        loop {
+        let printed = loop {
+            if self.is_closed() {
+                return PrintedOutput::refused(&ErrorBody::new(Code::Cancelled, "the session was deleted"));
+            }
             let printed = self.shell.call(words, stdin, &caller);
             if !is_run || !has_no_approver(&printed) || Instant::now() >= until {
-                return printed;
+                break printed;
             }
             self.pause();
+        };
+        if is_run
+            && self.is_closed()
+            && let Some(task) = started_task(&printed)
+        {
+            self.shell.call(&["cancel".to_owned(), task], "", &caller);
         }
+        printed
     }
 
     fn may_see(&self, task: TaskId) -> bool {
         self.shell.may_see(task)
     }
+}
+
+/// The task that a `run` started.
+fn started_task(printed: &PrintedOutput) -> Option<String> {
+    let receipt: Value = serde_json::from_str(&printed.stdout).ok()?;
+    receipt["id"].as_str().map(str::to_owned)
 }
 
 fn has_no_approver(printed: &PrintedOutput) -> bool {
@@ -78,7 +108,6 @@ fn has_no_approver(printed: &PrintedOutput) -> bool {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use protocol::error::ErrorBody;
     use protocol::tool_scope::ToolScope;
 
     use super::*;
@@ -115,6 +144,36 @@ mod tests {
         assert!(caller.read_only && caller.depth == 1);
         assert!(caller.tool_scope.covers("a_read"));
         assert!(!caller.tool_scope.covers("a_write") && !caller.tool_scope.covers("b_read"));
+    }
+
+    /// Starts a task while its session is deleted.
+    #[derive(Debug, Default)]
+    struct SlowShell {
+        window: Mutex<Option<Arc<ApproverWindow>>>,
+        calls: Mutex<Vec<String>>,
+    }
+
+    impl Shell for SlowShell {
+        fn call(&self, words: &[String], _: &str, _: &Caller) -> PrintedOutput {
+            self.calls.lock().expect("no panic").push(words.join(" "));
+            if let Some(window) = self.window.lock().expect("no panic").take() {
+                window.close();
+            }
+            PrintedOutput { stdout: "{\"id\": \"t1\"}".to_owned(), ..PrintedOutput::default() }
+        }
+    }
+
+    #[test]
+    fn what_a_call_starts_while_its_session_is_deleted_is_cancelled() {
+        let shell = Arc::new(SlowShell::default());
+        let window = ApproverWindow::new(Arc::<SlowShell>::clone(&shell), Duration::ZERO, Asker::default());
+        let window = Arc::new(window);
+        let run = ["run", "x"].map(str::to_owned);
+        window.call(&run, "", &Caller::default());
+        *shell.window.lock().expect("no panic") = Some(Arc::clone(&window));
+        window.call(&run, "", &Caller::default());
+        assert_eq!(window.call(&run, "", &Caller::default()).status, Code::Cancelled.exit() as u8);
+        assert_eq!(*shell.calls.lock().expect("no panic"), ["run x", "run x", "cancel t1"]);
     }
 
     #[test]

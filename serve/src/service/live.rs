@@ -69,7 +69,7 @@ pub(crate) struct LiveSession {
     pub(super) log: Arc<EventLog>,
     sender: LoopSender,
     model_factory: Arc<ModelFactory>,
-    window: Arc<ApproverWindow>,
+    pub(super) window: Arc<ApproverWindow>,
     limits: (u32, Budget),
     ledger: Arc<QuestionLedger>,
     /// The questions with a client that listens.
