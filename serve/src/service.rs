@@ -27,7 +27,7 @@ use self::index::SessionIndex;
 pub use self::info::{ModelInfo, QuestionState, SessionInfo, SessionState};
 pub(crate) use self::ledger::StateLock;
 use self::ledger::{LiveQuestion, QuestionLedger, QuestionPlace};
-use self::live::{LiveParts, LiveSession};
+use self::live::{LiveParts, LiveSession, QueuedQuestion};
 use self::log::{Activity, EventSender};
 use self::quotas::{Quotas, TurnPermit};
 use self::settings::SettingsSource;
@@ -235,8 +235,8 @@ impl SessionService {
             AskedPlace::New(permit) => permit,
             AskedPlace::Known(id) => return Ok(self.joined(live, id, (sender, events))),
         };
-        live.make_way(asked.when_busy).await?;
-        live.queue(asked, sender, permit);
+        let stops = live.make_way(asked.when_busy).await?;
+        live.queue(QueuedQuestion { question: asked, asking: sender, permit, stops });
         Ok(TurnStream::of_session(events, number, self).of_question(id, listening))
     }
 

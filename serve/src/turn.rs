@@ -167,6 +167,11 @@ impl SessionEvent {
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Done(_) | Self::Error { .. })
     }
+
+    /// Whether the events only end because the server stops, and the turn goes on after that.
+    pub(crate) fn is_stopping(&self) -> bool {
+        matches!(self, Self::Error { error } if error.code == Code::NoExecutor)
+    }
 }
 
 /// News about a task of the session.
@@ -301,8 +306,7 @@ impl TurnStream {
     /// The next event; `None` after the last one.
     pub async fn next(&mut self) -> Option<Arc<LoggedEvent>> {
         let logged = self.events.recv().await?;
-        let is_stopping = matches!(&logged.event, SessionEvent::Error { error } if error.code == Code::NoExecutor);
-        if logged.event.is_last() && !is_stopping {
+        if logged.event.is_last() && !logged.event.is_stopping() {
             self.ended_turn = Some(logged.id.turn);
         }
         match &logged.event {

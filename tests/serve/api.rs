@@ -296,3 +296,49 @@ fn an_answer_whose_client_has_gone_begins_the_very_next_one_and_no_other() {
     let is_told = |answer: &String| answer.contains("(The answer to your earlier question: There are 3 words.)");
     assert_eq!(answers.each_ref().map(is_told), [true, false, false], "{answers:#?}");
 }
+
+#[test]
+fn a_question_that_stops_the_current_one_leaves_those_that_are_queued() {
+    let Some((world, _model)) = world_with_model("") else { return };
+    let server = Server::start(&world);
+    std::fs::write(world.folder().join("hold"), "").expect("written");
+    let ask = |message: &str, when_busy: &str| {
+        let body = json!({"session": "a", "message": message, "wait": false, "when_busy": when_busy});
+        let reply = server.post("/api/v1/submit", &body).json();
+        (reply["question"].as_str().expect("an id").to_owned(), reply["state"].clone())
+    };
+    ask("How many words are in it?", "queue");
+    until("the task runs", || server.get("/api/v1/session/a").json()["open"][0]["state"] == "running");
+    let (second, state) = ask("echo second", "queue");
+    assert_eq!(state, "queued");
+    ask("echo third", "cancel");
+    let state = || server.get("/api/v1/session/a").json();
+    until("all are answered", || {
+        state()["questions"].as_array().is_some_and(|all| all.iter().all(|one| one["state"] == "ended"))
+    });
+    let ends: Vec<_> =
+        state()["questions"].as_array().expect("a list").iter().map(|one| one["termination"].clone()).collect();
+    assert_eq!(ends, ["cancelled", "completed", "completed"]);
+    let events = server.follow(&format!("a?question={second}"), None).until("done");
+    assert_eq!(events.last().expect("an end").data["answer"], ["second"; 8].join(" "));
+    std::fs::remove_file(world.folder().join("hold")).expect("removed");
+}
+
+#[test]
+fn a_queued_question_of_a_session_that_is_started_over_has_an_end() {
+    let Some((world, _model)) = world_with_model("") else { return };
+    let server = Server::start(&world);
+    std::fs::write(world.folder().join("hold"), "").expect("written");
+    let queue = |message: &str| {
+        let body = json!({"session": "a", "message": message, "wait": false, "when_busy": "queue"});
+        server.post("/api/v1/submit", &body).json()["question"].as_str().expect("an id").to_owned()
+    };
+    queue("How many words are in it?");
+    until("the task runs", || server.get("/api/v1/session/a").json()["open"][0]["state"] == "running");
+    let second = queue("echo second");
+    let mut stream = server.follow(&format!("a?question={second}"), None);
+    server.post("/api/v1/session/a/reset", &json!({}));
+    let end = stream.until("error").pop().expect("an end");
+    assert_eq!(end.data["error"]["code"], "not-found", "{end:?}");
+    std::fs::remove_file(world.folder().join("hold")).expect("removed");
+}

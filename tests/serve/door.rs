@@ -190,7 +190,18 @@ fn who_shows_a_key_or_forwards_a_request_is_no_program_of_our_own() {
         assert_eq!(listed(&format!("{shown} {key}\r\n")), (200, Some(0)), "{shown}");
         assert_eq!(listed(&format!("{shown} {key}x\r\n")).0, 401, "{shown}");
     }
-    for forwarded in ["X-Forwarded-For: 8.8.8.8", "Forwarded: for=8.8.8.8", "Via: 1.1 proxy", "X-Real-IP: 8.8.8.8"] {
+    for shown in [format!("Authorization: Token {key}"), "Authorization: Basic eDpub25l".to_owned()] {
+        assert_eq!(listed(&format!("{shown}\r\n")).0, 401, "{shown}");
+    }
+    assert_eq!(server.get(&format!("/api/v1/sessions?key={key}")).status, 401);
+    for forwarded in [
+        "X-Forwarded-For: 8.8.8.8",
+        "X-Forwarded-Proto: https",
+        "CF-Connecting-IP: 8.8.8.8",
+        "Forwarded: for=8.8.8.8",
+        "Via: 1.1 proxy",
+        "X-Real-IP: 8.8.8.8",
+    ] {
         assert_eq!(listed(&format!("{forwarded}\r\n")).0, 401, "{forwarded}");
         assert_eq!(listed(&format!("{forwarded}\r\n{}", bearer(&key))), (200, Some(0)), "{forwarded}");
     }

@@ -1,5 +1,7 @@
 //! What a killed server leaves behind: nothing is lost, and nothing is done twice.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 
 use super::{Server, world_with_model};
@@ -200,4 +202,25 @@ fn a_question_that_another_one_ended_has_ended_for_those_who_read_it_later() {
     let server = Server::start(&world);
     assert_eq!(ended(&state(&server)), (true, json!("ended"), json!("cancelled")), "after a restart too");
     std::fs::remove_file(world.folder().join("hold")).expect("removed");
+}
+
+#[test]
+fn a_stream_that_ends_because_the_server_stops_begins_the_turn_again() {
+    let Some((world, _model)) = world_with_model("") else { return };
+    let server = Server::start(&world);
+    std::fs::write(world.folder().join("hold"), "").expect("written");
+    let body = json!({"session": "a", "message": "How many words are in it?", "wait": false});
+    server.post("/api/v1/submit", &body);
+    until("only its end is waited for", || server.get("/api/v1/session/a").json()["state"] == "waiting");
+    let mut stream = server.follow("a", Some("0.0.0"));
+    stream.until("task");
+    kill(Pid::from_raw(server.process_id().cast_signed()), Signal::SIGTERM).expect("it is alive");
+    let told = stream.until("error").pop().expect("an event");
+    assert_eq!(told.data["error"]["code"], "no-executor", "{told:?}");
+    drop(server);
+    let server = Server::start(&world);
+    std::fs::remove_file(world.folder().join("hold")).expect("removed");
+    let events = server.follow("a", Some(&told.id)).until("done");
+    assert_eq!(events.first().expect("events").name, "restart", "{events:?}");
+    assert_eq!(events.last().expect("an end").data["answer"], "There are 3 words.");
 }

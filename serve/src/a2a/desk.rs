@@ -16,7 +16,7 @@ use super::record::{TaskOwner, TaskRecord, TurnPlace};
 use super::store::TaskStore;
 use super::wire::{A2aMessage, A2aUpdate};
 use crate::service::SessionService;
-use crate::turn::{Asker, SessionEvent, TurnStream};
+use crate::turn::{Asker, TurnStream};
 
 /// How many tasks are kept of each client.
 const MAX_TASKS_OF_CLIENT: usize = 200;
@@ -37,6 +37,8 @@ pub struct TaskDesk {
     store: Arc<TaskStore>,
     records: Mutex<VecDeque<Arc<TaskRecord>>>,
     followers: TaskTracker,
+    /// Held by the message that is looked up and made a task.
+    pub(super) admission: tokio::sync::Mutex<()>,
 }
 
 /// How the events of a turn ended.
@@ -56,7 +58,8 @@ impl TaskDesk {
         let (store, tasks) = TaskStore::open(folder)?;
         let store = Arc::new(store);
         let records = tasks.map(|task| Arc::new(TaskRecord::of(task, Arc::clone(&store)))).collect();
-        let desk = Self { store, records: Mutex::new(records), followers: TaskTracker::new() };
+        let (followers, admission) = (TaskTracker::new(), tokio::sync::Mutex::new(()));
+        let desk = Self { store, records: Mutex::new(records), followers, admission };
         forget_aged(&mut desk.records(), clock::now());
         Ok(desk)
     }
@@ -287,7 +290,7 @@ async fn follow(record: &TaskRecord, turn: TurnStream, service: &Arc<SessionServ
 /// Brings the events of the turn to the task until they end, or the turn is to be stopped.
 pub(super) async fn bring(record: &TaskRecord, mut turn: TurnStream) -> TurnEnd {
     while let Some(logged) = turn.next().await {
-        if is_stopping(&logged.event) {
+        if logged.event.is_stopping() {
             record.on_stopping();
             return TurnEnd::Over;
         }
@@ -302,11 +305,6 @@ pub(super) async fn bring(record: &TaskRecord, mut turn: TurnStream) -> TurnEnd 
         }
     }
     TurnEnd::CutOff
-}
-
-/// Whether the turn only ends because the server stops, and goes on after that.
-fn is_stopping(event: &SessionEvent) -> bool {
-    matches!(event, SessionEvent::Error { error } if error.code == Code::NoExecutor)
 }
 
 /// The error of a task whose question no session has.

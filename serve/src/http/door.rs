@@ -38,10 +38,13 @@ const KEY_PREFIX: &str = "amt_";
 /// The header with the number of agents that started each other.
 const DEPTH: HeaderName = HeaderName::from_static("x-agent-depth");
 /// Where clients of other servers show their keys.
-const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "api-key"];
+const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// With one of these, someone else sent the request than the program that connected.
-const FORWARDING_HEADERS: [&str; 4] = ["x-forwarded-for", "forwarded", "via", "x-real-ip"];
+const FORWARDING_HEADERS: [&str; 7] =
+    ["forwarded", "via", "x-real-ip", "cf-connecting-ip", "true-client-ip", "x-client-ip", "x-original-forwarded-for"];
+/// What others of these begin with.
+const FORWARDED: &str = "x-forwarded-";
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The most wrong keys of one address in a minute.
 const MAX_WRONG_KEYS: u32 = 20;
@@ -151,7 +154,8 @@ async fn admit(state: &ServeState, mut request: Request) -> Result<(Request, Req
     }
     let address = client_address(state, request.headers(), connection)?;
     let needed = needed(request.method(), request.uri().path());
-    let client = identify(state, request.headers(), address, connection, needed)?;
+    let bearer = shown_key(request.headers(), request.uri().query())?;
+    let client = identify(state, request.headers(), bearer, address, connection, needed)?;
     let permit = permit(state, &client)?;
     request.extensions_mut().insert(client);
     Ok((whole(&state.bodies, request).await?, permit))
@@ -279,11 +283,11 @@ fn is_of_sessions(path: &str) -> bool {
 fn identify(
     state: &ServeState,
     headers: &HeaderMap,
+    bearer: Option<&str>,
     address: IpAddr,
     connection: Connection,
     needed: Needed,
 ) -> Result<HttpClient, ApiError> {
-    let bearer = shown_key(headers)?;
     let client = HttpClient {
         address,
         key: None,
@@ -297,7 +301,9 @@ fn identify(
     };
     // A proxy is no program of our own user, whoever runs it: it speaks for others.
     let is_forwarded = state.settings.proxies.contains(&connection.peer.ip().to_canonical())
-        || FORWARDING_HEADERS.iter().any(|name| headers.contains_key(*name));
+        || headers
+            .keys()
+            .any(|name| name.as_str().starts_with(FORWARDED) || FORWARDING_HEADERS.contains(&name.as_str()));
     let is_own = connection.is_own && !is_forwarded;
     match bearer {
         Some(bearer) => {
@@ -337,22 +343,25 @@ fn identify(
 
 /// The API key that the request shows, also in a place where other servers expect theirs: who shows one wants to be taken
 /// for its client, and not for a program without a key.
-fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+fn shown_key<'a>(headers: &'a HeaderMap, query: Option<&str>) -> Result<Option<&'a str>, ApiError> {
+    let has_key = |text: &str| text.to_ascii_lowercase().contains(KEY_PREFIX);
+    let other_way = || wrong_key("the API key is shown in another way than a server expects");
     if headers.get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
         return Err(wrong_key("several keys were shown"));
     }
+    if query.is_some_and(has_key) {
+        return Err(other_way());
+    }
     let values = KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name));
-    let texts = values.filter_map(|value| value.to_str().ok()).filter(|text| text.contains(KEY_PREFIX));
     let mut shown = None;
-    for text in texts {
-        let key = match text.trim().split_once(' ') {
-            Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
-            _ => text.trim(),
-        };
-        if !key.starts_with(KEY_PREFIX) {
-            return Err(wrong_key("the API key is shown in another way than a server expects"));
+    for text in values.filter_map(|value| value.to_str().ok()) {
+        let (scheme, rest) = text.trim().split_once(' ').unwrap_or_default();
+        let key = if scheme.eq_ignore_ascii_case("bearer") { rest.trim() } else { text.trim() };
+        // Without its encoding, a password may be a key.
+        if scheme.eq_ignore_ascii_case("basic") || has_key(text) && !key.starts_with(KEY_PREFIX) {
+            return Err(other_way());
         }
-        if shown.replace(key).is_some_and(|before| before != key) {
+        if has_key(text) && shown.replace(key).is_some_and(|before| before != key) {
             return Err(wrong_key("several keys were shown"));
         }
     }
@@ -429,7 +438,7 @@ mod tests {
             for (name, value) in pairs {
                 headers.append(*name, HeaderValue::from_static(value));
             }
-            shown_key(&headers).map(|key| key.map(str::to_owned)).map_err(|ApiError(status, _)| status)
+            shown_key(&headers, None).map(|key| key.map(str::to_owned)).map_err(|ApiError(status, _)| status)
         };
         for pair in [
             ("authorization", "Bearer amt_1"),
@@ -446,10 +455,14 @@ mod tests {
         for pairs in [
             [("authorization", "Bearer amt_1"), ("x-api-key", "amt_2")],
             [("authorization", "Bearer a"), ("authorization", "Bearer b")],
-            [("authorization", "Basic amt_1"), ("x-api-key", "amt_1")],
+            [("authorization", "Basic eDphbXRfMQ=="), ("x-api-key", "none")],
+            [("authorization", "Token amt_1"), ("x-api-key", "amt_1")],
+            [("authorization", "Bearer none"), ("api-key", "AMT_1")],
         ] {
-            assert_eq!(shown(&pairs), Err(StatusCode::UNAUTHORIZED));
+            assert_eq!(shown(&pairs), Err(StatusCode::UNAUTHORIZED), "{pairs:?}");
         }
+        assert!(shown_key(&HeaderMap::new(), Some("session=1")).is_ok_and(|key| key.is_none()));
+        shown_key(&HeaderMap::new(), Some("key=amt_1")).expect_err("a key");
     }
 
     #[tokio::test]

@@ -52,13 +52,26 @@ pub(super) struct LiveParts {
 }
 
 impl WhenBusy {
-    /// Whether a question can be asked while the session does this.
-    fn allows(self, activity: Activity) -> bool {
+    /// Whether a question can be asked while the session does this. `is_over` tells that the last turn has ended, and only
+    /// tasks of earlier ones are waited for.
+    fn allows(self, activity: Activity, is_over: bool) -> bool {
         match self {
             Self::Interrupt => activity != Activity::Working,
-            Self::Queue | Self::Cancel => activity == Activity::Idle,
+            Self::Cancel => activity == Activity::Idle || activity == Activity::Sleeping && is_over,
+            Self::Queue => activity == Activity::Idle,
         }
     }
+}
+
+/// A question that waits for its turn.
+#[derive(Debug)]
+pub(super) struct QueuedQuestion {
+    pub(super) question: LiveQuestion,
+    /// Who gets the events of its turn.
+    pub(super) asking: EventSender,
+    pub(super) permit: TurnPermit,
+    /// The turn that it stops when it comes.
+    pub(super) stops: Option<u64>,
 }
 
 /// A session in memory.
@@ -74,8 +87,8 @@ pub(crate) struct LiveSession {
     ledger: Arc<QuestionLedger>,
     /// The questions with a client that listens.
     listeners: Arc<ConcurrencyLimit<Uuid>>,
-    /// The questions that wait for their turn, each with who gets the events of that, in their order.
-    questions: mpsc::UnboundedSender<(LiveQuestion, EventSender, TurnPermit)>,
+    /// The questions that wait for their turn, in their order.
+    questions: mpsc::UnboundedSender<QueuedQuestion>,
     /// How many they are.
     queued: watch::Sender<usize>,
     /// The model to return to when the next question comes, because the last one was asked of another.
@@ -186,36 +199,41 @@ impl LiveSession {
         for question in owed.queued {
             // Its client has gone with the process that it asked, and may ask again.
             let permit = quotas.resumed_turn(&question.asker);
-            live.queue(question, mpsc::unbounded_channel().0, permit);
+            live.queue(QueuedQuestion { question, asking: mpsc::unbounded_channel().0, permit, stops: None });
         }
         live.tracker.spawn(Arc::clone(&live).ask_in_order(queue));
         Ok(live)
     }
 
-    /// Queues a question that the ledger has. `asking` gets the events of its turn.
-    pub(super) fn queue(&self, question: LiveQuestion, asking: EventSender, permit: TurnPermit) {
+    /// Queues a question that the ledger has.
+    pub(super) fn queue(&self, question: QueuedQuestion) {
         self.queued.send_modify(|queued| *queued += 1);
         // Fails if the session has ended: the question stays in the ledger, and the stream ends.
-        drop(self.questions.send((question, asking, permit)));
+        drop(self.questions.send(question));
     }
 
-    /// Stops what the session does, for a question that does not wait for it.
-    pub(super) async fn make_way(&self, when_busy: WhenBusy) -> Result<(), ErrorBody> {
-        let is_busy = *self.log.activity().borrow() != Activity::Idle;
-        if is_busy && when_busy == WhenBusy::Cancel { self.send(LoopCommand::Cancel).await } else { Ok(()) }
+    /// Stops what the session does, for a question that does not wait for it. Returns the turn that is stopped: the current
+    /// one, or the one that is about to begin. Those that are queued behind it are answered first.
+    pub(super) async fn make_way(&self, when_busy: WhenBusy) -> Result<Option<u64>, ErrorBody> {
+        if when_busy != WhenBusy::Cancel {
+            return Ok(None);
+        }
+        let turn = *self.log.turns().borrow();
+        if *self.log.activity().borrow() == Activity::Idle {
+            return Ok(Some(turn + 1).filter(|_| *self.queued.borrow() > 0));
+        }
+        self.send(LoopCommand::Cancel).await?;
+        Ok(Some(turn))
     }
 
-    async fn ask_in_order(
-        self: Arc<Self>,
-        mut queue: mpsc::UnboundedReceiver<(LiveQuestion, EventSender, TurnPermit)>,
-    ) {
+    async fn ask_in_order(self: Arc<Self>, mut queue: mpsc::UnboundedReceiver<QueuedQuestion>) {
         loop {
-            let (question, asking, permit) = tokio::select! {
+            let queued = tokio::select! {
                 () = self.ended.cancelled() => break,
                 Some(queued) = queue.recv() => queued,
             };
-            let id = question.id;
-            if let Err(error) = Box::pin(self.ask(question, asking.clone(), permit)).await {
+            let (id, asking) = (queued.question.id, queued.asking.clone());
+            if let Err(error) = Box::pin(self.ask(queued)).await {
                 // While the service stops it is kept, and asked when the session is opened again.
                 if error.code != Code::NoExecutor
                     && let Err(error) = self.ledger.change(self.number, |owed| owed.withdraw(id))
@@ -227,25 +245,29 @@ impl LiveSession {
             self.queued.send_modify(|queued| *queued -= 1);
         }
         queue.close();
-        while let Some((_, asking, _)) = queue.recv().await {
-            send_error(&asking, stopping());
+        while let Some(queued) = queue.recv().await {
+            send_error(&queued.asking, stopping());
         }
     }
 
     /// Asks a question when its time has come.
-    async fn ask(&self, question: LiveQuestion, asking: EventSender, permit: TurnPermit) -> Result<(), ErrorBody> {
-        self.make_way(question.when_busy).await?;
-        let mut activity = self.log.activity();
+    async fn ask(&self, queued: QueuedQuestion) -> Result<(), ErrorBody> {
+        let QueuedQuestion { question, asking, permit, stops } = queued;
+        let stops_now = stops == Some(*self.log.turns().borrow());
+        if stops_now && *self.log.activity().borrow() != Activity::Idle {
+            self.send(LoopCommand::Cancel).await?;
+        }
         tokio::select! {
             () = self.ended.cancelled() => return Err(stopping()),
-            () = async { drop(activity.wait_for(|activity| question.when_busy.allows(*activity)).await) } => {}
+            () = self.until_allowed(question.when_busy) => {}
         }
-        let LiveQuestion { id, asker, text, model, limits, when_busy, .. } = question;
+        let LiveQuestion { id, asker, text, model, limits, .. } = question;
         self.window.set_asker(asker);
         self.choose_model(model).await?;
         let mut turns = self.log.turns();
         let turn = *turns.borrow_and_update();
-        let supersedes = when_busy == WhenBusy::Cancel || *activity.borrow() != Activity::Idle;
+        let is_sleeping = *self.log.activity().borrow() != Activity::Idle;
+        let supersedes = stops_now || is_sleeping && !self.log.is_turn_over();
         let told = self.told_before();
         send_preface(&asking, &told.words);
         if !self.ledger.change(self.number, |owed| owed.begin(id, turn + 1, supersedes, told))? {
@@ -266,6 +288,17 @@ impl LiveSession {
             self.stop_after(deadline);
         }
         Ok(())
+    }
+
+    /// Waits until a question can be asked.
+    async fn until_allowed(&self, when_busy: WhenBusy) {
+        let mut activity = self.log.activity();
+        loop {
+            let now = *activity.borrow_and_update();
+            if when_busy.allows(now, self.log.is_turn_over()) || activity.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Sends the events of the current turn, or else of the last one, and those that follow until it ends. A question that
@@ -330,9 +363,10 @@ impl LiveSession {
 
     /// Sends the events of a question that was asked or queued before; those of its turn, once that has come.
     pub(super) async fn rejoin(&self, question: Uuid, joining: EventSender) {
-        let mut turns = self.log.turns();
+        let (mut turns, mut queued) = (self.log.turns(), self.queued.subscribe());
         loop {
             let turn = *turns.borrow_and_update();
+            queued.mark_unchanged();
             let owed = self.ledger.of(self.number);
             match owed.place(question) {
                 Some(QuestionPlace::Asked(asked)) if asked <= turn => {
@@ -347,6 +381,8 @@ impl LiveSession {
                 () = self.ended.cancelled() => return send_error(&joining, stopping()),
                 () = joining.closed() => return,
                 changed = turns.changed() => if changed.is_err() { return },
+                // It may have been withdrawn.
+                changed = queued.changed() => if changed.is_err() { return },
             }
         }
     }

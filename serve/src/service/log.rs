@@ -155,8 +155,7 @@ impl EventLog {
         self.open.subscribe()
     }
 
-    /// Sets what the session is when it is opened: the number of its questions, its last answer, the tasks that are open,
-    /// and those of them that the last question started.
+    /// Sets what the session is when it is opened; `started` are the open tasks of its last question.
     pub(crate) fn resume(
         &self,
         turn: u64,
@@ -281,6 +280,11 @@ impl EventLog {
         }
     }
 
+    /// Whether the turn has ended.
+    pub(crate) fn is_turn_over(&self) -> bool {
+        self.lock().is_over
+    }
+
     /// Stops counting the end of this turn as the client's wish: its time is over.
     pub(crate) fn overdue(&self) {
         self.lock().is_overdue = true;
@@ -366,7 +370,7 @@ impl LogState {
     fn add(&mut self, event: SessionEvent) {
         self.number += 1;
         let is_last = event.is_last();
-        let is_over = is_last || self.is_over;
+        let is_over = is_last && !event.is_stopping() || self.is_over;
         let id = EventId { turn: self.turn, load: self.load, number: self.number, is_over };
         let logged = Arc::new(LoggedEvent { id, event });
         self.answered.retain(|sender| sender.send(Arc::clone(&logged)).is_ok());

@@ -1,11 +1,13 @@
 //! Our server, asked by the SDKs' own clients, over each binding and both versions of the protocol.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::{Peer, SDKS, Sdk, state, text};
 use crate::page::human::Human;
 use crate::serve::{Server, world_with_model};
-use crate::world::World;
+use crate::world::{World, until};
 
 const BINDINGS: [&str; 3] = ["jsonrpc", "rest", "legacy"];
 
@@ -168,4 +170,18 @@ fn errors_are_those_of_the_protocol_and_no_client_sees_the_tasks_of_another() {
     // The card is for everyone.
     let card = server.get("/.well-known/agent-card.json").json();
     assert_eq!(card["supportedInterfaces"][0]["url"], json!(format!("{}/a2a", server.url())));
+}
+
+#[test]
+fn a_message_that_comes_many_times_at_once_is_one_task() {
+    let Some((world, model)) = world_with_model("") else { return };
+    let server = Server::start(&world);
+    for words in ["echo one", "echo two"] {
+        let ids: HashSet<String> = std::thread::scope(|scope| {
+            let sent: Vec<_> = (0..12).map(|_| scope.spawn(|| start(&server, words)["id"].to_string())).collect();
+            sent.into_iter().map(|sent| sent.join().expect("answered")).collect()
+        });
+        assert_eq!(ids.len(), 1, "{ids:?}");
+    }
+    until("both are asked", || model.asked().len() == 2);
 }
