@@ -38,6 +38,7 @@ use crate::turn::{
 
 mod approver_window;
 mod commands;
+mod history;
 mod index;
 mod info;
 mod ledger;
@@ -399,7 +400,7 @@ impl SessionService {
         let live = self.load(number, Some(asker)).await?;
         // Its loop has ended then, and starts no further ones.
         live.window.close();
-        live.close().await;
+        live.delete().await;
         // Also those of a call whose end the loop did not see any more.
         let open = (self.forget_results)(&live.label)?;
         self.cancel_tasks(&live.label, open).await?;
@@ -412,7 +413,7 @@ impl SessionService {
         let slot = self.slot(number);
         let mut live = slot.lock().await;
         if let Some(live) = live.take() {
-            live.close().await;
+            live.delete().await;
         }
         let label = self.index.delete(number)?;
         self.ledger.clear(number);

@@ -325,20 +325,22 @@ fn a_question_that_stops_the_current_one_leaves_those_that_are_queued() {
 }
 
 #[test]
-fn a_queued_question_of_a_session_that_is_started_over_has_an_end() {
+fn a_queued_question_of_a_session_that_is_started_over_or_deleted_has_an_end() {
     let Some((world, _model)) = world_with_model("") else { return };
     let server = Server::start(&world);
     std::fs::write(world.folder().join("hold"), "").expect("written");
-    let queue = |message: &str| {
-        let body = json!({"session": "a", "message": message, "wait": false, "when_busy": "queue"});
+    let queue = |session: &str, message: &str| {
+        let body = json!({"session": session, "message": message, "wait": false, "when_busy": "queue"});
         server.post("/api/v1/submit", &body).json()["question"].as_str().expect("an id").to_owned()
     };
-    queue("How many words are in it?");
-    until("the task runs", || server.get("/api/v1/session/a").json()["open"][0]["state"] == "running");
-    let second = queue("echo second");
-    let mut stream = server.follow(&format!("a?question={second}"), None);
-    server.post("/api/v1/session/a/reset", &json!({}));
-    let end = stream.until("error").pop().expect("an end");
-    assert_eq!(end.data["error"]["code"], "not-found", "{end:?}");
+    for (method, path) in [("POST", "/api/v1/session/a/reset"), ("DELETE", "/api/v1/session/a")] {
+        queue("a", "How many words are in it?");
+        until("its end is waited for", || server.get("/api/v1/session/a").json()["state"] == "waiting");
+        let second = queue("a", "echo second");
+        let mut stream = server.follow(&format!("a?question={second}"), None);
+        assert_eq!(server.request(method, path, "", "").status, 200);
+        let end = stream.until("error").pop().expect("an end");
+        assert_eq!(end.data["error"]["code"], "not-found", "{method}: {end:?}");
+    }
     std::fs::remove_file(world.folder().join("hold")).expect("removed");
 }

@@ -224,3 +224,37 @@ fn a_stream_that_ends_because_the_server_stops_begins_the_turn_again() {
     assert_eq!(events.first().expect("events").name, "restart", "{events:?}");
     assert_eq!(events.last().expect("an end").data["answer"], "There are 3 words.");
 }
+
+#[test]
+fn questions_that_wait_when_the_server_is_told_to_stop_are_asked_in_their_order() {
+    let Some((world, model)) = world_with_model("") else { return };
+    let server = Server::start(&world);
+    std::fs::write(world.folder().join("hold"), "").expect("written");
+    let sessions = ["a", "b", "c", "d"];
+    for session in sessions {
+        let queue = |message: &str| {
+            let body = json!({"session": session, "message": message, "wait": false, "when_busy": "queue"});
+            server.post("/api/v1/submit", &body);
+        };
+        queue("How many words are in it?");
+        let path = format!("/api/v1/session/{session}");
+        until("only its end is waited for", || server.get(&path).json()["state"] == "waiting");
+        for number in 0..4 {
+            queue(&format!("echo {session}{number}"));
+        }
+    }
+    kill(Pid::from_raw(server.process_id().cast_signed()), Signal::SIGTERM).expect("it is alive");
+    until("it has ended", || std::net::TcpStream::connect(&server.address).is_err());
+    drop(server);
+    let server = Server::start(&world);
+    std::fs::remove_file(world.folder().join("hold")).expect("removed");
+    until("all are answered", || {
+        sessions.iter().all(|session| server.get(&format!("/api/v1/session/{session}")).json()["state"] == "idle")
+    });
+    for session in sessions {
+        let asked = model.asked();
+        let last = asked.iter().filter_map(|body| body["messages"].as_array()?.last()?["content"].as_str());
+        let order: Vec<_> = last.filter_map(|text| text.strip_prefix(&format!("echo {session}"))).collect();
+        assert_eq!(order, ["0", "1", "2", "3"], "{session}");
+    }
+}

@@ -35,6 +35,8 @@ const MAX_ARRIVING_KILOBYTES: usize = 128 << 10;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// What all keys begin with.
 const KEY_PREFIX: &str = "amt_";
+/// Fewer than a key has behind that.
+const MIN_KEY_CHARS: usize = 20;
 /// The header with the number of agents that started each other.
 const DEPTH: HeaderName = HeaderName::from_static("x-agent-depth");
 /// Where clients of other servers show their keys.
@@ -349,7 +351,14 @@ fn shown_key<'a>(headers: &'a HeaderMap, query: Option<&str>) -> Result<Option<&
     if headers.get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
         return Err(wrong_key("several keys were shown"));
     }
-    if query.is_some_and(has_key) {
+    // A short word after the prefix is a client's own name for something.
+    let has_long_key = |text: &str| text.split(KEY_PREFIX).skip(1).any(|rest| rest.len() >= MIN_KEY_CHARS);
+    let is_misplaced = |(name, value): (&HeaderName, &HeaderValue)| {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        let is_expected = KEY_HEADERS.contains(&name.as_str()) && value.to_str().is_ok();
+        !is_expected && has_long_key(&text)
+    };
+    if query.is_some_and(has_key) || headers.iter().any(is_misplaced) {
         return Err(other_way());
     }
     let values = KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name));
@@ -463,6 +472,15 @@ mod tests {
         }
         assert!(shown_key(&HeaderMap::new(), Some("session=1")).is_ok_and(|key| key.is_none()));
         shown_key(&HeaderMap::new(), Some("key=amt_1")).expect_err("a key");
+        let long = "amt_0123456789abcdef0123456789";
+        for (name, value) in [("cookie", format!("token={long}")), ("proxy-authorization", format!("Bearer {long}"))] {
+            assert_eq!(shown(&[(name, value.leak())]), Err(StatusCode::UNAUTHORIZED), "{name}");
+        }
+        let mut headers = HeaderMap::new();
+        let stray = [long.as_bytes(), b"\xe9"].concat();
+        headers.insert("x-api-key", HeaderValue::from_bytes(&stray).expect("a header"));
+        shown_key(&headers, None).expect_err("a key with a stray byte");
+        assert_eq!(shown(&[("x-session-id", "amt_team")]), Ok(None), "no key");
     }
 
     #[tokio::test]

@@ -17,7 +17,9 @@ pub fn status_of(code: Code) -> StatusCode {
         Code::RequestTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::NoModel => StatusCode::UNPROCESSABLE_ENTITY,
         Code::BadApiKey => StatusCode::UNAUTHORIZED,
-        Code::SessionInUse | Code::Stale | Code::AlreadyDecided | Code::IdempotencyMismatch => StatusCode::CONFLICT,
+        Code::SessionInUse | Code::Stale | Code::AlreadyDecided | Code::IdempotencyMismatch | Code::Cancelled => {
+            StatusCode::CONFLICT
+        }
         Code::WantsWord | Code::WantsAnswer | Code::NoQuestion => StatusCode::UNPROCESSABLE_ENTITY,
         Code::RateLimited | Code::Throttled | Code::BudgetExhausted => StatusCode::TOO_MANY_REQUESTS,
         Code::NoExecutor | Code::BadMailbox => StatusCode::SERVICE_UNAVAILABLE,

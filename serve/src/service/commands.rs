@@ -43,7 +43,7 @@ impl SessionService {
     async fn command(self: &Arc<Self>, command: ChatCommand, number: u32, asker: &Asker) -> Result<String, ErrorBody> {
         Ok(match command {
             ChatCommand::Help => InputPlace::Client.help(),
-            ChatCommand::Models => self.model_list(number).await,
+            ChatCommand::Models => self.model_list(number, asker).await,
             ChatCommand::Model(None) => {
                 format!("the current model is {}; !models lists the others", self.current_model(number).await)
             }
@@ -119,9 +119,11 @@ impl SessionService {
         }
     }
 
-    async fn model_list(&self, number: u32) -> String {
+    async fn model_list(&self, number: u32, asker: &Asker) -> String {
         let current = self.current_model(number).await;
-        let lines = self.models().into_iter().map(|model| {
+        let models = self.models().into_iter();
+        let models = models.filter(|model| asker.model.as_ref().is_none_or(|only| *only == model.name));
+        let lines = models.map(|model| {
             let mark = if model.name == current { "*" } else { " " };
             format!("{mark} {:<16} {}\n", model.name, model.description.unwrap_or_default())
         });

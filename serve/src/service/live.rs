@@ -1,6 +1,6 @@
 //! A loaded session: its loop, who asks it next, and the watch over its tasks.
 
-use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use executor::agent::model_factory::ModelFactory;
 use executor::agent::own_tasks::OwnTasksShell;
 use executor::agent::session_loop::{LoopContext, LoopOptions, LoopSender, SessionLoop};
 use executor::config::Config;
-use executor::model::conversation::{JournalEntry, StopReason};
+use executor::model::conversation::JournalEntry;
 use executor::results::trigger::Trigger;
 use protocol::caller::{Caller, SHARED_LABEL};
 use protocol::code::Code;
@@ -25,8 +25,9 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::approver_window::ApproverWindow;
+use super::history::{TurnHistory, known_questions};
 use super::ledger::{LateAnswer, LiveQuestion, OwedAnswers, QuestionLedger, QuestionPlace, ToldAnswers};
-use super::log::{Activity, EarlierTurn, EventLog, EventSender, is_over};
+use super::log::{Activity, EventLog, EventSender, is_over};
 use super::quotas::{Quotas, TurnPermit};
 use super::{QuestionState, send_error, send_preface, stopping};
 use crate::limits::ConcurrencyLimit;
@@ -96,6 +97,7 @@ pub(crate) struct LiveSession {
     last_used: Mutex<Instant>,
     /// Cancelled when the loop has ended.
     ended: CancellationToken,
+    is_deleted: AtomicBool,
     tracker: TaskTracker,
 }
 
@@ -194,6 +196,7 @@ impl LiveSession {
             previous_model: Mutex::default(),
             last_used: Mutex::new(Instant::now()),
             ended,
+            is_deleted: AtomicBool::new(false),
             tracker,
         });
         for question in owed.queued {
@@ -229,6 +232,8 @@ impl LiveSession {
     async fn ask_in_order(self: Arc<Self>, mut queue: mpsc::UnboundedReceiver<QueuedQuestion>) {
         loop {
             let queued = tokio::select! {
+                // First: what comes while the service stops is asked after it, in its order.
+                biased;
                 () = self.ended.cancelled() => break,
                 Some(queued) = queue.recv() => queued,
             };
@@ -246,7 +251,16 @@ impl LiveSession {
         }
         queue.close();
         while let Some(queued) = queue.recv().await {
-            send_error(&queued.asking, stopping());
+            send_error(&queued.asking, self.gone());
+        }
+    }
+
+    /// Why nothing is asked any more.
+    fn gone(&self) -> ErrorBody {
+        if self.is_deleted.load(Ordering::SeqCst) {
+            ErrorBody::new(Code::NotFound, "the session was deleted").hint("ask again, in a new session")
+        } else {
+            stopping()
         }
     }
 
@@ -258,8 +272,13 @@ impl LiveSession {
             self.send(LoopCommand::Cancel).await?;
         }
         tokio::select! {
-            () = self.ended.cancelled() => return Err(stopping()),
+            biased;
+            () = self.ended.cancelled() => return Err(self.gone()),
             () = self.until_allowed(question.when_busy) => {}
+        }
+        if self.sender.is_closed() {
+            // The loop has ended, and the session is about to.
+            return Err(self.gone());
         }
         let LiveQuestion { id, asker, text, model, limits, .. } = question;
         self.window.set_asker(asker);
@@ -279,7 +298,7 @@ impl LiveSession {
         self.send(LoopCommand::Limit { steps, budget }).await?;
         self.send(LoopCommand::Ask(text)).await?;
         tokio::select! {
-            () = self.ended.cancelled() => return Err(stopping()),
+            () = self.ended.cancelled() => return Err(self.gone()),
             () = async { drop(turns.wait_for(|now| *now > turn).await) } => {}
         }
         self.log.hold(turn + 1, permit);
@@ -378,7 +397,7 @@ impl LiveSession {
                 None => return send_error(&joining, super::unknown_question()),
             }
             tokio::select! {
-                () = self.ended.cancelled() => return send_error(&joining, stopping()),
+                () = self.ended.cancelled() => return send_error(&joining, self.gone()),
                 () = joining.closed() => return,
                 changed = turns.changed() => if changed.is_err() { return },
                 // It may have been withdrawn.
@@ -413,7 +432,7 @@ impl LiveSession {
 
     pub(super) async fn send(&self, command: LoopCommand) -> Result<(), ErrorBody> {
         self.touch();
-        self.sender.send(command).await.map_err(|_| stopping())
+        self.sender.send(command).await.map_err(|_| self.gone())
     }
 
     fn stop_after(&self, deadline: Duration) {
@@ -461,6 +480,12 @@ impl LiveSession {
         self.ended.is_cancelled()
     }
 
+    /// Stops its work and ends the loop, for good; its open tasks go on.
+    pub(super) async fn delete(&self) {
+        self.is_deleted.store(true, Ordering::SeqCst);
+        self.close().await;
+    }
+
     /// Stops its work and ends the loop; its open tasks go on.
     pub(super) async fn close(&self) {
         drop(self.sender.send(LoopCommand::Cancel).await);
@@ -476,67 +501,6 @@ pub(super) fn lower(steps: u32, Budget { tokens, cost }: Budget, limits: Questio
     let lower_cost = limits.cost.filter(|limit| cost <= 0.0 || *limit < cost);
     let cost = lower_cost.map_or(cost, |limit| limit.max(f64::MIN_POSITIVE));
     (steps, Budget { tokens, cost })
-}
-
-/// How many questions the model knows: those that were not taken back.
-fn known_questions(entries: &[JournalEntry]) -> usize {
-    entries.iter().fold(0, |known: usize, entry| match entry {
-        JournalEntry::Asked { .. } => known + 1,
-        JournalEntry::Undone => known.saturating_sub(1),
-        JournalEntry::Cleared => 0,
-        _ => known,
-    })
-}
-
-/// The turns of a session, from its journal.
-#[derive(Debug, Default)]
-struct TurnHistory {
-    /// How the turns ended, by their numbers; the last one, if it has not, as if it were over.
-    ends: BTreeMap<u64, EarlierTurn>,
-    /// The open tasks that the last question started.
-    started: Vec<TaskId>,
-}
-
-impl TurnHistory {
-    fn of(entries: &[JournalEntry]) -> Self {
-        let (mut ends, mut turn, mut answer) = (BTreeMap::new(), 0, String::new());
-        let mut started: Vec<TaskId> = Vec::new();
-        for entry in entries {
-            match entry {
-                JournalEntry::Asked { .. } => {
-                    // Another question ends a turn whose tasks are open.
-                    end_turn(&mut ends, turn, &answer, &started);
-                    turn += 1;
-                    answer.clear();
-                    started.clear();
-                }
-                JournalEntry::Answered { turn } if !turn.in_text && !turn.text.trim().is_empty() => {
-                    answer.clone_from(&turn.text);
-                }
-                JournalEntry::Called { results } => {
-                    for result in results {
-                        started.extend(result.opened.iter().map(|task| task.id));
-                        started.retain(|id| !result.collected.contains(id));
-                    }
-                }
-                JournalEntry::Woken { tasks } => started.retain(|id| tasks.iter().all(|task| task.id != *id)),
-                JournalEntry::Stopped { reason } => {
-                    ends.insert(turn, EarlierTurn { answer: answer.clone(), reason: *reason });
-                }
-                _ => {}
-            }
-        }
-        end_turn(&mut ends, turn, &answer, &started);
-        Self { ends, started }
-    }
-}
-
-fn end_turn(ends: &mut BTreeMap<u64, EarlierTurn>, turn: u64, answer: &str, started: &[TaskId]) {
-    if turn == 0 {
-        return;
-    }
-    let reason = if started.is_empty() { StopReason::Completed } else { StopReason::Cancelled };
-    ends.entry(turn).or_insert_with(|| EarlierTurn { answer: answer.to_owned(), reason });
 }
 
 /// Tells the log what the session is when it is opened.
