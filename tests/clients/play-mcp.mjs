@@ -11,6 +11,7 @@ import path from "node:path"
 import { createRequire } from "node:module"
 import { setTimeout as pause } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
+import { check, untilWithin } from "./story.mjs"
 
 // Started by a client in place of the program: passes everything on and writes each message down.
 if (process.argv[2] === "record") record(...process.argv.slice(3))
@@ -316,20 +317,7 @@ async function main() {
     },
   }
 
-  async function until(what, holds) {
-    const deadline = Date.now() + TIMEOUT_MS
-    for (;;) {
-      const found = await holds()
-      if (found) return found
-      if (Date.now() > deadline) throw new Error(`timed out waiting until ${what}`)
-      await pause(50)
-    }
-  }
-
-  function check(what, holds) {
-    if (!holds) throw new Error(`failed: ${what}`)
-    console.log(`  ok  ${what}`)
-  }
+  const until = (what, holds) => untilWithin(TIMEOUT_MS, what, holds)
 
   /** The calls of our tool: the line, the answer, how long it took, what else happened meanwhile. */
   function calls(protocol) {

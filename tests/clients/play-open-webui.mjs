@@ -6,7 +6,7 @@ import net from "node:net"
 import os from "node:os"
 import path from "node:path"
 import { createRequire } from "node:module"
-import { setTimeout as pause } from "node:timers/promises"
+import { check, untilWithin } from "./story.mjs"
 
 const load = createRequire(path.join(process.env.CLIENTS_CACHE, "package.json"))
 const { LLMock } = load("@copilotkit/aimock")
@@ -42,20 +42,7 @@ function run(command, words) {
   return spawnSync(command, words, { cwd: root, env, encoding: "utf8" })
 }
 
-async function until(what, holds) {
-  const deadline = Date.now() + TIMEOUT_MS
-  for (;;) {
-    const found = await holds()
-    if (found) return found
-    if (Date.now() > deadline) throw new Error(`timed out waiting until ${what}`)
-    await pause(100)
-  }
-}
-
-function check(what, holds) {
-  if (!holds) throw new Error(`failed: ${what}`)
-  console.log(`  ok  ${what}`)
-}
+const until = (what, holds) => untilWithin(TIMEOUT_MS, what, holds)
 
 async function freePort() {
   const server = net.createServer()

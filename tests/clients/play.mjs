@@ -6,6 +6,7 @@ import fs from "node:fs"
 import os from "node:os"
 import path from "node:path"
 import { setTimeout as pause } from "node:timers/promises"
+import { check, untilWithin } from "./story.mjs"
 
 const cache = process.env.CLIENTS_CACHE
 const program = process.env.AGENT_MAGIC_TOOL
@@ -198,20 +199,7 @@ const CLIENTS = {
   },
 }
 
-async function until(what, holds) {
-  const deadline = Date.now() + TIMEOUT_MS
-  for (;;) {
-    const found = await holds()
-    if (found) return found
-    if (Date.now() > deadline) throw new Error(`timed out waiting until ${what}`)
-    await pause(50)
-  }
-}
-
-function check(what, holds) {
-  if (!holds) throw new Error(`failed: ${what}`)
-  console.log(`  ok  ${what}`)
-}
+const until = (what, holds) => untilWithin(TIMEOUT_MS, what, holds)
 
 async function play(name) {
   const client = CLIENTS[name]

@@ -464,7 +464,7 @@ impl LiveSession {
         }
     }
 
-    /// Whether the first question of the queue, if there are several, or the only one has to wait.
+    /// Whether the question that was queued last has to wait for others.
     pub(super) fn has_work_before_the_queue(&self) -> bool {
         *self.log.activity().borrow() != Activity::Idle || *self.queued.borrow() > 1
     }

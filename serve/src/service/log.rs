@@ -581,7 +581,7 @@ impl LoopObserver for EventLog {
     }
 }
 
-/// Whether the last turn of a session is over that is opened: nothing is done for it any more.
+/// Whether the last turn is over when a session is opened: nothing is done for it any more.
 pub(super) fn is_over(activity: Activity, started: &[TaskId]) -> bool {
     activity == Activity::Idle || activity == Activity::Sleeping && started.is_empty()
 }
