@@ -5,6 +5,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+mod names;
+mod shown;
+
 use crate::database_server::{self, DatabaseServer};
 use crate::page::human::Human;
 use crate::skip::skip;
