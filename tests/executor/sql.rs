@@ -5,13 +5,14 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-mod names;
-mod shown;
-
 use crate::database_server::{self, DatabaseServer};
 use crate::page::human::Human;
 use crate::skip::skip;
 use crate::world::{World, until};
+
+mod hidden;
+mod names;
+mod shown;
 
 /// The tables of a shop with 100,000 customers, in the words of each kind.
 const TABLES: &str = "CREATE TABLE customer_entity (entity_id INTEGER NOT NULL PRIMARY KEY, email VARCHAR(255) NOT NULL, \
