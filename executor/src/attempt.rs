@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::config::seal;
 use crate::config::secret::HiddenTexts;
 use crate::runner::attempt_clock::AttemptClock;
-use crate::runner::{Feedback, Invocation, OutputData, ResponseFacts, RunnerContext, RunnerOutput, ShutdownProbe};
+use crate::runner::{Feedback, Invocation, OutputData, ResponseFacts, RunnerContext, RunnerOutput, ShutdownProbe, SubtoolLabel};
 use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
 use crate::task::failure::{Failure, Retry, SideEffect};
@@ -151,6 +151,11 @@ pub async fn preview(
     found
 }
 
+/// What rules know the subtool of `task` by.
+fn label(task: &Task, definition: &Definition) -> SubtoolLabel {
+    SubtoolLabel { name: task.tool.to_string(), tags: definition.tags.clone() }
+}
+
 /// Opens the hidden inputs of `task`. Returns them as well, to be hidden in what the attempt reports.
 fn reveal(task: &mut Task, context: &RunnerContext) -> Result<HiddenTexts, Failure> {
     let revealed = context.secrets.seal().reveal(&task.input);
@@ -204,6 +209,7 @@ impl Attempt<'_> {
             hidden: Arc::clone(&self.hidden),
             approved: self.task.confirmation.as_ref().map(|confirmation| confirmation.files.clone()),
             approved_change: self.approved_change(),
+            subtool: Some(label(self.task, definition)),
             ..invocation(self.task, self.task.input.clone())
         };
         let may_start = match privileges::check(definition, &self.task.input, &self.context.config.access.privileges) {

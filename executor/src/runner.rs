@@ -91,6 +91,10 @@ pub struct Invocation {
     pub approved: Option<Vec<Fingerprint>>,
     /// The digest of the rows that a human was shown, if a change in a database was approved.
     pub approved_change: Option<String>,
+    /// Whether it is only tried, for what a human is shown.
+    pub is_shown: bool,
+    /// The subtool as rules name it; `None` if it is not one that a caller called.
+    pub subtool: Option<SubtoolLabel>,
     /// Stands still while a human or another machine is waited for.
     pub clock: attempt_clock::AttemptClock,
     /// How long `clock` may run; `None` without an executor.
@@ -98,6 +102,13 @@ pub struct Invocation {
     pub shutdown: ShutdownProbe,
     /// The hidden texts of `input`, which must not appear in a file that the runner writes.
     pub hidden: Arc<HiddenTexts>,
+}
+
+/// What rules know a subtool by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SubtoolLabel {
+    pub name: String,
+    pub tags: Vec<String>,
 }
 
 impl Invocation {
@@ -150,6 +161,8 @@ pub struct RunnerContext {
     pub mcp: Arc<mcp::McpServers>,
     /// The databases that are kept.
     pub databases: Arc<sql::Databases>,
+    /// The rules about what is done in databases, which are asked where that is known; `None` without an executor.
+    pub gate_rules: Option<Arc<dyn sql::GateRules>>,
     /// How runners have other tasks run; `None` without an executor.
     pub delegation: Option<Arc<delegation::Delegation>>,
 }
@@ -168,6 +181,7 @@ impl RunnerContext {
             jq: Arc::new(JqPool::in_process()),
             mcp: Arc::default(),
             databases: Arc::default(),
+            gate_rules: None,
             delegation: None,
         })
     }
@@ -189,6 +203,7 @@ impl RunnerContext {
             jq: Arc::clone(&self.jq),
             mcp: Arc::clone(&self.mcp),
             databases: Arc::clone(&self.databases),
+            gate_rules: self.gate_rules.clone(),
             delegation: self.delegation.clone(),
         })
     }
@@ -384,9 +399,9 @@ impl Run {
     }
 
     /// What it does with which tables, if it asks a database.
-    pub fn gates(&self, invocation: &Invocation) -> Option<sql::Gates> {
+    pub fn gates(&self, invocation: &Invocation, known: &sql::KnownTables) -> Option<sql::Gates> {
         match self {
-            Self::Sql(sql) => Some(sql.gates(invocation)),
+            Self::Sql(sql) => Some(sql.gates(invocation, known)),
             _ => None,
         }
     }

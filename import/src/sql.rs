@@ -88,6 +88,11 @@ fn notes(snapshot: &Value, database: &str) -> Vec<String> {
         count("hidden_columns"),
         count("unseen_tables")
     )];
+    let left_out = snapshot["left_out"].as_array().into_iter().flatten();
+    notes.extend(left_out.map(|it| {
+        let (name, why) = (text(it, "name"), text(it, "why"));
+        format!("`{name}` is left out: {why}; name it under `views` of [databases.{database}] if callers may read it")
+    }));
     let idle = snapshot["idle_patterns"].as_array().into_iter().flatten().filter_map(Value::as_str);
     notes.extend(
         idle.map(|pattern| format!("`{pattern}` under [databases.{database}] hides nothing: no name is like it")),

@@ -119,10 +119,8 @@ impl Paths {
     /// The caller's nesting depth in agents, from `AGENT_MAGIC_TOOL_DEPTH`; a value that is not a number in
     /// range counts as the largest depth.
     pub fn depth(&self) -> u8 {
-        match std::env::var(DEPTH) {
-            Ok(depth) if !depth.is_empty() => depth.parse().unwrap_or(u8::MAX),
-            _ => 0,
-        }
+        let depth = std::env::var_os(DEPTH).filter(|depth| !depth.is_empty());
+        depth.map_or(0, |depth| depth.to_str().and_then(|depth| depth.parse().ok()).unwrap_or(u8::MAX))
     }
 
     /// Whether the caller's session is restricted to read-only subtools, from `AGENT_MAGIC_TOOL_READ_ONLY`:

@@ -28,7 +28,7 @@ pub(crate) use self::rows::bytes_to_json;
 pub use self::rows::{ResultColumn, RowCap, Rows, Truncation};
 pub use self::schema_cache::Freshness;
 pub use self::settings::{DatabaseSettings, RowCaps, SettingsError, TlsMode};
-pub use self::write::{TouchedRows, WriteMode, WriteOutcome, WriteQuery};
+pub use self::write::{TouchedRows, WriteMode, WriteOutcome, WriteQuery, WrittenRows};
 
 use self::mysql::MysqlDatabase;
 use self::postgres::PostgresDatabase;
@@ -159,6 +159,7 @@ impl Database {
             return Err(DatabaseError::NotWritable);
         }
         statement::check_change(&query.statement.sql)?;
+        let query = query.for_mode(&mode);
         let stop = self.stop(query.timeout, cancel);
         let caps = query.caps.map_or(self.shared.settings.caps, |caps| caps.within(self.shared.settings.caps));
         let driver = self.shared.driver.clone();
@@ -196,6 +197,11 @@ impl Database {
             schema = reading => schema,
             () = cancel.cancelled() => Err(DatabaseError::Cancelled),
         }
+    }
+
+    /// The schema that was read last, if one was.
+    pub fn known_schema(&self) -> Option<Arc<Schema>> {
+        self.shared.schema.last()
     }
 
     /// Stops what runs, waits until it is cleaned up, and closes all connections.

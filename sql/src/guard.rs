@@ -37,6 +37,7 @@ mod text;
 mod touched;
 mod view;
 mod visibility;
+mod volatile;
 mod walk;
 mod write;
 
@@ -44,19 +45,20 @@ use std::fmt;
 
 use catalog::Catalog;
 use limit::UnlimitedQuery;
+use touched::ShownChange;
 
 pub(crate) use dialects::parser_dialect;
-pub use gates::{NamedTable, named_tables};
+pub use gates::{KnownNames, NamedTable, NamedTables, named_tables};
 pub use refusal::{Refusal, RefusalKind};
 pub use table_use::{TableAccess, TableUse};
 pub use text::MAX_STATEMENT_BYTES;
 pub(crate) use text::{on_a_deep_stack, parse_one};
-pub use touched::TouchedQuery;
+pub use touched::{MAX_COMPARED_ROWS, OtherRows, TouchedQuery, WrittenQuery};
 pub use visibility::VisibleTable;
 
 use crate::dialect::Dialect;
 use crate::rules::AccessRules;
-use crate::schema::Schema;
+use crate::schema::{Schema, TableName};
 
 /// How many rows a query returns unless a configuration says otherwise.
 pub const DEFAULT_MAX_ROWS: u64 = 100;
@@ -90,7 +92,7 @@ pub struct GuardedStatement {
     pub limit_added: bool,
     pub order: RowOrder,
     unlimited: Option<UnlimitedQuery>,
-    touched: Option<TouchedQuery>,
+    shown: ShownChange,
 }
 
 /// What a statement does.
@@ -103,6 +105,11 @@ pub enum StatementKind {
     Insert,
     Update,
     Delete,
+}
+
+/// Why a text is not a statement that the parser of the dialect understands; `None` if it is one.
+pub fn syntax_error(dialect: Dialect, sql: &str) -> Option<String> {
+    on_a_deep_stack(|| parse_one(dialect, sql).err().map(|refusal| refusal.message))
 }
 
 impl StatementKind {
@@ -149,7 +156,7 @@ impl<'a> Guard<'a> {
             expansion::check(&parsed)?;
             let mut checked = self.checked(parsed.clone())?;
             if checked.kind.is_write() {
-                checked.touched = self.touched(&parsed, &checked);
+                checked.shown = self.shown(&parsed, &checked);
             }
             Ok(checked)
         })
@@ -159,6 +166,11 @@ impl<'a> Guard<'a> {
     /// columns. A foreign key of such a column may still refer to a table or column that is not among them.
     pub fn visible_tables(&self) -> Vec<VisibleTable<'a>> {
         on_a_deep_stack(|| self.catalog().visible_tables())
+    }
+
+    /// Returns the views and other relations that callers may not read although no rule denies them, each with the reason.
+    pub fn left_out(&self) -> Vec<(&'a TableName, String)> {
+        on_a_deep_stack(|| self.catalog().left_out())
     }
 
     fn catalog(&self) -> Catalog<'a> {
@@ -177,7 +189,22 @@ impl GuardedStatement {
 
     /// Returns the query for the rows that an `UPDATE` or `DELETE` touches, if it can be told.
     pub fn touched(&self) -> Option<&TouchedQuery> {
-        self.touched.as_ref()
+        self.shown.touched.as_ref()
+    }
+
+    /// Returns the statement that also gives the rows that a change writes, where [`Self::touched`] does not tell all.
+    pub fn written(&self) -> Option<&WrittenQuery> {
+        self.shown.written.as_ref()
+    }
+
+    /// The columns of a changed table to which the change gives no value, and the database may give another one each time.
+    pub fn set_by_database(&self) -> &[String] {
+        &self.shown.set_by_database
+    }
+
+    /// Why a human cannot be shown what a change will do; `None` if it can be shown.
+    pub fn why_not_shown(&self) -> Option<&str> {
+        self.shown.why_not.as_deref()
     }
 
     /// Returns the text that counts all rows of the statement, in a column `row_count`; `None` if it is not a query.

@@ -275,6 +275,30 @@ mod tests {
         }
     }
 
+    /// The names with which the list is tested in a database.
+    const TESTED: &str = include_str!("../../tests/executor/sql/hidden.rs");
+
+    #[test]
+    fn every_pattern_of_the_default_list_has_names_that_are_tested_in_a_database() {
+        let of = |pattern: &str| {
+            let line = TESTED.lines().find(|line| line.contains(&format!("(\"{pattern}\", &[")));
+            let line = line.unwrap_or_else(|| panic!("`{pattern}` has no name in tests/executor/sql/hidden.rs"));
+            let names = line.split_once("&[").expect("a list").1.split('"').skip(1).step_by(2);
+            names.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let table = TableName { schema: "s".to_owned(), name: "t".to_owned() };
+        let hides = |patterns: Vec<String>, name: &str| {
+            let lists = AccessLists { hidden_columns: patterns, ..AccessLists::default() };
+            AccessRules::new(&lists).expect("patterns").hides(&table, name)
+        };
+        for pattern in DEFAULT_HIDDEN_COLUMNS {
+            for name in of(pattern) {
+                assert!(hides(vec![(*pattern).to_owned()], &name), "`{pattern}` does not hide `{name}`");
+            }
+        }
+        assert_eq!(TESTED.matches("&[\"").count(), DEFAULT_HIDDEN_COLUMNS.len(), "a pattern is gone from the list");
+    }
+
     #[test]
     fn deny_wins_over_allow_and_case_does_not_matter() {
         let rules = AccessRules::new(&lists()).unwrap();

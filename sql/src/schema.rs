@@ -11,6 +11,11 @@ pub struct Schema {
     pub tables: BTreeMap<TableName, Table>,
     /// The names of functions that people made there, where one may have the name of a built-in function (PostgreSQL).
     pub functions: BTreeSet<String>,
+    /// Each table that inherits from another one or is a part of it, with that one: a statement about one of them reaches
+    /// rows of the other (PostgreSQL).
+    pub heirs: BTreeSet<(TableName, TableName)>,
+    /// There is more than this, which callers must not reach, also not through a view.
+    pub is_part: bool,
 }
 
 /// The full name of a table or view, in the spelling that the database keeps.
@@ -38,7 +43,12 @@ pub enum TableKind {
         /// The query of the view; `None` if the user of the database may not read it.
         definition: Option<String>,
     },
-    /// A materialized view, a foreign table, a virtual table: what it reads is not known from its columns.
+    /// A table of another server, with columns of its own.
+    Foreign {
+        /// What it is called there, as far as it says so.
+        remote: TableName,
+    },
+    /// A virtual table, a sequence: what it reads is not known from its columns.
     Other,
 }
 
@@ -54,6 +64,26 @@ pub struct Column {
     pub comment: Option<String>,
     /// What it may hold, of an enumeration.
     pub values: Vec<String>,
+    /// Whether the database gives it a new value each time, if a statement gives none: a number, the time, something random.
+    pub is_filled: bool,
+}
+
+impl Column {
+    /// Whether the database may set it by itself to something else each time: a filled column, and a time, which triggers
+    /// keep up to date.
+    pub fn is_set_by_database(&self) -> bool {
+        let type_name = self.type_name.to_lowercase();
+        self.is_filled || ["date", "time"].iter().any(|word| type_name.contains(word))
+    }
+}
+
+/// Tells whether the text of a default computes a value, and is not one.
+pub(crate) fn is_computed(default: &str) -> bool {
+    const WORDS: [&str; 7] =
+        ["current_timestamp", "current_date", "current_time", "localtime", "localtimestamp", "now", "sysdate"];
+    let outside: String = default.split('\'').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
+    let mut words = outside.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+    outside.contains('(') || words.any(|word| WORDS.contains(&word))
 }
 
 /// The part of a column in a key.

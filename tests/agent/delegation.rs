@@ -1,5 +1,6 @@
 //! Delegation: a plain model request, a model that makes one call, a sub-agent; and their limits.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 
@@ -267,6 +268,11 @@ fn a_sub_agent_cannot_delegate_further() {
         let ran = run_as(&world, &[("AGENT_MAGIC_TOOL_DEPTH", depth)], &["run", "ask_agent", "prompt=x"]);
         assert_eq!((ran.exit, ran.error()["code"].as_str()), (5, Some("too-deep")), "{depth}: {ran}");
     }
+    // So does one that is no text.
+    let unreadable = OsStr::from_bytes(b"0\xff");
+    let ran = world.command(&["run", "ask_agent", "prompt=x"]).env("AGENT_MAGIC_TOOL_DEPTH", unreadable).output();
+    let ran = world.transcript(&ran.expect("it runs"));
+    assert_eq!((ran.exit, ran.error()["code"].as_str()), (5, Some("too-deep")), "{ran}");
 }
 
 #[test]

@@ -41,6 +41,65 @@ fn findings(file: &Value) -> String {
 }
 
 #[test]
+fn what_a_definition_names_must_be_there() {
+    let world = World::new();
+    world.configure(
+        "[catalog]\npacks = []\n[databases.shop]\nurl = \"sqlite:///tmp/none.db\"\n[models.small]\nprovider = \"openai\"\nmodel = \"m\"\n",
+    );
+    let empty = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    let of = |run: Value| clean(json!({"input": empty, "run": run, "examples": [{"input": {}}]}));
+    let sql = |database: &str, field: &str, text: &str| {
+        let mut sql = json!({"database": database});
+        sql[field] = json!(text);
+        of(json!({"sql": sql}))
+    };
+    let steps = |step: Value| of(json!({"steps": [{"name": "found", "subtool": "zebra_good", "input": {}}, step]}));
+    let step = |fields: Value| {
+        let mut step = json!({"name": "one", "subtool": "zebra_good"});
+        step.as_object_mut().expect("an object").extend(fields.as_object().cloned().expect("an object"));
+        steps(step)
+    };
+    let wrong = [
+        ("zebra_database", "unknown-database", sql("store", "statement", "SELECT 1")),
+        ("zebra_statement", "unreadable-sql", sql("shop", "statement", "SELEC 1 FROM zebras")),
+        ("zebra_clause", "unreadable-sql", sql("shop", "statement", "SELECT a FROM zebras WHERE ORDER BY")),
+        ("zebra_query", "unreadable-sql", sql("shop", "query", "SELECT FROM WHERE")),
+        ("zebra_change", "unreadable-sql", sql("shop", "change", "UPDATE zebras SET")),
+        ("zebra_explain", "unreadable-sql", sql("shop", "explain", "SELECT (1")),
+        ("zebra_model", "unknown-model", of(json!({"llm": {"model": "large", "prompt": "Count."}}))),
+        ("zebra_agent", "unknown-model", of(json!({"agent": {"model": "large", "prompt": "Count."}}))),
+        ("zebra_item", "item-without-each", step(json!({"input": {"zoo": "{{ item.zoo }}"}}))),
+        ("zebra_deep_item", "item-without-each", step(json!({"input": {"zoo": [{"a": "x {{ item }}"}]}}))),
+        ("zebra_when", "item-without-each", step(json!({"each": "{{ steps.found }}", "when": "item.zoo == 'a'", "input": {"zoo": "{{ item }}"}}))),
+    ];
+    let right = [
+        ("zebra_good", sql("shop", "statement", "SELECT a FROM zebras WHERE b = 'item'")),
+        ("zebra_any", sql("shop", "query", "SELECT a FROM zebras")),
+        ("zebra_small", of(json!({"llm": {"model": "small", "prompt": "Count."}}))),
+        ("zebra_each", step(json!({"each": "{{ steps.found }}", "input": {"zoo": "{{ item }}"}}))),
+        ("zebra_text", step(json!({"input": {"zoo": "the item"}}))),
+    ];
+    let definitions: serde_json::Map<String, Value> = wrong
+        .iter()
+        .map(|(name, _, definition)| ((*name).to_owned(), definition.clone()))
+        .chain(right.iter().map(|(name, definition)| ((*name).to_owned(), definition.clone())))
+        .collect();
+    world.define("own.json", &Value::Object(definitions));
+    let found = world.run(&["lint"]).json();
+    let has = |name: &str, code: &str| {
+        found.as_array().expect("findings").iter().any(|it| it["subtool"] == name && it["code"] == code && it["level"] == "error")
+    };
+    for (name, code, _) in &wrong {
+        assert!(has(name, code), "`{name}` has no `{code}`: {found:#}");
+    }
+    for (name, _) in &right {
+        for code in ["unknown-database", "unreadable-sql", "unknown-model", "item-without-each", "not-loaded"] {
+            assert!(!has(name, code), "`{name}` has `{code}`: {found:#}");
+        }
+    }
+}
+
+#[test]
 fn every_mistake_of_a_file_is_shown_at_once_with_its_line_and_hides_no_neighbor() {
     let world = World::new();
     world.configure("[catalog]\npacks = []\n");

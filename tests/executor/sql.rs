@@ -10,6 +10,10 @@ use crate::page::human::Human;
 use crate::skip::skip;
 use crate::world::{World, until};
 
+mod hidden;
+mod names;
+mod shown;
+
 /// The tables of a shop with 100,000 customers, in the words of each kind.
 const TABLES: &str = "CREATE TABLE customer_entity (entity_id INTEGER NOT NULL PRIMARY KEY, email VARCHAR(255) NOT NULL, \
     password_hash VARCHAR(128), group_id INTEGER NOT NULL); \

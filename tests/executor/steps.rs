@@ -190,6 +190,44 @@ fn each_step_keeps_the_rules_of_its_subtool() {
 }
 
 #[test]
+fn a_step_of_a_read_only_session_only_reads() {
+    let step = |subtool: &str, input: &Value| json!([{"name": "inner", "subtool": subtool, "input": input}]);
+    // All of them say that they only read, and none would ask.
+    let mut silent = composed(&step("note_silently", &json!({"text": "EVIL"})));
+    silent["confirm"] = json!("never");
+    let mut each = composed(&json!([
+        {"name": "found", "subtool": "find_books", "input": {"shelf": "{{ shelf }}"}},
+        {"name": "notes", "subtool": "note_silently", "each": "{{ steps.found.items }}", "input": {"text": "EVIL {{ item.id }}"}},
+    ]));
+    each["confirm"] = json!("never");
+    let nested = composed(&step("note_once", &json!({})));
+    let reads = composed(&step("read_book", &json!({"number": 3})));
+    let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+    let world = world(&json!({
+        "note_silently": {
+            "description": "Writes a note and asks nobody.", "input": text, "confirm": "never",
+            "run": {"process": {"argv": ["sh", "-c", "printf '%s\\n' \"$0\" >>notes", "{{ text }}"]}}
+        },
+        "note_once": silent, "note_each": each, "note_nested": nested, "only_reads": reads,
+    }));
+    for (name, code) in
+        [("note_once", "refused-by-policy"), ("note_each", "refused-by-policy"), ("note_nested", "refused-by-policy"), ("only_reads", "")]
+    {
+        let run = || {
+            let mut command = world.command(&["run", name, "--wait"]);
+            let output = command.env("AGENT_MAGIC_TOOL_READ_ONLY", "1").output().expect("it runs");
+            world.transcript(&output).json()
+        };
+        let result = run();
+        assert_eq!(result["error"]["code"].as_str().unwrap_or_default(), code, "{name}: {result:#}");
+        assert!(!world.folder().join("notes").exists(), "{name} wrote a note");
+    }
+    // Without that limit they write.
+    assert_eq!(world.result_of("note_nested", &json!({}))["status"], "succeeded");
+    assert_eq!(fs::read_to_string(world.folder().join("notes")).expect("a note"), "EVIL\n");
+}
+
+#[test]
 fn after_a_kill_no_step_is_carried_out_twice() {
     let mut both = composed(&json!([
         {"name": "note", "subtool": "write_quietly", "input": {"text": "once"}},

@@ -12,6 +12,7 @@ use super::{Attempt, end, failed, invocation, milliseconds, select_failed};
 use crate::attempt::report::FailedAttempt;
 use crate::base::jq_pool::Query;
 use crate::catalog::definition::{Definition, Lookup, Verify};
+use crate::runner::Invocation;
 use crate::task::confirmation::ReplacedValues;
 use crate::task::failure::{Failure, Retry, SideEffect};
 use crate::task::name::SubtoolName;
@@ -137,7 +138,10 @@ async fn data_of(
 /// its definition has no preview.
 pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> Option<ReplacedValues> {
     let Some(preview) = &definition.preview else {
-        let invocation = invocation(attempt.task, attempt.task.input.clone());
+        let invocation = Invocation {
+            subtool: Some(super::label(attempt.task, definition)),
+            ..invocation(attempt.task, attempt.task.input.clone())
+        };
         let change = definition.run.change()?;
         return Box::pin(change.preview(&invocation, attempt.context, &attempt.cancel)).await;
     };

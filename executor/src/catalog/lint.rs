@@ -21,6 +21,7 @@ mod examples;
 mod lines;
 mod phrases;
 mod programs;
+mod targets;
 mod ties;
 mod words;
 
@@ -117,6 +118,7 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
         definition::check(&subtool, &mut findings);
         if !databases.note(&subtool, catalog, config) {
             examples::check(&subtool, config, &mut findings);
+            targets::check(&subtool, config, &mut findings);
         }
         programs::check(&subtool, catalog, config, &mut findings);
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use protocol::duration::PositiveDuration;
 use serde::Deserialize;
 use sql::database::{self, RowCaps, TlsMode};
+use sql::dialect::Dialect;
 use sql::rules::{AccessLists, AccessRules};
 use sql::schema::{Schema, Table, TableName};
 
@@ -42,6 +43,9 @@ pub struct DatabaseSettings {
     /// Certificates of authorities that are trusted besides the public ones.
     #[serde(default)]
     tls_roots: Option<PathBuf>,
+    /// MySQL: databases of the server that are there besides the one in `url`. PostgreSQL: the only schemas that are there.
+    #[serde(default)]
+    pub schemas: Option<Vec<String>>,
     #[serde(default = "everything")]
     tables: Vec<String>,
     #[serde(default)]
@@ -96,6 +100,10 @@ impl DatabaseSettings {
         if self.connections == 0 || self.max_rows == 0 {
             return Err("`connections` and `max_rows` must be at least 1".to_owned());
         }
+        if self.schemas.is_some() && settings.dialect() == Dialect::Sqlite {
+            return Err("`schemas` is for PostgreSQL and MySQL; a SQLite database has one".to_owned());
+        }
+        settings.schemas = self.schemas.clone();
         settings.password = password.map(|password| password.expose().to_owned());
         settings.max_connections = self.connections;
         settings.statement_timeout = self.timeout.get();

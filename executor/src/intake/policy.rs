@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::base::template::{self, TemplateValues, condition};
 use crate::catalog::definition::{Confirm, Definition};
 use crate::config::{self, RuleAction, RuleSample};
-use crate::runner::sql::Gates;
+use crate::runner::sql::{GatePatterns, GateRules, Gates, KnownTables};
 use crate::runner::{Invocation, Run};
 use crate::task::confirmation::{Assurance, Digest, QUESTION};
 use crate::task::effect::EffectClass;
@@ -71,9 +71,9 @@ pub struct PolicyCase<'a> {
 
 impl PolicyCase<'_> {
     /// What the run does in a database; `None` if it asks none.
-    fn gates(&self) -> Option<Gates> {
+    fn gates(&self, known: &KnownTables) -> Option<Gates> {
         let (input, caller) = (self.input.clone(), self.caller.clone());
-        self.definition.run.gates(&Invocation { input, caller, ..Invocation::default() })
+        self.definition.run.gates(&Invocation { input, caller, ..Invocation::default() }, known)
     }
 }
 
@@ -86,6 +86,7 @@ pub struct Policy {
     writes: RuleAction,
     /// Why every call needs a human, whatever the rules say.
     held: Option<String>,
+    known_tables: KnownTables,
 }
 
 #[derive(Debug, Clone)]
@@ -95,7 +96,7 @@ struct CompiledRule {
     tools: GlobSet,
     tags: Vec<String>,
     /// Empty: whatever it does in a database.
-    gates: GlobSet,
+    gates: GatePatterns,
     when: Option<String>,
     then: RuleAction,
     needs: Option<Assurance>,
@@ -127,7 +128,7 @@ impl Policy {
         let rules = config.rules.iter().zip(1..).map(|(rule, number)| CompiledRule::new(rule, number));
         let marks = config.marks.iter().zip(1..).map(|(mark, number)| CompiledRule::of_mark(mark, number));
         let (rules, marks) = (rules.collect::<Result<_, _>>()?, marks.collect::<Result<_, _>>()?);
-        Ok(Self { rules, marks, writes: config.writes, held: None })
+        Ok(Self { rules, marks, writes: config.writes, held: None, known_tables: KnownTables::default() })
     }
 
     /// The same, but every call needs a human, for this reason: it is not known what the rules were to forbid.
@@ -140,6 +141,12 @@ impl Policy {
     /// Whether every call needs a human.
     pub fn is_holding(&self) -> bool {
         self.held.is_some()
+    }
+
+    /// Lets rules about tables know what was read of the databases.
+    #[must_use]
+    pub fn with_tables(self, known_tables: KnownTables) -> Self {
+        Self { known_tables, ..self }
     }
 
     /// The words of the configured risk marks that apply to a call that was asked at `asked_at`.
@@ -204,7 +211,7 @@ impl Policy {
 
     fn ruling(&self, case: PolicyCase<'_>) -> PolicyRuling {
         // The statement is read once for all rules, and only if one of them asks for it.
-        let gates = LazyCell::new(|| case.gates());
+        let gates = LazyCell::new(|| case.gates(&self.known_tables));
         let matching: Vec<_> = self.rules.iter().filter_map(|rule| rule.apply(case, &gates)).collect();
         // Whatever decides: each rule that asks may demand more.
         let needs = matching.iter().filter_map(|(rule, _)| rule.needs).max();
@@ -239,6 +246,28 @@ impl Policy {
     }
 }
 
+impl GateRules for Policy {
+    fn have_gates(&self) -> bool {
+        self.rules.iter().any(|rule| !rule.gates.is_empty() && rule.then != RuleAction::Allow)
+    }
+
+    fn judge(&self, invocation: &Invocation, gates: &Gates) -> Option<(RuleAction, String)> {
+        let subtool = invocation.subtool.as_ref()?;
+        let applies = |rule: &&CompiledRule| {
+            !rule.gates.is_empty()
+                && rule.then != RuleAction::Allow
+                && rule.covers(&subtool.name, &subtool.tags)
+                && gates.any(&rule.gates)
+                && rule.when.as_ref().is_none_or(|when| {
+                    rule.holds(when, &invocation.input, &invocation.caller).unwrap_or(true)
+                })
+        };
+        let rule = self.rules.iter().filter(applies).max_by_key(|rule| rule.then)?;
+        let why = rule.because.clone();
+        Some((rule.then, why.unwrap_or_else(|| format!("rule {} of `confirm.rules` applies", rule.number))))
+    }
+}
+
 impl From<RuleAction> for PolicyDecision {
     fn from(then: RuleAction) -> Self {
         match then {
@@ -262,7 +291,7 @@ impl CompiledRule {
             number,
             tools,
             tags,
-            gates: GlobSet::empty(),
+            gates: GatePatterns::default(),
             when,
             then: RuleAction::Ask,
             needs: None,
@@ -287,8 +316,7 @@ impl CompiledRule {
             number,
             tools: globs(&rule.tools).map_err(invalid)?,
             tags: rule.tags.clone(),
-            // A table is called in any case.
-            gates: globs(&rule.gates.iter().map(|gate| gate.to_lowercase()).collect::<Vec<_>>()).map_err(invalid)?,
+            gates: GatePatterns::new(&rule.gates).map_err(invalid)?,
             when: rule.when.clone(),
             then: rule.then,
             needs: rule.min_assurance,

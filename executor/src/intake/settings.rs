@@ -16,6 +16,7 @@ use crate::catalog::Sources;
 use crate::config::{Config, ConfigError};
 use crate::net::clients::HttpClientsError;
 use crate::runner::RunnerContext;
+use crate::runner::sql::{GateRules, KnownTables};
 
 /// One configuration in use.
 #[derive(Debug, Clone)]
@@ -57,14 +58,18 @@ impl SettingsError {
 }
 
 impl Settings {
-    pub fn new(version: u64, sources: Sources, runner_context: RunnerContext) -> Result<Self, RuleError> {
+    pub fn new(version: u64, sources: Sources, mut runner_context: RunnerContext) -> Result<Self, RuleError> {
+        let known = KnownTables::of(&runner_context);
+        let policy = Arc::new(Policy::new(&runner_context.config.confirm)?.with_tables(known));
+        let gate_rules: Arc<dyn GateRules> = Arc::clone(&policy) as _;
+        runner_context.gate_rules = Some(gate_rules);
         Ok(Self {
             version,
             applied_at: clock::now(),
             changed: Vec::new(),
             needs_restart: Vec::new(),
             problem: None,
-            policy: Arc::new(Policy::new(&runner_context.config.confirm)?),
+            policy,
             sources,
             runner_context: Arc::new(runner_context),
         })

@@ -185,6 +185,8 @@ struct ShownChange {
     diff: Option<LineDiff>,
     /// The rows as they are, if the lines do not differ.
     rows: Option<VisibleText>,
+    /// The columns that the database sets by itself.
+    set_by_database: Vec<VisibleText>,
 }
 
 impl ShownChange {
@@ -199,7 +201,9 @@ impl ShownChange {
         let present = if after == json!("") { before } else { after };
         let rows = (diff.is_none() && present != json!("")).then(|| VisibleText::of(&present));
         let shown = change.before.as_ref().or(change.after.as_ref()).map_or(0, Vec::len);
-        Self { rows_affected: change.rows_affected, shown, diff, rows }
+        let names = change.set_by_database.iter();
+        let set_by_database = names.map(|name| VisibleText::of(&json!(name))).collect();
+        Self { rows_affected: change.rows_affected, shown, diff, rows, set_by_database }
     }
 }
 

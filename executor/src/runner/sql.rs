@@ -23,7 +23,7 @@ mod query;
 mod structure;
 
 pub use databases::Databases;
-pub use gates::Gates;
+pub use gates::{GatePatterns, GateRules, Gates, KnownTables};
 
 /// What to do in a database: exactly one of `query`, `statement`, `change`, `explain`, `describe` and `list_tables`.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
@@ -126,6 +126,22 @@ impl Sql {
             Operation::Statement(statement) => query::is_change(statement, &self.parameters),
             Operation::Query(_) | Operation::Explain(_) | Operation::Describe(_) | Operation::ListTables(_) => false,
         })
+    }
+
+    /// What is wrong with a statement whose text is known, and its field: the parser of the database does not understand it.
+    pub fn mistake_in_text(&self, config: &Config) -> Option<(&'static str, String)> {
+        let known = self.settings(config).ok().and_then(|settings| settings.connection(None).ok());
+        let dialect = known.map(|settings| settings.dialect());
+        let (field, text) = match self.operation() {
+            Operation::Statement(statement) => ("statement", query::readable(statement, &self.parameters, dialect)?),
+            Operation::Query(text) => ("query", text.to_owned()),
+            Operation::Change(text) => ("change", text.to_owned()),
+            Operation::Explain(text) => ("explain", text.to_owned()),
+            Operation::Describe(_) | Operation::ListTables(_) => return None,
+        };
+        let is_template = field != "statement" && (text.contains("{{") || text.contains("{%"));
+        let why = if is_template { None } else { query::syntax_error(&text, dialect) };
+        why.map(|why| (field, why))
     }
 
     fn settings<'a>(&self, config: &'a Config) -> Result<&'a DatabaseSettings, Failure> {
@@ -240,6 +256,7 @@ impl Runner for Sql {
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         let database = context.databases.open(&self.database, self.settings(&context.config)?, context).await?;
+        Box::pin(self.check_gates(invocation, &database, context, cancel)).await?;
         match self.operation() {
             Operation::Describe(template) => {
                 let table = fields::FieldValues::of(invocation).text(Some(template))?.unwrap_or_default();

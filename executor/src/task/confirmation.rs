@@ -153,7 +153,10 @@ pub struct TriedChange {
     pub before: Option<Vec<Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Vec<Value>>,
-    /// Of the rows before it: the change is made only if they are still these.
+    /// Columns of the rows to which the statement gives no value: the database sets them, each time anew.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set_by_database: Vec<String>,
+    /// Of all rows before and after it: the change is made only if they are still these.
     pub digest: String,
 }
 

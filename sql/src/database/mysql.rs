@@ -23,9 +23,10 @@ use super::pool::{ConnectionSlot, Pool};
 use super::rows::{RowCollector, Rows};
 use super::settings::{DatabaseSettings, RowCaps};
 use super::stop::Stop;
-use super::write::{WriteMode, WriteOutcome, WriteQuery};
+use super::write::{ReadChange, WriteMode, WriteOutcome, WriteQuery};
 use super::{Access, SqlStatement};
 use crate::dialect::Dialect;
+use crate::guard::OtherRows;
 use crate::schema::Schema;
 use crate::value::Value;
 
@@ -52,6 +53,8 @@ fn sql_mode(flavor: Flavor) -> &'static str {
 pub(crate) struct MysqlDatabase {
     pool: Pool<MysqlConnection>,
     connector: MysqlConnector,
+    /// The databases of the server that are there besides the one of the connection.
+    others: Vec<String>,
 }
 
 /// A connection in use, in a transaction.
@@ -86,7 +89,8 @@ impl From<DatabaseError> for MysqlWorkError {
 
 impl MysqlDatabase {
     pub(crate) fn new(settings: &DatabaseSettings) -> Self {
-        Self { pool: Pool::new(settings), connector: MysqlConnector::new(settings) }
+        let others = settings.schemas.clone().unwrap_or_default();
+        Self { pool: Pool::new(settings), connector: MysqlConnector::new(settings), others }
     }
 
     pub(crate) async fn close(&self) {
@@ -121,12 +125,13 @@ impl MysqlDatabase {
     ) -> Result<WriteOutcome, DatabaseError> {
         let mut session = self.begin(Access::Write, &stop).await?;
         let id = session.connection.conn.id();
+        let flavor = session.connection.flavor;
         let conn = &mut session.connection.conn;
         let change = async {
             if mode != (WriteMode::Commit { expected: None }) || query.max_affected.is_some() {
-                check_engines(conn, &query.statement.sql).await?;
+                check_engines(conn, &query.statement.sql, &self.others).await?;
             }
-            let outcome = change(conn, &query, caps).await?;
+            let outcome = change(conn, flavor, &query, caps).await?;
             let commits = outcome.check(&mode, query.max_affected)?;
             Ok((outcome, commits))
         };
@@ -152,7 +157,7 @@ impl MysqlDatabase {
     pub(crate) async fn schema(&self, stop: Stop) -> Result<Schema, DatabaseError> {
         let mut session = self.begin(Access::Read, &stop).await?;
         let id = session.connection.conn.id();
-        match self.supervise(id, &stop, schema::read(&mut session.connection.conn)).await {
+        match self.supervise(id, &stop, schema::read(&mut session.connection.conn, &self.others)).await {
             Ok(schema) => {
                 self.put_back(session).await;
                 Ok(schema)
@@ -325,13 +330,39 @@ async fn read(conn: &mut Conn, bound: &SqlStatement, caps: RowCaps) -> Result<(R
 }
 
 /// Runs a change, with the rows that it touches before and after it.
-async fn change(conn: &mut Conn, query: &WriteQuery, caps: RowCaps) -> Result<WriteOutcome, MysqlWorkError> {
+async fn change(
+    conn: &mut Conn,
+    flavor: Flavor,
+    query: &WriteQuery,
+    caps: RowCaps,
+) -> Result<WriteOutcome, MysqlWorkError> {
+    let all = query.caps(caps);
     let before = match &query.touched {
-        Some(touched) => Some(whole(read(conn, &touched.select, caps).await?)?),
+        Some(touched) => Some(whole(read(conn, &touched.select, all).await?)?),
         None => None,
     };
-    let (statement, parameters) = prepare(conn, &query.statement).await?;
-    let (returned, is_complete, rows_affected) = fetch(conn, &statement, parameters, caps).await?;
+    let mut after = None;
+    let bound = match (&query.written, flavor) {
+        // MySQL returns no rows of a change. In its transaction, those of the query of an `INSERT` are what is written.
+        (Some(written), Flavor::Mysql) => {
+            match &written.otherwise {
+                OtherRows::Query(sql) => {
+                    let source = SqlStatement { sql: sql.clone(), parameters: Vec::new() };
+                    after = Some(whole(read(conn, &source, all).await?)?);
+                }
+                OtherRows::Constant => {}
+                OtherRows::Unknown if query.is_approved => {
+                    let reason = "MySQL does not tell which rows it writes; write `INSERT … VALUES`, or a plain `UPDATE` or `DELETE`".to_owned();
+                    return Err(DatabaseError::DryRunImpossible { reason }.into());
+                }
+                OtherRows::Unknown => {}
+            }
+            &query.statement
+        }
+        _ => query.run(),
+    };
+    let (statement, parameters) = prepare(conn, bound).await?;
+    let (returned, is_complete, rows_affected) = fetch(conn, &statement, parameters, all).await?;
     let returned = returned.map(|rows| whole((rows, is_complete))).transpose()?;
     let rows_affected = match &returned {
         Some(rows) if rows_affected == 0 => u64::try_from(rows.rows.len()).unwrap_or(u64::MAX),
@@ -339,11 +370,10 @@ async fn change(conn: &mut Conn, query: &WriteQuery, caps: RowCaps) -> Result<Wr
     };
     let again = query.touched.as_ref().zip(before.as_ref());
     let again = again.and_then(|(touched, before)| touched.read_again(before, Dialect::Mysql));
-    let after = match again {
-        Some(again) => Some(whole(read(conn, &again.statement, caps).await?)?),
-        None => None,
-    };
-    Ok(WriteOutcome { rows_affected, returned, before, after, digest: String::new() }.with_digest())
+    for statement in again.into_iter().flatten() {
+        Rows::join(&mut after, whole(read(conn, &statement, all).await?)?);
+    }
+    Ok(query.outcome(ReadChange { rows_affected, returned, before, after }, caps)?)
 }
 
 /// Refuses rows that were not read to their end: the rest would be in the way of the next statement.
@@ -409,14 +439,17 @@ fn parameter(value: &Value) -> DriverValue {
 
 /// Refuses to try a change of a table that cannot take it back. A table whose name stands in the statement counts as
 /// changed by it.
-async fn check_engines(conn: &mut Conn, sql: &str) -> Result<(), MysqlWorkError> {
+async fn check_engines(conn: &mut Conn, sql: &str, others: &[String]) -> Result<(), MysqlWorkError> {
+    let others = others.iter().map(|name| schema::quoted_text(name));
+    let databases: Vec<_> = std::iter::once("DATABASE()".to_owned()).chain(others).collect();
+    let databases = databases.join(", ");
     let tables: Vec<(String, String)> = conn
-        .query(
+        .query(format!(
             "SELECT t.table_name, t.engine FROM information_schema.tables AS t \
              JOIN information_schema.engines AS e ON e.engine = t.engine \
              WHERE coalesce(e.transactions, 'NO') <> 'YES' AND t.table_type = 'BASE TABLE' \
-             AND t.table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')",
-        )
+             AND t.table_schema IN ({databases})"
+        ))
         .await?;
     let sql = sql.to_lowercase();
     match tables.into_iter().find(|(table, _)| sql.contains(&table.to_lowercase())) {

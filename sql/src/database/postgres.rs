@@ -28,7 +28,7 @@ use super::pool::{ConnectionSlot, Pool};
 use super::rows::{RowCollector, Rows};
 use super::settings::{DatabaseSettings, RowCaps};
 use super::stop::Stop;
-use super::write::{WriteMode, WriteOutcome, WriteQuery};
+use super::write::{ReadChange, WriteMode, WriteOutcome, WriteQuery};
 use super::{SqlStatement, statement};
 use crate::dialect::Dialect;
 use crate::schema::Schema;
@@ -63,6 +63,7 @@ const RESET: &str = "ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RES
 pub(crate) struct PostgresDatabase {
     pool: Pool<PostgresConnection>,
     connector: PostgresConnector,
+    schemas: Option<Vec<String>>,
 }
 
 /// A connection in use, in a transaction.
@@ -80,7 +81,8 @@ struct Reading {
 
 impl PostgresDatabase {
     pub(crate) fn new(settings: &DatabaseSettings, tasks: TaskTracker) -> Result<Self, DatabaseError> {
-        Ok(Self { pool: Pool::new(settings), connector: PostgresConnector::new(settings, tasks)? })
+        let connector = PostgresConnector::new(settings, tasks)?;
+        Ok(Self { pool: Pool::new(settings), connector, schemas: settings.schemas.clone() })
     }
 
     pub(crate) fn close(&self) {
@@ -134,7 +136,7 @@ impl PostgresDatabase {
 
     pub(crate) async fn schema(&self, stop: Stop) -> Result<Schema, DatabaseError> {
         let session = self.begin("READ ONLY", &stop).await?;
-        match self.supervise(&session, &stop, schema::read(&session.connection.client)).await {
+        match self.supervise(&session, &stop, schema::read(&session.connection.client, self.schemas.as_deref())).await {
             Ok(schema) => {
                 self.put_back(session).await;
                 Ok(schema)
@@ -300,21 +302,22 @@ async fn read(client: &Client, bound: &SqlStatement, caps: RowCaps) -> Result<Re
 
 /// Runs a change, with the rows that it touches before and after it.
 async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<WriteOutcome, PostgresWorkError> {
+    let all = query.caps(caps);
     let before = match &query.touched {
-        Some(touched) => Some(whole(read(client, &touched.select, caps).await?)?),
+        Some(touched) => Some(whole(read(client, &touched.select, all).await?)?),
         None => None,
     };
-    let bound = &query.statement;
+    let bound = query.run();
     let described = client.prepare(&bound.sql).await?;
     check_parameters(&described, bound)?;
-    let (returned, rows_affected) = if let Some(wrapped) = wrap(&bound.sql, &described, Wrapping::Change, caps) {
+    let (returned, rows_affected) = if let Some(wrapped) = wrap(&bound.sql, &described, Wrapping::Change, all) {
         let executed = client.prepare_typed(&wrapped, described.params()).await?;
         // The server changes every row before it sends the first one. All are read, since it counts them at the end.
-        let all = RowCaps { rows: usize::MAX, ..caps };
-        let mut reading = whole_reading(fetch(client, &executed, &described, bound, all).await?)?;
-        if reading.rows.rows.len() > caps.rows {
-            reading.rows.rows.truncate(caps.rows);
-            reading.rows.truncation.ended_by = Some(super::RowCap::Rows(caps.rows));
+        let unbounded = RowCaps { rows: usize::MAX, ..all };
+        let mut reading = whole_reading(fetch(client, &executed, &described, bound, unbounded).await?)?;
+        if reading.rows.rows.len() > all.rows {
+            reading.rows.rows.truncate(all.rows);
+            reading.rows.truncation.ended_by = Some(super::RowCap::Rows(all.rows));
         }
         (Some(reading.rows), reading.affected.unwrap_or_default())
     } else {
@@ -323,11 +326,11 @@ async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<Wr
     };
     let again = query.touched.as_ref().zip(before.as_ref());
     let again = again.and_then(|(touched, before)| touched.read_again(before, Dialect::Postgres));
-    let after = match again {
-        Some(again) => Some(whole(read(client, &again.statement, caps).await?)?),
-        None => None,
-    };
-    Ok(WriteOutcome { rows_affected, returned, before, after, digest: String::new() }.with_digest())
+    let mut after = None;
+    for statement in again.into_iter().flatten() {
+        Rows::join(&mut after, whole(read(client, &statement, all).await?)?);
+    }
+    Ok(query.outcome(ReadChange { rows_affected, returned, before, after }, caps)?)
 }
 
 /// Refuses rows that were not read to their end: the rest would be in the way of the next statement.

@@ -102,6 +102,20 @@ impl RowCollector {
     }
 }
 
+impl Rows {
+    /// Appends rows of the same columns.
+    pub(crate) fn join(all: &mut Option<Self>, more: Self) {
+        match all {
+            Some(all) => {
+                all.rows.extend(more.rows);
+                all.truncation.ended_by = all.truncation.ended_by.or(more.truncation.ended_by);
+                all.truncation.cut_cells += more.truncation.cut_cells;
+            }
+            None => *all = Some(more),
+        }
+    }
+}
+
 /// Returns about how long a value is in JSON, without writing it.
 fn json_length(value: &Json) -> usize {
     match value {

@@ -33,6 +33,11 @@ struct SchemaReading {
 }
 
 impl SchemaCache {
+    /// The schema that was read last, however old it is, without waiting for one that is being read.
+    pub(crate) fn last(&self) -> Option<Arc<Schema>> {
+        self.last.try_lock().ok()?.as_ref()?.result.clone().ok()
+    }
+
     /// Returns the schema, reading it if there is none of that freshness. A failure is shared by those who waited for it.
     pub(crate) async fn get<F>(
         &self,

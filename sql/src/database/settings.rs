@@ -26,6 +26,9 @@ pub struct DatabaseSettings {
     /// Whether [`super::Database::write`] works at all.
     pub writable: bool,
     pub tls: TlsMode,
+    /// PostgreSQL: the only schemas that are there; absent, all of the database. MySQL: the databases of the server that
+    /// are there besides the one in the address.
+    pub schemas: Option<Vec<String>>,
 }
 
 /// How much one statement may return. Reading stops when a cap is reached, and the rows say so.
@@ -126,6 +129,7 @@ impl DatabaseSettings {
             caps: RowCaps::default(),
             writable: false,
             tls: TlsMode::Off,
+            schemas: None,
         })
     }
 
@@ -156,6 +160,15 @@ impl DatabaseSettings {
     /// Returns the name of the database, without a slash.
     pub(crate) fn name(&self) -> String {
         decode(self.url.path().trim_start_matches('/'))
+    }
+
+    /// The schemas in which a table is most likely found that is named without one.
+    pub fn likely_schemas(&self) -> Vec<String> {
+        match self.dialect {
+            Dialect::Sqlite => vec!["main".to_owned(), "temp".to_owned()],
+            Dialect::Postgres => vec!["public".to_owned(), self.user()],
+            Dialect::Mysql => vec![self.name()],
+        }
     }
 
     pub(crate) fn user(&self) -> String {

@@ -22,7 +22,7 @@ use super::pool::Pool;
 use super::rows::{RowCollector, Rows, bytes_to_json, float_to_json};
 use super::settings::{DatabaseSettings, RowCaps};
 use super::stop::Stop;
-use super::write::{WriteMode, WriteOutcome, WriteQuery};
+use super::write::{ReadChange, WriteMode, WriteOutcome, WriteQuery};
 use super::{Access, SqlStatement};
 use crate::dialect::Dialect;
 use crate::schema::Schema;
@@ -263,24 +263,29 @@ fn write(
 }
 
 fn change(connection: &mut Connection, query: &WriteQuery, caps: RowCaps) -> Result<WriteOutcome, DatabaseError> {
+    let whole = query.caps(caps);
     authorizer::allow_reads(connection)?;
-    let before = query.touched.as_ref().map(|touched| self::query(connection, &touched.select, caps)).transpose()?;
+    let before = query.touched.as_ref().map(|touched| self::query(connection, &touched.select, whole)).transpose()?;
     authorizer::allow_changes(connection)?;
     let (returned, rows_affected) = {
-        let mut statement = prepare(connection, &query.statement)?;
+        let mut statement = prepare(connection, query.run())?;
         if statement.readonly() {
             return Err(DatabaseError::Denied { message: "it changes nothing".to_owned() });
         }
         let returns = statement.column_count() > 0;
         // SQLite changes every row before it returns the first one.
-        let rows = collect(&mut statement, caps)?;
+        let rows = collect(&mut statement, whole)?;
         (returns.then_some(rows), connection.changes())
     };
     authorizer::allow_reads(connection)?;
     let again = query.touched.as_ref().zip(before.as_ref());
     let again = again.and_then(|(touched, before)| touched.read_again(before, Dialect::Sqlite));
-    let after = again.map(|again| self::query(connection, &again.statement, caps)).transpose()?;
-    Ok(WriteOutcome { rows_affected, returned, before, after, digest: String::new() }.with_digest())
+    let mut after: Option<Rows> = None;
+    for statement in again.into_iter().flatten() {
+        let rows = self::query(connection, &statement, whole)?;
+        Rows::join(&mut after, rows);
+    }
+    query.outcome(ReadChange { rows_affected, returned, before, after }, caps)
 }
 
 fn run(connection: &Connection, sql: &str) -> Result<(), DatabaseError> {

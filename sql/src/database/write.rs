@@ -7,15 +7,19 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
 use super::error::DatabaseError;
-use super::rows::Rows;
+use super::rows::{RowCollector, Rows};
 use super::settings::RowCaps;
-use super::{ReadQuery, SqlStatement};
+use super::SqlStatement;
 use crate::dialect::Dialect;
+use crate::guard::{MAX_COMPARED_ROWS, OtherRows};
 use crate::schema::TableName;
 use crate::value::Value;
 
-/// The most rows that are shown as they are after a change: SQLite nests at most 1,000 conditions.
-const MAX_TOUCHED_ROWS: usize = 500;
+/// How many rows are read again at once: SQLite nests at most 1,000 conditions.
+const ROWS_READ_AGAIN: usize = 400;
+
+/// How much of the rows of a change is read, so that all of it is compared, whatever is shown.
+const COMPARED: RowCaps = RowCaps { rows: MAX_COMPARED_ROWS, bytes: 64 << 20, cell_bytes: 16 << 20 };
 
 /// A change.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,6 +27,13 @@ pub struct WriteQuery {
     pub statement: SqlStatement,
     /// The rows that it touches, to show them before and after it.
     pub touched: Option<TouchedRows>,
+    /// What is run in place of `statement`, to show the rows that it writes.
+    pub written: Option<WrittenRows>,
+    /// Columns to which the statement gives no value, and the database may give another one each time: they are shown, and
+    /// not compared.
+    pub set_by_database: Vec<String>,
+    /// A human approves what is shown: what cannot be compared as a whole is not tried.
+    pub is_approved: bool,
     /// A change of more rows is rolled back.
     pub max_affected: Option<u64>,
     pub caps: Option<RowCaps>,
@@ -37,6 +48,18 @@ pub struct TouchedRows {
     pub table: TableName,
     /// The columns of the table's primary key, as they are called in the result of `select`.
     pub key: Vec<String>,
+}
+
+/// A change that gives the rows that it writes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WrittenRows {
+    /// The change, with these columns as the last ones that it returns.
+    pub statement: SqlStatement,
+    pub columns: Vec<String>,
+    /// They are the rows as they were: it deletes them.
+    pub are_before: bool,
+    /// How the rows are known of a server that returns none (MySQL).
+    pub otherwise: OtherRows,
 }
 
 /// What becomes of a change.
@@ -57,18 +80,113 @@ pub struct WriteOutcome {
     pub before: Option<Rows>,
     /// The rows of `before` with the same keys, after the change. Rows that were deleted, or whose key changed, are missing.
     pub after: Option<Rows>,
-    /// Of `rows_affected` and `before`, not of `after`: a statement may write the time.
+    /// Of `rows_affected`, `before` and `after`, all of them, but for the columns that the database sets.
     pub digest: String,
 }
 
-impl WriteOutcome {
-    pub(crate) fn with_digest(mut self) -> Self {
-        let before = self.before.as_ref().map(|rows| (&rows.rows, rows.truncation.ended_by.is_some()));
-        let shown = json!([self.rows_affected, before.map(|(rows, truncated)| json!([rows, truncated]))]);
-        let digest = Sha256::digest(shown.to_string().as_bytes());
-        self.digest = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(digest);
+impl WriteQuery {
+    /// The change as it is run: with the rows that it writes, if somebody looks at them.
+    pub(crate) fn run(&self) -> &SqlStatement {
+        self.written.as_ref().map_or(&self.statement, |written| &written.statement)
+    }
+
+    /// How much of the rows of the change is read.
+    pub(crate) fn caps(&self, caps: RowCaps) -> RowCaps {
+        if self.touched.is_some() || self.written.is_some() { COMPARED } else { caps }
+    }
+
+    /// Leaves out what nobody looks at.
+    pub(crate) fn for_mode(mut self, mode: &WriteMode) -> Self {
+        if *mode == (WriteMode::Commit { expected: None }) {
+            (self.touched, self.written) = (None, None);
+        }
+        self.is_approved |= matches!(mode, WriteMode::Commit { expected: Some(_) });
         self
     }
+
+    /// Makes the outcome of what was read: its digest is of all of it, and what is shown is bounded by `caps`.
+    pub(crate) fn outcome(&self, mut read: ReadChange, caps: RowCaps) -> Result<WriteOutcome, DatabaseError> {
+        if let Some(written) = &self.written
+            && let Some(returned) = read.returned.take()
+        {
+            let (own, rows) = split(returned, &written.columns);
+            read.returned = own;
+            *(if written.are_before { &mut read.before } else { &mut read.after }) = Some(rows);
+        }
+        let is_whole = |rows: &Option<Rows>| {
+            rows.as_ref().is_none_or(|rows| rows.truncation.ended_by.is_none() && rows.truncation.cut_cells == 0)
+        };
+        if self.is_approved && !(is_whole(&read.before) && is_whole(&read.after)) {
+            let reason = format!("it changes more than can be compared: at most {MAX_COMPARED_ROWS} rows at a time");
+            return Err(DatabaseError::DryRunImpossible { reason });
+        }
+        let compared = json!([
+            read.rows_affected,
+            read.before.as_ref().map(|rows| compared(rows, &[])),
+            read.after.as_ref().map(|rows| compared(rows, &self.set_by_database)),
+        ]);
+        let digest = Sha256::digest(compared.to_string().as_bytes());
+        let shown = |rows: Option<Rows>| rows.map(|rows| cut(rows, caps));
+        Ok(WriteOutcome {
+            rows_affected: read.rows_affected,
+            returned: shown(read.returned),
+            before: shown(read.before),
+            after: shown(read.after),
+            digest: base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(digest),
+        })
+    }
+}
+
+/// What was read of a change, before it is cut.
+#[derive(Debug, Default)]
+pub(crate) struct ReadChange {
+    pub(crate) rows_affected: u64,
+    /// What the statement returned, with the columns of [`WrittenRows`] at the end.
+    pub(crate) returned: Option<Rows>,
+    pub(crate) before: Option<Rows>,
+    pub(crate) after: Option<Rows>,
+}
+
+/// The rows in an order of their own, with the columns that are compared.
+fn compared(rows: &Rows, left_out: &[String]) -> Json {
+    let places: Vec<usize> = (0..rows.columns.len())
+        .filter(|&place| !left_out.iter().any(|name| name.eq_ignore_ascii_case(&rows.columns[place].name)))
+        .collect();
+    let names: Vec<&str> = places.iter().map(|&place| rows.columns[place].name.as_str()).collect();
+    let row = |row: &Vec<Json>| json!(places.iter().map(|&place| &row[place]).collect::<Vec<_>>()).to_string();
+    let mut lines: Vec<String> = rows.rows.iter().map(row).collect();
+    lines.sort_unstable();
+    json!([names, lines])
+}
+
+/// Takes the columns of the written rows, which are the last ones, from those of the statement itself.
+fn split(mut rows: Rows, columns: &[String]) -> (Option<Rows>, Rows) {
+    let own = rows.columns.len().saturating_sub(columns.len());
+    let mut written = Rows { truncation: rows.truncation, ..Rows::default() };
+    written.columns = rows.columns.split_off(own);
+    written.rows = rows.rows.iter_mut().map(|row| row.split_off(own)).collect();
+    for (column, name) in written.columns.iter_mut().zip(columns) {
+        name.clone_into(&mut column.name);
+    }
+    ((own > 0).then_some(rows), written)
+}
+
+/// Bounds what is shown.
+fn cut(rows: Rows, caps: RowCaps) -> Rows {
+    let names = rows.columns.into_iter().map(|column| (column.name, column.type_name));
+    let mut collector = RowCollector::new(names, caps);
+    for row in rows.rows {
+        if !collector.push(row) {
+            break;
+        }
+    }
+    let mut cut = collector.finish();
+    cut.truncation.ended_by = cut.truncation.ended_by.or(rows.truncation.ended_by);
+    cut.truncation.cut_cells += rows.truncation.cut_cells;
+    cut
+}
+
+impl WriteOutcome {
 
     /// Decides whether a change may be committed.
     pub(crate) fn check(&self, mode: &WriteMode, max_affected: Option<u64>) -> Result<bool, DatabaseError> {
@@ -84,14 +202,18 @@ impl WriteOutcome {
 }
 
 impl TouchedRows {
-    /// Returns the statement that reads the same rows again by their keys; `None` if there are no rows.
-    pub(crate) fn read_again(&self, before: &Rows, dialect: Dialect) -> Option<ReadQuery> {
+    /// Returns the statements that read the same rows again by their keys; `None` if the rows have none.
+    pub(crate) fn read_again(&self, before: &Rows, dialect: Dialect) -> Option<Vec<SqlStatement>> {
         let places: Option<Vec<usize>> =
             self.key.iter().map(|key| before.columns.iter().position(|column| column.name == *key)).collect();
         let places = places.filter(|places| !places.is_empty())?;
+        Some(before.rows.chunks(ROWS_READ_AGAIN).map(|rows| self.read_rows(before, rows, &places, dialect)).collect())
+    }
+
+    fn read_rows(&self, before: &Rows, rows: &[Vec<Json>], places: &[usize], dialect: Dialect) -> SqlStatement {
         let mut parameters = Vec::new();
         let mut conditions = Vec::new();
-        for row in before.rows.iter().take(MAX_TOUCHED_ROWS) {
+        for row in rows {
             let condition: Vec<String> = places
                 .iter()
                 .map(|&place| {
@@ -105,9 +227,6 @@ impl TouchedRows {
                 .collect();
             conditions.push(format!("({})", condition.join(" AND ")));
         }
-        if conditions.is_empty() {
-            return None;
-        }
         let columns: Vec<String> = before.columns.iter().map(|column| quoted(&column.name, dialect)).collect();
         let order: Vec<String> = places.iter().map(|&place| quoted(&before.columns[place].name, dialect)).collect();
         let sql = format!(
@@ -118,7 +237,7 @@ impl TouchedRows {
             conditions.join(" OR "),
             order.join(", ")
         );
-        Some(ReadQuery::new(sql, parameters))
+        SqlStatement { sql, parameters }
     }
 }
 
@@ -154,24 +273,59 @@ mod tests {
         };
         let table = TableName { schema: "s".to_owned(), name: "t".to_owned() };
         let touched = TouchedRows { select: SqlStatement::default(), table, key: vec!["k`".to_owned()] };
-        let again = touched.read_again(&before, Dialect::Postgres).unwrap().statement;
+        let again = &touched.read_again(&before, Dialect::Postgres).unwrap()[0];
         assert_eq!(
             again.sql,
             "SELECT \"a\"\"b\", \"k`\" FROM \"s\".\"t\" WHERE (\"k`\" = $1) OR (\"k`\" = $2) ORDER BY \"k`\""
         );
         assert_eq!(again.parameters, [Value::Bytes(vec![0xff, 0]), Value::Integer(2)]);
-        let again = touched.read_again(&before, Dialect::Mysql).unwrap().statement;
+        let again = &touched.read_again(&before, Dialect::Mysql).unwrap()[0];
         assert_eq!(again.sql, "SELECT `a\"b`, `k``` FROM `s`.`t` WHERE (`k``` = ?) OR (`k``` = ?) ORDER BY `k```");
         assert_eq!(touched.read_again(&Rows::default(), Dialect::Mysql), None);
+        let rows = (0..1_001).map(|number| vec![json!("x"), json!(number)]).collect();
+        let again = touched.read_again(&Rows { rows, ..before }, Dialect::Sqlite).unwrap();
+        assert_eq!(again.iter().map(|it| it.parameters.len()).collect::<Vec<_>>(), [400, 400, 201]);
     }
 
     #[test]
     fn a_commit_is_refused_if_the_rows_are_not_those_that_were_shown() {
-        let outcome = WriteOutcome { rows_affected: 2, ..WriteOutcome::default() }.with_digest();
+        let read = ReadChange { rows_affected: 2, ..ReadChange::default() };
+        let outcome = WriteQuery::default().outcome(read, RowCaps::default()).unwrap();
         let commit = |expected: &str| WriteMode::Commit { expected: Some(expected.to_owned()) };
         assert_eq!(outcome.check(&commit(&outcome.digest), None), Ok(true));
         assert_eq!(outcome.check(&commit("other"), None), Err(DatabaseError::Changed));
         assert_eq!(outcome.check(&WriteMode::DryRun, None), Ok(false));
         assert_eq!(outcome.check(&WriteMode::DryRun, Some(1)), Err(DatabaseError::TooManyRows { affected: 2, max: 1 }));
+    }
+
+    /// The digest of a change of the rows `(id, name, at)`.
+    fn digest(before: &[[&str; 3]], after: &[[&str; 3]], set_by_database: &[&str]) -> String {
+        let column = |name: &str| ResultColumn { name: name.to_owned(), type_name: "text".to_owned() };
+        let rows = |rows: &[[&str; 3]]| Rows {
+            columns: ["id", "name", "at"].map(column).to_vec(),
+            rows: rows.iter().map(|row| row.iter().map(|cell| json!(cell)).collect()).collect(),
+            ..Rows::default()
+        };
+        let read = ReadChange { rows_affected: 1, before: Some(rows(before)), after: Some(rows(after)), returned: None };
+        let set_by_database = set_by_database.iter().map(|&name| name.to_owned()).collect();
+        let query = WriteQuery { set_by_database, ..WriteQuery::default() };
+        // What is shown is far less than what is compared.
+        query.outcome(read, RowCaps { rows: 1, bytes: 1_000, cell_bytes: 1 }).unwrap().digest
+    }
+
+    #[test]
+    fn all_rows_before_and_after_are_compared_in_any_order_but_for_what_the_database_sets() {
+        let (one, two) = (["1", "long a", "t"], ["2", "long b", "t"]);
+        let shown = digest(&[one, two], &[one, two], &["at"]);
+        assert_eq!(digest(&[two, one], &[two, one], &["at"]), shown);
+        assert_eq!(digest(&[one, two], &[["1", "long a", "later"], two], &["AT"]), shown);
+        for (before, after) in [
+            ([one, ["2", "long c", "t"]], [one, two]),
+            ([one, two], [one, ["2", "long c", "t"]]),
+            ([one, ["2", "long b", "later"]], [one, two]),
+        ] {
+            assert_ne!(digest(&before, &after, &["at"]), shown);
+        }
+        assert_ne!(digest(&[one], &[["1", "long a", "later"]], &[]), digest(&[one], &[one], &[]));
     }
 }

@@ -1,86 +1,302 @@
-//! Which tables a statement names, from its text alone: what rules about tables are matched with.
+//! Which tables a statement touches: what rules about tables are matched with.
 //!
-//! Nothing is checked here and no schema is known, so a statement that could mean two things names the tables of both.
+//! A table has every name by which a statement could call it, and a view is also what it reads. As long as the schema is
+//! not known, a statement that could mean two things names the tables of both. Nothing is checked here.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{FromTable, ObjectName, SetExpr, Statement, TableFactor, TableObject, visit_relations};
+use sqlparser::ast::{
+    FromTable, ObjectName, ObjectNamePart, Query, Select, SetExpr, Statement, TableFactor, TableObject,
+    TableWithJoins, UpdateTableFromKind, Visit as _, Visitor, visit_relations,
+};
 
+use super::catalog::{Catalog, WrittenTable};
+use super::dialects::folded;
 use super::table_use::TableAccess;
 use super::text::{on_a_deep_stack, parse_one};
+use super::view::read_tables;
 use crate::dialect::Dialect;
+use crate::rules::{AccessLists, AccessRules};
+use crate::schema::{Schema, Table, TableKind, TableName};
 
-/// A table as a statement names it, in lower case, and what the statement does with it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NamedTable {
-    /// `table`, or `schema.table` if the statement says so.
-    pub name: String,
-    pub access: TableAccess,
+/// What is known of the database of a statement.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KnownNames<'a> {
+    /// `None`: it may be any.
+    pub dialect: Option<Dialect>,
+    /// The schemas in which a table without one may be, while `schema` is not known.
+    pub likely_schemas: &'a [String],
+    pub schema: Option<&'a Schema>,
 }
 
-/// Returns the tables that `sql` names, however it is read; `None` if it cannot be read at all.
-pub fn named_tables(sql: &str) -> Option<BTreeSet<NamedTable>> {
+/// A table that a statement touches, and how. All names are in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamedTable {
+    /// Every name that it has: with its schema, and without.
+    pub names: BTreeSet<String>,
+    /// The names by which a rule that allows must call it: not without its schema, if it is not found without.
+    pub exact: BTreeSet<String>,
+    pub access: TableAccess,
+    /// Whether the statement itself names it. Otherwise it is what a view reads, or what has the same rows.
+    pub is_named: bool,
+}
+
+/// The tables of a statement.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamedTables {
+    pub tables: BTreeSet<NamedTable>,
+    /// What it does with tables that are not known, through a view that cannot be understood.
+    pub unknown: BTreeSet<TableAccess>,
+}
+
+/// Returns the tables that `sql` touches; `None` if it cannot be read, or may do anything.
+pub fn named_tables(sql: &str, known: KnownNames<'_>) -> Option<NamedTables> {
     on_a_deep_stack(|| {
-        let dialects = [Dialect::Postgres, Dialect::Mysql, Dialect::Sqlite];
-        let parsed: Vec<_> = dialects.into_iter().filter_map(|dialect| parse_one(dialect, sql).ok()).collect();
-        (!parsed.is_empty()).then(|| parsed.iter().flat_map(tables_of).collect())
+        let dialects = known.dialect.map_or(vec![Dialect::Postgres, Dialect::Mysql, Dialect::Sqlite], |it| vec![it]);
+        let rules = AccessRules::new(&AccessLists { hidden_columns: Vec::new(), ..AccessLists::default() }).ok()?;
+        let empty = Schema::default();
+        let mut found = NamedTables::default();
+        let mut is_read = false;
+        for dialect in dialects {
+            let Ok(statement) = parse_one(dialect, sql) else { continue };
+            is_read = true;
+            let schema = known.schema.unwrap_or(&empty);
+            let catalog = Catalog { dialect, schema, rules: &rules, hides_anything: false };
+            let mut naming = Naming { catalog, known, found: &mut found };
+            for (written, access) in written_tables(dialect, &statement)? {
+                naming.add(&written, access);
+            }
+        }
+        is_read.then_some(found)
     })
 }
 
-fn tables_of(statement: &Statement) -> BTreeSet<NamedTable> {
-    let mut found = BTreeSet::new();
-    let reading = visit_relations(statement, |name: &ObjectName| {
-        found.insert(NamedTable { name: text(name), access: TableAccess::Read });
-        ControlFlow::<()>::Continue(())
-    });
-    debug_assert!(reading.is_continue());
-    changed(statement, &mut found);
-    found
+struct Naming<'a> {
+    catalog: Catalog<'a>,
+    known: KnownNames<'a>,
+    found: &'a mut NamedTables,
 }
 
-/// Adds the tables that `statement` changes.
-fn changed(statement: &Statement, found: &mut BTreeSet<NamedTable>) {
-    let mut add = |name: &ObjectName, access| {
-        found.insert(NamedTable { name: text(name), access });
-    };
-    match statement {
-        // `WITH … UPDATE` is a query whose body changes rows.
-        Statement::Query(query) => {
-            if let SetExpr::Insert(inner) | SetExpr::Update(inner) | SetExpr::Delete(inner) = query.body.as_ref() {
-                changed(inner, found);
+impl Naming<'_> {
+    fn add(&mut self, written: &WrittenTable, access: TableAccess) {
+        match self.catalog.lookup(written) {
+            Some((name, table)) => {
+                let is_found_without = self
+                    .catalog
+                    .lookup(&WrittenTable { schema: None, name: name.name.clone() })
+                    .is_some_and(|(found, _)| found == name);
+                let names = names_of(name);
+                let exact = if is_found_without { names.clone() } else { BTreeSet::from([full(name)]) };
+                self.found.tables.insert(NamedTable { names, exact, access, is_named: true });
+                self.add_rest(name, table, access);
             }
-        }
-        Statement::Insert(insert) => {
-            let TableObject::TableName(name) = &insert.table else { return };
-            add(name, TableAccess::Insert);
-            // A row that is there already is changed, or makes room.
-            if insert.on.is_some() || insert.or.is_some() || insert.replace_into || insert.overwrite {
-                add(name, TableAccess::Update);
-                add(name, TableAccess::Delete);
-            }
-        }
-        Statement::Update(update) => {
-            if let TableFactor::Table { name, .. } = &update.table.relation {
-                add(name, TableAccess::Update);
-            }
-        }
-        Statement::Delete(delete) => {
-            let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
-            for table in from {
-                if let TableFactor::Table { name, .. } = &table.relation {
-                    add(name, TableAccess::Delete);
+            None => {
+                let plain = written.name.to_lowercase();
+                let mut names = BTreeSet::from([plain.clone()]);
+                let exact = match &written.schema {
+                    Some(schema) => format!("{schema}.{}", written.name).to_lowercase(),
+                    None => {
+                        let schemas = self.known.likely_schemas.iter();
+                        names.extend(schemas.map(|schema| format!("{}.{plain}", schema.to_lowercase())));
+                        plain
+                    }
+                };
+                names.insert(exact.clone());
+                let exact = BTreeSet::from([exact]);
+                self.found.tables.insert(NamedTable { names, exact, access, is_named: true });
+                // A partition is no table of its own in the schema.
+                let is_it = |name: &TableName| {
+                    name.name.eq_ignore_ascii_case(&written.name)
+                        && written.schema.as_ref().is_none_or(|schema| name.schema.eq_ignore_ascii_case(schema))
+                };
+                let alike: Vec<_> = self.catalog.schema.heirs.iter().map(|(child, _)| child).filter(|it| is_it(it)).cloned().collect();
+                for name in alike {
+                    self.add_heirs(&name, access);
                 }
             }
         }
-        _ => {}
+    }
+
+    /// Adds what else a statement touches that names `name`.
+    fn add_rest(&mut self, name: &TableName, table: &Table, access: TableAccess) {
+        self.add_heirs(name, access);
+        match &table.kind {
+            TableKind::Base | TableKind::Other => {}
+            TableKind::Foreign { remote } => self.add_unnamed(remote, access),
+            TableKind::View { definition } => {
+                let mut read = BTreeSet::new();
+                let is_known = definition.as_deref().is_some_and(|text| read_tables(&self.catalog, text, &mut read).is_ok());
+                // A change of a view changes what it shows.
+                for access in BTreeSet::from([TableAccess::Read, access]) {
+                    if !is_known {
+                        self.found.unknown.insert(access);
+                    }
+                    for name in &read {
+                        self.add_unnamed(name, access);
+                        self.add_heirs(name, access);
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_heirs(&mut self, name: &TableName, access: TableAccess) {
+        let schema = self.catalog.schema;
+        for (child, parent) in &schema.heirs {
+            if child == name {
+                self.add_unnamed(parent, access);
+            } else if parent == name {
+                self.add_unnamed(child, access);
+            }
+        }
+    }
+
+    fn add_unnamed(&mut self, name: &TableName, access: TableAccess) {
+        let names = names_of(name);
+        self.found.tables.insert(NamedTable { exact: names.clone(), names, access, is_named: false });
     }
 }
 
-/// The names alone, whatever quotes they have.
-fn text(name: &ObjectName) -> String {
-    let parts = name.0.iter().map(|part| part.as_ident().map_or_else(|| part.to_string(), |ident| ident.value.clone()));
-    parts.collect::<Vec<_>>().join(".").to_lowercase()
+fn full(name: &TableName) -> String {
+    format!("{}.{}", name.schema, name.name).to_lowercase()
+}
+
+fn names_of(name: &TableName) -> BTreeSet<String> {
+    BTreeSet::from([name.name.to_lowercase(), full(name)])
+}
+
+/// The tables as a statement writes them; `None` if it is one that may change other things than rows.
+fn written_tables(dialect: Dialect, statement: &Statement) -> Option<Vec<(WrittenTable, TableAccess)>> {
+    let mut search = Search { dialect, found: Vec::new(), may_do_anything: false };
+    let reading = visit_relations(statement, |name: &ObjectName| {
+        search.add(name, TableAccess::Read);
+        ControlFlow::<()>::Continue(())
+    });
+    debug_assert!(reading.is_continue());
+    let walked = statement.visit(&mut search);
+    debug_assert!(walked.is_continue());
+    (!search.may_do_anything).then_some(search.found)
+}
+
+struct Search {
+    dialect: Dialect,
+    found: Vec<(WrittenTable, TableAccess)>,
+    may_do_anything: bool,
+}
+
+impl Search {
+    fn add(&mut self, name: &ObjectName, access: TableAccess) {
+        let part = |part: &ObjectNamePart| match part.as_ident() {
+            Some(ident) => folded(self.dialect, ident),
+            None => part.to_string(),
+        };
+        let mut parts: Vec<String> = name.0.iter().map(part).collect();
+        let Some(name) = parts.pop() else { return };
+        self.found.push((WrittenTable { schema: parts.pop(), name }, access));
+    }
+
+    /// Adds the tables of a relation and of what is joined to it.
+    fn add_joined(&mut self, table: &TableWithJoins, access: TableAccess) {
+        let joined = table.joins.iter().map(|join| &join.relation);
+        for factor in std::iter::once(&table.relation).chain(joined) {
+            match factor {
+                TableFactor::Table { name, .. } => self.add(name, access),
+                TableFactor::NestedJoin { table_with_joins, .. } => self.add_joined(table_with_joins, access),
+                _ => {}
+            }
+        }
+    }
+
+    fn changes(&mut self, statement: &Statement) {
+        match statement {
+            Statement::Query(_)
+            | Statement::Explain { .. }
+            | Statement::ExplainTable { .. }
+            | Statement::ShowTables { .. }
+            | Statement::ShowColumns { .. }
+            | Statement::ShowVariable { .. } => {}
+            Statement::Insert(insert) => {
+                let TableObject::TableName(name) = &insert.table else {
+                    self.may_do_anything = true;
+                    return;
+                };
+                self.add(name, TableAccess::Insert);
+                // A row that is there already is changed, or makes room.
+                if insert.on.is_some() || insert.or.is_some() || insert.replace_into || insert.overwrite {
+                    self.add(name, TableAccess::Update);
+                    self.add(name, TableAccess::Delete);
+                }
+            }
+            Statement::Update(update) => {
+                self.add_joined(&update.table, TableAccess::Update);
+                if update.or.is_some() {
+                    self.add_joined(&update.table, TableAccess::Delete);
+                }
+                if let Some(UpdateTableFromKind::BeforeSet(tables)) = &update.from {
+                    tables.iter().for_each(|table| self.add_joined(table, TableAccess::Update));
+                }
+            }
+            Statement::Delete(delete) => {
+                let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+                from.iter().for_each(|table| self.add_joined(table, TableAccess::Delete));
+                delete.tables.iter().for_each(|name| self.add(name, TableAccess::Delete));
+                if self.dialect == Dialect::Mysql {
+                    delete.using.iter().flatten().for_each(|table| self.add_joined(table, TableAccess::Delete));
+                }
+            }
+            Statement::Merge(merge) => {
+                if let TableFactor::Table { name, .. } = &merge.table {
+                    for access in [TableAccess::Insert, TableAccess::Update, TableAccess::Delete] {
+                        self.add(name, access);
+                    }
+                }
+            }
+            _ => self.may_do_anything = true,
+        }
+    }
+}
+
+impl Visitor for Search {
+    type Break = ();
+
+    /// Also a statement inside of another one: `WITH gone AS (DELETE …)`, `EXPLAIN UPDATE …`.
+    fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<()> {
+        self.changes(statement);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.body(&query.body);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        self.may_do_anything |= select.into.is_some();
+        ControlFlow::Continue(())
+    }
+}
+
+impl Search {
+    /// `TABLE name` is a query whose table no visitor sees.
+    fn body(&mut self, body: &SetExpr) {
+        match body {
+            SetExpr::Table(table) => {
+                if let Some(name) = &table.table_name {
+                    let name = WrittenTable { schema: table.schema_name.clone(), name: name.clone() };
+                    self.found.push((name, TableAccess::Read));
+                }
+            }
+            SetExpr::SetOperation { left, right, .. } => {
+                self.body(left);
+                self.body(right);
+            }
+            SetExpr::Insert(inner) | SetExpr::Update(inner) | SetExpr::Delete(inner) | SetExpr::Merge(inner) => {
+                self.changes(inner);
+            }
+            SetExpr::Select(_) | SetExpr::Query(_) | SetExpr::Values(_) => {}
+        }
+    }
 }
 
 #[cfg(test)]
@@ -88,8 +304,37 @@ mod tests {
     use super::*;
 
     fn named(sql: &str) -> Option<Vec<String>> {
-        let shown = |table: NamedTable| format!("{}.{}", table.name, table.access.as_str());
-        Some(named_tables(sql)?.into_iter().map(shown).collect())
+        let shown = |table: NamedTable| {
+            format!("{}.{}", table.exact.iter().next().expect("a name"), table.access.as_str())
+        };
+        Some(named_tables(sql, KnownNames::default())?.tables.into_iter().map(shown).collect())
+    }
+
+    #[test]
+    fn every_form_of_a_change_is_found() {
+        for (sql, gates) in [
+            ("INSERT OR REPLACE INTO a (x) VALUES (1)", &["a.insert", "a.update", "a.delete"][..]),
+            ("REPLACE INTO a (x) VALUES (1)", &["a.insert", "a.update", "a.delete"]),
+            ("INSERT OR IGNORE INTO a (x) VALUES (1)", &["a.insert"]),
+            ("INSERT INTO a (x) VALUES (1) ON CONFLICT (x) DO UPDATE SET x = 2", &["a.insert", "a.update"]),
+            ("INSERT INTO a (x) VALUES (1) ON DUPLICATE KEY UPDATE x = 2", &["a.insert", "a.update"]),
+            ("UPDATE OR REPLACE a SET x = 1", &["a.update", "a.delete"]),
+            ("UPDATE b JOIN a ON a.id = b.id SET a.x = 1", &["a.update", "b.update"]),
+            ("DELETE a FROM a JOIN b ON a.id = b.id", &["a.delete"]),
+            ("WITH gone AS (DELETE FROM a RETURNING x) SELECT * FROM gone", &["a.delete"]),
+            ("MERGE INTO a USING b ON a.id = b.id WHEN MATCHED THEN DELETE", &["a.delete", "b.read"]),
+            ("EXPLAIN SELECT * FROM a", &["a.read"]),
+            ("EXPLAIN QUERY PLAN SELECT * FROM a", &["a.read"]),
+            ("TABLE a", &["a.read"]),
+        ] {
+            let found = named(sql).unwrap_or_else(|| panic!("`{sql}` is not read"));
+            for gate in gates {
+                assert!(found.contains(&(*gate).to_owned()), "`{sql}` has no `{gate}`: {found:?}");
+            }
+        }
+        for sql in ["TRUNCATE a", "DROP TABLE a", "CREATE TABLE b AS SELECT * FROM a"] {
+            assert_eq!(named(sql), None, "{sql}");
+        }
     }
 
     #[test]

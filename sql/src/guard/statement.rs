@@ -10,6 +10,7 @@ use super::print::{full_name, keep_as_it_is, print};
 use super::refusal::Refusal;
 use super::table_use::{TableAccess, TableUse};
 use super::text::shortened;
+use super::touched::ShownChange;
 use super::walk::Walk;
 use super::{Guard, GuardedStatement, RowOrder, StatementKind};
 use crate::dialect::Dialect;
@@ -73,7 +74,7 @@ impl Guard<'_> {
                 limit_added: false,
                 order,
                 unlimited: Some(unlimited),
-                touched: None,
+                shown: ShownChange::default(),
             });
         }
         let sent = unlimited.sent();
@@ -86,7 +87,7 @@ impl Guard<'_> {
             limit_added: sent.was_added || unlimited.is_lowered(),
             order,
             unlimited: Some(unlimited),
-            touched: None,
+            shown: ShownChange::default(),
         })
     }
 
@@ -145,7 +146,7 @@ impl Guard<'_> {
             limit_added: false,
             order: RowOrder::Unordered,
             unlimited: None,
-            touched: None,
+            shown: ShownChange::default(),
         })
     }
 

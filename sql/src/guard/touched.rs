@@ -1,56 +1,287 @@
-//! The query for the rows that an `UPDATE` or `DELETE` touches, so that they can be shown before it happens.
+//! What a change is shown by before it happens: the query for the rows that it touches, the statement that gives the rows
+//! that it writes, and the columns that the database sets by itself.
 
-use sqlparser::ast::{Expr, FromTable, Query, SelectItem, SetExpr, Statement, TableWithJoins};
+use sqlparser::ast::{
+    Assignment, AssignmentTarget, ConflictTarget, Expr, FromTable, Ident, Insert, ObjectName, ObjectNamePart,
+    OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Value, Values,
+};
 
+use super::dialects::{folded, same};
 use super::print::exact;
 use super::table_use::TableAccess;
 use super::text::parse_one;
+use super::volatile::volatile;
 use super::{Guard, GuardedStatement};
-use crate::schema::{Key, TableName};
+use crate::dialect::Dialect;
+use crate::schema::{Column, Key, Table, TableName};
 
-/// More rows are not shown.
-const MAX_TOUCHED_ROWS: u64 = 500;
+/// A change of more rows cannot be compared with what was shown.
+pub const MAX_COMPARED_ROWS: usize = 100_000;
 
 /// A query for the rows that a statement touches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TouchedQuery {
     pub sql: String,
     pub table: TableName,
-    /// The columns of the table's primary key; they are among those of the query.
+    /// The columns of the table's primary key; they are among those of the query. Empty if the rows cannot be found again
+    /// by it.
     pub key: Vec<String>,
 }
 
+/// A change that gives the rows that it writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenQuery {
+    /// The statement, with `columns` as the last ones of its `RETURNING`.
+    pub sql: String,
+    pub columns: Vec<String>,
+    /// It gives the rows as they were: it deletes them.
+    pub are_before: bool,
+    /// How they are known of a server that has no `RETURNING`.
+    pub otherwise: OtherRows,
+}
+
+/// The rows that an `INSERT` writes, without `RETURNING`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OtherRows {
+    /// Those of this query.
+    Query(String),
+    /// As they stand in the statement.
+    Constant,
+    Unknown,
+}
+
+/// How a change is shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ShownChange {
+    pub(super) touched: Option<TouchedQuery>,
+    pub(super) written: Option<WrittenQuery>,
+    pub(super) set_by_database: Vec<String>,
+    pub(super) why_not: Option<String>,
+}
+
+/// What a statement sets of the rows that it writes.
+struct Assigned {
+    columns: Vec<String>,
+    all: bool,
+}
+
 impl Guard<'_> {
-    /// Returns the query for what `statement` touches; `None` if it is not a plain `UPDATE` or `DELETE` of a table with
-    /// a primary key. It is checked like any other query.
-    pub(super) fn touched(&self, statement: &Statement, checked: &GuardedStatement) -> Option<TouchedQuery> {
-        let (with, statement) = match statement {
+    /// Returns how `statement` is shown. Every query of it is checked like any other.
+    pub(super) fn shown(&self, statement: &Statement, checked: &GuardedStatement) -> ShownChange {
+        let mut shown = ShownChange {
+            why_not: volatile(self.dialect, statement).map(|found| {
+                format!("`{found}` gives something else when it is approved; write the value itself")
+            }),
+            ..ShownChange::default()
+        };
+        let (with, inner) = match statement {
             Statement::Query(query) => match query.body.as_ref() {
-                SetExpr::Update(inner) | SetExpr::Delete(inner) => (query.with.clone(), inner),
-                _ => return None,
+                SetExpr::Insert(inner) | SetExpr::Update(inner) | SetExpr::Delete(inner) => (query.with.clone(), inner),
+                _ => return shown,
             },
             plain => (None, plain),
         };
-        let (table, selection) = rows_of(statement)?;
-        let is_target = |access| matches!(access, TableAccess::Update | TableAccess::Delete);
-        let name = &checked.tables.iter().find(|used| is_target(used.access))?.name;
-        let columns = &self.schema.tables.get(name)?.columns;
-        let key: Vec<_> = columns.iter().filter(|column| column.key == Some(Key::Primary)).collect();
-        let visible: Vec<_> = columns.iter().filter(|column| !self.rules.hides(name, &column.name)).collect();
-        if key.is_empty() || !key.iter().all(|column| visible.contains(column)) {
-            return None;
+        let Some(written) = checked.tables.iter().find(|used| used.access.is_write()) else { return shown };
+        let name = &written.name;
+        let Some(table) = self.schema.tables.get(name) else { return shown };
+        let assigned = self.assigned(inner, table);
+        let is_left = |column: &&Column| !assigned.has(self.dialect, &column.name) && column.is_set_by_database();
+        shown.set_by_database = self.visible(name, table).into_iter().filter(is_left).map(|it| it.name.clone()).collect();
+        let key_is_kept = |column: &&Column| !matches!(inner, Statement::Update(_)) || !assigned.has(self.dialect, &column.name);
+        shown.touched = self.touched(with, inner, name, table, key_is_kept);
+        let is_found_again = shown.touched.as_ref().is_some_and(|touched| !touched.key.is_empty());
+        let is_update = matches!(inner, Statement::Update(_));
+        let is_known = match inner {
+            Statement::Update(_) => is_found_again,
+            Statement::Delete(_) => shown.touched.is_some(),
+            _ => false,
+        };
+        if is_known {
+            return shown;
         }
+        if is_update && self.dialect == Dialect::Mysql {
+            let reads_others = checked.tables.iter().any(|used| used.access == TableAccess::Read);
+            if shown.touched.is_none() || reads_others {
+                shown.why_not.get_or_insert_with(|| {
+                    "the rows that it changes cannot be shown; change the rows of one table by a condition in `WHERE`, \
+                     and leave its primary key as it is"
+                        .to_owned()
+                });
+            }
+            return shown;
+        }
+        shown.written = self.written(statement, inner, name, table);
+        if shown.written.is_none() {
+            let why = || "the rows that it changes cannot be shown; write it more simply".to_owned();
+            shown.why_not.get_or_insert_with(why);
+        }
+        shown
+    }
+
+    fn visible<'t>(&self, name: &TableName, table: &'t Table) -> Vec<&'t Column> {
+        table.columns.iter().filter(|column| !self.rules.hides(name, &column.name)).collect()
+    }
+
+    /// Returns the query for what a plain `UPDATE` or `DELETE` touches.
+    fn touched(
+        &self,
+        with: Option<sqlparser::ast::With>,
+        statement: &Statement,
+        name: &TableName,
+        table: &Table,
+        key_is_kept: impl Fn(&&Column) -> bool,
+    ) -> Option<TouchedQuery> {
+        let (from, selection) = rows_of(statement)?;
+        let visible = self.visible(name, table);
+        let key: Vec<_> = table.columns.iter().filter(|column| column.key == Some(Key::Primary)).collect();
+        let is_usable = key.iter().all(|column| visible.contains(column) && key_is_kept(column));
         let mut query = empty_query(self.dialect)?;
         query.with = with;
         let SetExpr::Select(select) = query.body.as_mut() else { return None };
-        let item = |column: &&crate::schema::Column| SelectItem::UnnamedExpr(Expr::Identifier(exact(&column.name)));
+        let item = |column: &&Column| SelectItem::UnnamedExpr(Expr::Identifier(exact(&column.name)));
         select.projection = visible.iter().map(item).collect();
-        select.from = vec![table.clone()];
+        select.from = vec![from.clone()];
         select.selection = selection.cloned();
-        let reading = Self { may_write: false, max_rows: MAX_TOUCHED_ROWS, ..*self };
+        let max_rows = u64::try_from(MAX_COMPARED_ROWS).unwrap_or(u64::MAX).saturating_add(1);
+        let reading = Self { may_write: false, max_rows, ..*self };
         let sql = reading.checked(Statement::Query(query)).ok()?.sql;
-        let key = key.iter().map(|column| column.name.clone()).collect();
+        let key = if is_usable { key.iter().map(|column| column.name.clone()).collect() } else { Vec::new() };
         Some(TouchedQuery { sql, table: name.clone(), key })
+    }
+
+    /// Returns the statement with the columns of the rows that it writes.
+    fn written(&self, statement: &Statement, inner: &Statement, name: &TableName, table: &Table) -> Option<WrittenQuery> {
+        let columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
+        let mut returning = statement.clone();
+        let changed = match &mut returning {
+            Statement::Query(query) => match query.body.as_mut() {
+                SetExpr::Insert(inner) | SetExpr::Update(inner) | SetExpr::Delete(inner) => inner,
+                _ => return None,
+            },
+            plain => plain,
+        };
+        // Other tables of the statement may have columns of the same names.
+        let of = match (&*changed, self.dialect) {
+            (Statement::Update(update), Dialect::Postgres) => target_name(&update.table),
+            (Statement::Delete(delete), Dialect::Postgres) => match &delete.from {
+                FromTable::WithFromKeyword(from) => from.first().and_then(target_name),
+                FromTable::WithoutKeyword(_) => None,
+            },
+            _ => None,
+        };
+        let item = |column: &String| {
+            SelectItem::UnnamedExpr(match &of {
+                Some(table) => Expr::CompoundIdentifier(vec![table.clone(), exact(column)]),
+                None => Expr::Identifier(exact(column)),
+            })
+        };
+        let items = columns.iter().map(item);
+        let list = match changed {
+            Statement::Insert(insert) => &mut insert.returning,
+            Statement::Update(update) => &mut update.returning,
+            Statement::Delete(delete) => &mut delete.returning,
+            _ => return None,
+        };
+        list.get_or_insert_default().extend(items);
+        let sql = self.checked(returning).ok()?.sql;
+        let otherwise = match inner {
+            Statement::Insert(insert) => self.other_rows(insert),
+            _ => OtherRows::Unknown,
+        };
+        Some(WrittenQuery { sql, columns, are_before: matches!(inner, Statement::Delete(_)), otherwise })
+    }
+
+    fn other_rows(&self, insert: &Insert) -> OtherRows {
+        let Some(source) = insert.source.as_ref().filter(|_| insert.on.is_none() && !insert.replace_into) else {
+            return OtherRows::Unknown;
+        };
+        let max_rows = u64::try_from(MAX_COMPARED_ROWS).unwrap_or(u64::MAX).saturating_add(1);
+        let reading = Self { may_write: false, max_rows, ..*self };
+        let has_tables = |sql: &GuardedStatement| !sql.tables.is_empty();
+        match (source.body.as_ref(), reading.checked(Statement::Query(source.clone()))) {
+            (SetExpr::Values(_), Ok(checked)) if !has_tables(&checked) => OtherRows::Constant,
+            (SetExpr::Values(_), _) => OtherRows::Unknown,
+            (_, Ok(checked)) => OtherRows::Query(checked.sql),
+            (_, Err(_)) => OtherRows::Unknown,
+        }
+    }
+
+    /// The columns to which a statement gives a value of its own.
+    fn assigned(&self, statement: &Statement, table: &Table) -> Assigned {
+        let mut assigned = Assigned { columns: Vec::new(), all: false };
+        match statement {
+            Statement::Update(update) => assigned.add(self.dialect, &update.assignments),
+            Statement::Insert(insert) => {
+                let listed: Vec<String> = if insert.columns.is_empty() && insert.source.is_some() {
+                    table.columns.iter().map(|column| column.name.clone()).collect()
+                } else {
+                    insert.columns.iter().filter_map(|column| last_name(self.dialect, column)).collect()
+                };
+                let rows = insert.source.as_ref().and_then(|source| match source.body.as_ref() {
+                    SetExpr::Values(Values { rows, .. }) => Some(rows),
+                    _ => None,
+                });
+                let is_left = |place: usize| {
+                    rows.is_some_and(|rows| rows.iter().all(|row| row.get(place).is_none_or(is_left_to_database)))
+                };
+                let set = listed.into_iter().enumerate().filter(|(place, _)| !is_left(*place));
+                assigned.columns.extend(set.map(|(_, name)| name));
+                assigned.add(self.dialect, &insert.assignments);
+                match &insert.on {
+                    Some(OnInsert::DuplicateKeyUpdate(assignments)) => assigned.add(self.dialect, assignments),
+                    Some(OnInsert::OnConflict(conflict)) => {
+                        if let OnConflictAction::DoUpdate(update) = &conflict.action {
+                            assigned.add(self.dialect, &update.assignments);
+                        }
+                        if let Some(ConflictTarget::Columns(columns)) = &conflict.conflict_target {
+                            assigned.columns.extend(columns.iter().map(|column| folded(self.dialect, column)));
+                        }
+                    }
+                    Some(_) => assigned.all = true,
+                    None => {}
+                }
+            }
+            _ => {}
+        }
+        assigned
+    }
+}
+
+impl Assigned {
+    fn add(&mut self, dialect: Dialect, assignments: &[Assignment]) {
+        for assignment in assignments {
+            let targets = match &assignment.target {
+                AssignmentTarget::ColumnName(column) => std::slice::from_ref(column),
+                AssignmentTarget::Tuple(columns) => columns,
+            };
+            self.columns.extend(targets.iter().filter_map(|column| last_name(dialect, column)));
+        }
+    }
+
+    fn has(&self, dialect: Dialect, name: &str) -> bool {
+        self.all || self.columns.iter().any(|column| same(dialect, column, name) || column.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Whether a value of `VALUES` leaves the column to the database. NULL is the next number in some, and nothing else.
+fn is_left_to_database(value: &Expr) -> bool {
+    match value {
+        Expr::Identifier(ident) => ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"),
+        Expr::Value(value) => matches!(value.value, Value::Null),
+        _ => false,
+    }
+}
+
+fn last_name(dialect: Dialect, column: &ObjectName) -> Option<String> {
+    column.0.last().and_then(ObjectNamePart::as_ident).map(|ident| folded(dialect, ident))
+}
+
+/// What the target of a change is called in it.
+fn target_name(table: &TableWithJoins) -> Option<Ident> {
+    match &table.relation {
+        TableFactor::Table { alias: Some(alias), .. } => Some(alias.name.clone()),
+        TableFactor::Table { name, .. } => name.0.last().and_then(ObjectNamePart::as_ident).cloned(),
+        _ => None,
     }
 }
 
@@ -71,7 +302,7 @@ fn rows_of(statement: &Statement) -> Option<(&TableWithJoins, Option<&Expr>)> {
     }
 }
 
-fn empty_query(dialect: crate::dialect::Dialect) -> Option<Box<Query>> {
+fn empty_query(dialect: Dialect) -> Option<Box<Query>> {
     match parse_one(dialect, "SELECT 1").ok()? {
         Statement::Query(query) => Some(query),
         _ => None,

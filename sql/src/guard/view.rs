@@ -3,37 +3,105 @@
 //! Fails closed: a definition that cannot be parsed, that reads an unknown relation, that calls an unknown function, or
 //! that takes all columns of a table with hidden ones counts as showing them.
 
+use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
-    Query, Select, SelectItem, SetExpr, Statement, TableFactor, Visit as _, Visitor,
+    Query, Select, SelectItem, SetExpr, Statement, TableFactor, Visit as _, Visitor, visit_relations,
 };
 
 use super::catalog::Catalog;
-use super::dialects::folded;
+use super::dialects::{folded, same};
 use super::functions;
-use super::text::parse_one;
+use super::text::{parse_one, shortened};
 use crate::schema::{TableKind, TableName};
 
 /// Deepest chain of views that read views.
 const MAX_VIEW_DEPTH: usize = 16;
+/// Most tables that views read whose views are read in turn.
+const MAX_VIEW_TABLES: usize = 1_000;
 
-/// Tells whether the query of a view surely reads no hidden column and no denied table.
-pub(super) fn shows_nothing_hidden(catalog: &Catalog<'_>, definition: &str) -> bool {
+/// Fails, with the reason, unless the query of a view surely reads no hidden column and no denied table.
+pub(super) fn check_harmless(catalog: &Catalog<'_>, definition: &str) -> Result<(), String> {
     is_harmless(catalog, definition, 0)
 }
 
-fn is_harmless(catalog: &Catalog<'_>, definition: &str, depth: usize) -> bool {
-    if depth > MAX_VIEW_DEPTH {
-        return false;
+/// Fails, with the reason, unless all that a view reads is surely in the schema.
+pub(super) fn check_inside(catalog: &Catalog<'_>, definition: &str) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    read_tables(catalog, definition, &mut seen).map(drop)
+}
+
+/// The tables and views that the query of a view reads, also through other views; fails if they are not known.
+pub(super) fn read_tables(
+    catalog: &Catalog<'_>,
+    definition: &str,
+    seen: &mut BTreeSet<TableName>,
+) -> Result<(), String> {
+    let query = query_of(catalog, definition)?;
+    let mut names = Vec::new();
+    let mut ctes = CteNames(Vec::new());
+    // A visitor that never ends early.
+    let ControlFlow::Continue(()) = query.visit(&mut ctes);
+    let found = visit_relations(&query, |name: &ObjectName| match catalog.written_table(name) {
+        Ok(written) => {
+            names.push(written);
+            ControlFlow::Continue(())
+        }
+        Err(_) => ControlFlow::Break(format!("it reads `{}`, whose name has other parts", shortened(&name.to_string()))),
+    });
+    if let ControlFlow::Break(why) = found {
+        return Err(why);
     }
-    let Ok(statement) = parse_one(catalog.dialect, definition) else { return false };
-    let query = match statement {
-        Statement::Query(query) => query,
-        Statement::CreateView(view) => view.query,
-        _ => return false,
-    };
+    for written in names {
+        let is_cte =
+            written.schema.is_none() && ctes.0.iter().any(|cte| same(catalog.dialect, &folded(catalog.dialect, cte), &written.name));
+        let Some((name, table)) = catalog.lookup(&written) else {
+            if is_cte {
+                continue;
+            }
+            let schema = written.schema.map(|schema| format!("{schema}.")).unwrap_or_default();
+            return Err(format!("it reads `{schema}{}`, which is not a table here", written.name));
+        };
+        if !seen.insert(name.clone()) || seen.len() > MAX_VIEW_TABLES {
+            continue;
+        }
+        match &table.kind {
+            TableKind::View { definition: Some(definition) } => read_tables(catalog, definition, seen)?,
+            TableKind::View { definition: None } => return Err(format!("it reads the view `{}`, whose definition cannot be read", name.name)),
+            TableKind::Base | TableKind::Foreign { .. } | TableKind::Other => {}
+        }
+    }
+    Ok(())
+}
+
+/// The names of `WITH`.
+struct CteNames(Vec<Ident>);
+
+impl Visitor for CteNames {
+    type Break = Infallible;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Infallible> {
+        self.0.extend(query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| cte.alias.name.clone()));
+        ControlFlow::Continue(())
+    }
+}
+
+fn query_of(catalog: &Catalog<'_>, definition: &str) -> Result<Box<Query>, String> {
+    match parse_one(catalog.dialect, definition) {
+        Ok(Statement::Query(query)) => Ok(query),
+        Ok(Statement::CreateView(view)) => Ok(view.query),
+        Ok(_) | Err(_) => Err("its definition cannot be understood".to_owned()),
+    }
+}
+
+fn is_harmless(catalog: &Catalog<'_>, definition: &str, depth: usize) -> Result<(), String> {
+    if depth > MAX_VIEW_DEPTH {
+        return Err("it reads too many views that read views".to_owned());
+    }
+    let query = query_of(catalog, definition)?;
     let mut survey = Survey {
         catalog,
         tables: Vec::new(),
@@ -43,10 +111,15 @@ fn is_harmless(catalog: &Catalog<'_>, definition: &str, depth: usize) -> bool {
         relations: Vec::new(),
         takes_all: false,
     };
-    if query.visit(&mut survey).is_break() {
-        return false;
+    if let ControlFlow::Break(why) = query.visit(&mut survey) {
+        return Err(why);
     }
-    survey.tables.iter().all(|table| survey.is_harmless_table(table, depth))
+    survey.tables.iter().try_for_each(|table| survey.check_table(table, depth))
+}
+
+/// A part of a definition that is not understood well enough.
+fn unclear<T>(what: &str) -> ControlFlow<String, T> {
+    ControlFlow::Break(format!("its definition has {what}, which may show more than its columns"))
 }
 
 /// What a definition mentions.
@@ -64,36 +137,48 @@ struct Survey<'a, 'c> {
 }
 
 impl Survey<'_, '_> {
-    fn is_harmless_table(&self, name: &TableName, depth: usize) -> bool {
+    fn check_table(&self, name: &TableName, depth: usize) -> Result<(), String> {
         let catalog = self.catalog;
-        let Some(table) = catalog.schema.tables.get(name) else { return false };
+        let shown = catalog.shown(name);
+        let Some(table) = catalog.schema.tables.get(name) else { return Err(format!("it reads `{shown}`")) };
         if !catalog.rules.allows(name) {
-            return false;
+            return Err(format!("it reads `{shown}`, which is denied"));
         }
-        let is_known = match &table.kind {
-            TableKind::Base => true,
-            TableKind::View { definition } => {
-                catalog.rules.trusts_view(name)
-                    || definition.as_deref().is_some_and(|text| is_harmless(catalog, text, depth + 1))
+        match &table.kind {
+            TableKind::Base => {}
+            _ if catalog.rules.trusts_view(name) => {}
+            TableKind::View { definition: Some(text) } => {
+                is_harmless(catalog, text, depth + 1).map_err(|why| format!("it reads the view `{shown}`: {why}"))?;
             }
-            TableKind::Other => catalog.rules.trusts_view(name),
-        };
-        if !is_known || !catalog.hides_columns_of(name, table) {
-            return is_known;
+            TableKind::Foreign { .. } if catalog.why_not(name, table).is_none() => {}
+            TableKind::View { definition: None } | TableKind::Foreign { .. } | TableKind::Other => {
+                return Err(format!("it reads `{shown}`, and what that shows is not known"));
+            }
         }
-        let mentions_hidden = self.names.iter().any(|written| {
-            table.columns.iter().any(|column| {
-                catalog.rules.hides(name, &column.name) && written.to_lowercase() == column.name.to_lowercase()
-            })
+        if !catalog.hides_columns_of(name, table) {
+            return Ok(());
+        }
+        let hidden = table.columns.iter().find(|column| {
+            catalog.rules.hides(name, &column.name)
+                && self.names.iter().any(|written| written.to_lowercase() == column.name.to_lowercase())
         });
-        let takes_row = self.bare.iter().any(|name| self.relations.contains(name));
-        !mentions_hidden && !self.takes_all && !takes_row
+        if let Some(hidden) = hidden {
+            return Err(format!("it names `{}`, as a hidden column of `{shown}` is called", hidden.name));
+        }
+        if self.takes_all || self.bare.iter().any(|name| self.relations.contains(name)) {
+            return Err(format!("it takes whole rows of a table, and `{shown}` has hidden columns"));
+        }
+        Ok(())
     }
 
-    fn function(&self, function: &Function) -> ControlFlow<()> {
-        if functions::may_call(self.catalog, &function.name).is_err() {
-            return ControlFlow::Break(());
-        }
+    fn function(&self, function: &Function) -> ControlFlow<String> {
+        let called = match functions::may_call(self.catalog, &function.name) {
+            Ok(called) => called,
+            Err(_) => {
+                let name = shortened(&function.name.to_string());
+                return ControlFlow::Break(format!("it calls the function `{name}`, which is not on the list"));
+            }
+        };
         if let FunctionArguments::List(list) = &function.args {
             for argument in &list.args {
                 let value = match argument {
@@ -103,8 +188,10 @@ impl Survey<'_, '_> {
                 };
                 match value {
                     FunctionArgExpr::Expr(_) | FunctionArgExpr::Wildcard => {}
+                    // It only tells rows from the absence of one.
+                    FunctionArgExpr::QualifiedWildcard(_) if called == "count" => {}
                     FunctionArgExpr::QualifiedWildcard(_) | FunctionArgExpr::WildcardWithOptions(_) => {
-                        return ControlFlow::Break(());
+                        return unclear("a whole row as an argument");
                     }
                 }
             }
@@ -114,22 +201,22 @@ impl Survey<'_, '_> {
 }
 
 impl Visitor for Survey<'_, '_> {
-    type Break = ();
+    type Break = String;
 
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
         for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
             let name = folded(self.catalog.dialect, &cte.alias.name);
             // A name of `WITH` that is also a table's may mean either.
             if self.catalog.has_table_named(&name) {
-                return ControlFlow::Break(());
+                return unclear("a name of `WITH` that is also a table's");
             }
             self.relations.push(name.to_lowercase());
             self.ctes.push(name.to_lowercase());
         }
-        if has_other_bodies(&query.body) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if has_other_bodies(&query.body) { unclear("a part that is no `SELECT`") } else { ControlFlow::Continue(()) }
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<String> {
         for item in &select.projection {
             match item {
                 SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => self.takes_all = true,
@@ -154,8 +241,8 @@ impl Visitor for Survey<'_, '_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
-        let Ok(written) = self.catalog.written_table(relation) else { return ControlFlow::Break(()) };
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<String> {
+        let Ok(written) = self.catalog.written_table(relation) else { return unclear("a name of many parts") };
         if written.schema.is_none() && self.ctes.contains(&written.name.to_lowercase()) {
             return ControlFlow::Continue(());
         }
@@ -167,11 +254,11 @@ impl Visitor for Survey<'_, '_> {
                 self.relations.push(name.name.to_lowercase());
                 ControlFlow::Continue(())
             }
-            None => ControlFlow::Break(()),
+            None => ControlFlow::Break(format!("it reads `{}`, which is not a table here", shortened(&relation.to_string()))),
         }
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<String> {
         match factor {
             TableFactor::Table { args: None, alias, .. }
             | TableFactor::Derived { alias, .. }
@@ -184,11 +271,11 @@ impl Visitor for Survey<'_, '_> {
                 ControlFlow::Continue(())
             }
             // A relation that is no table: what it reads is not known.
-            _ => ControlFlow::Break(()),
+            _ => unclear("a relation that is no table"),
         }
     }
 
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<String> {
         match expr {
             Expr::Function(function) => self.function(function),
             Expr::Identifier(ident) => {
@@ -196,13 +283,13 @@ impl Visitor for Survey<'_, '_> {
                 ControlFlow::Continue(())
             }
             Expr::Wildcard(_) | Expr::QualifiedWildcard(..) | Expr::CompoundFieldAccess { .. } => {
-                ControlFlow::Break(())
+                unclear("a whole row as a value")
             }
             _ => ControlFlow::Continue(()),
         }
     }
 
-    fn pre_visit_ident(&mut self, ident: &Ident) -> ControlFlow<()> {
+    fn pre_visit_ident(&mut self, ident: &Ident) -> ControlFlow<String> {
         self.names.push(folded(self.catalog.dialect, ident));
         ControlFlow::Continue(())
     }

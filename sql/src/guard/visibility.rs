@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::catalog::{Catalog, ROW_IDS, WrittenTable};
 use super::refusal::{Refusal, RefusalKind};
 use super::text::shortened;
-use super::view::shows_nothing_hidden;
+use super::view::{check_harmless, check_inside};
 use crate::dialect::Dialect;
 use crate::schema::{Column, Table, TableKind, TableName};
 
@@ -27,13 +27,13 @@ impl<'a> Catalog<'a> {
     /// Finds the table or view that the database would find, if the caller may use it.
     pub(super) fn find(&self, written: &WrittenTable) -> Result<(&'a TableName, &'a Table), Refusal> {
         self.lookup(written)
-            .filter(|(name, table)| self.rules.allows(name) && self.may_read(name, table))
+            .filter(|(name, table)| self.rules.allows(name) && self.why_not(name, table).is_none())
             .ok_or_else(|| self.no_such_table(written))
     }
 
     pub(super) fn visible_tables(&self) -> Vec<VisibleTable<'a>> {
         let tables =
-            self.schema.tables.iter().filter(|(name, table)| self.rules.allows(name) && self.may_read(name, table));
+            self.schema.tables.iter().filter(|(name, table)| self.rules.allows(name) && self.why_not(name, table).is_none());
         let visible = tables.map(|(name, table)| {
             let columns = table.columns.iter().filter(|column| !self.rules.hides(name, &column.name)).collect();
             VisibleTable { name, table, columns }
@@ -63,16 +63,34 @@ impl<'a> Catalog<'a> {
         Some(columns)
     }
 
-    /// A view is read if it surely shows nothing that is hidden or denied, or if a person said so.
-    fn may_read(&self, name: &TableName, table: &Table) -> bool {
+    /// The tables, views and other relations that a caller may not read although no rule denies them, with the reason.
+    pub(super) fn left_out(&self) -> Vec<(&'a TableName, String)> {
+        let allowed = self.schema.tables.iter().filter(|(name, _)| self.rules.allows(name));
+        allowed.filter_map(|(name, table)| Some((name, self.why_not(name, table)?))).collect()
+    }
+
+    /// Why a table may not be read that no rule denies. A view is read if it surely shows nothing that is hidden, denied
+    /// or outside, or if a person said so.
+    pub(super) fn why_not(&self, name: &TableName, table: &Table) -> Option<String> {
+        if self.rules.trusts_view(name) {
+            return None;
+        }
         match &table.kind {
-            TableKind::Base => true,
-            TableKind::View { definition } => {
-                self.rules.trusts_view(name)
-                    || !self.hides_anything
-                    || definition.as_deref().is_some_and(|text| shows_nothing_hidden(self, text))
+            TableKind::Base => None,
+            TableKind::View { .. } if !self.hides_anything && !self.schema.is_part => None,
+            TableKind::View { definition: None } => {
+                Some("the user of the database may not read its definition".to_owned())
             }
-            TableKind::Other => self.rules.trusts_view(name) || !self.hides_anything,
+            TableKind::View { definition: Some(text) } if self.hides_anything => check_harmless(self, text).err(),
+            TableKind::View { definition: Some(text) } => check_inside(self, text).err(),
+            TableKind::Foreign { remote } => {
+                let shows_hidden = table.columns.iter().any(|column| {
+                    self.rules.hides(remote, &column.name) && !self.rules.hides(name, &column.name)
+                });
+                let why = format!("it shows `{}.{}` of another server, which is denied or has hidden columns", remote.schema, remote.name);
+                (shows_hidden || !self.rules.allows(remote)).then_some(why)
+            }
+            TableKind::Other => self.hides_anything.then(|| "what it reads is not known".to_owned()),
         }
     }
 

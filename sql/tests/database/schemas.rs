@@ -17,7 +17,7 @@ async fn table(database: &Database, schema: &str, name: &str) -> Table {
 
 fn column(name: &str, type_name: &str) -> Column {
     let (name, type_name) = (name.to_owned(), type_name.to_owned());
-    Column { name, type_name, nullable: true, default: None, key: None, comment: None, values: Vec::new() }
+    Column { name, type_name, nullable: true, default: None, key: None, comment: None, values: Vec::new(), is_filled: false }
 }
 
 fn foreign(schema: &str, table: &str, column: &str) -> Key {

@@ -100,6 +100,7 @@ impl World {
             key: None,
             comment: None,
             values: Vec::new(),
+            is_filled: false,
         };
         let tables = TABLES.iter().map(|(table, columns)| {
             let columns = columns.iter().map(|(column_name, type_name)| column(column_name, type_name)).collect();

@@ -204,6 +204,18 @@ pub fn steps_in_expression(expression: &str) -> BTreeSet<String> {
     steps_among(used.unwrap_or_default())
 }
 
+/// Whether `template` uses what is called `name`; an invalid one does not.
+pub fn uses_in_template(template: &str, name: &str) -> bool {
+    let used = plain_engine().template_from_str(template).map(|compiled| compiled.undeclared_variables(false));
+    used.is_ok_and(|used| used.contains(name))
+}
+
+/// Like [`uses_in_template`], for an expression.
+pub fn uses_in_expression(expression: &str, name: &str) -> bool {
+    let used = plain_engine().compile_expression(expression).map(|compiled| compiled.undeclared_variables(false));
+    used.is_ok_and(|used| used.contains(name))
+}
+
 fn steps_among(used: impl IntoIterator<Item = String>) -> BTreeSet<String> {
     let step = |name: String| Some(name.strip_prefix("steps.")?.split('.').next()?.to_owned());
     used.into_iter().filter_map(step).collect()

@@ -3,7 +3,7 @@
 use protocol::code::Code;
 use serde_json::Value;
 use sql::answer::Answer;
-use sql::database::{Rows, SqlStatement, TouchedRows, WriteMode, WriteOutcome, WriteQuery};
+use sql::database::{Rows, SqlStatement, TouchedRows, WriteMode, WriteOutcome, WriteQuery, WrittenRows};
 use tokio_util::sync::CancellationToken;
 
 use super::databases::OpenDatabase;
@@ -24,7 +24,7 @@ impl Sql {
         let is_dry_run = self.is_dry_run(invocation)?;
         let commit = || WriteMode::Commit { expected: invocation.approved_change.clone() };
         let mode = if is_dry_run { WriteMode::DryRun } else { commit() };
-        let outcome = self.write(invocation, open, mode, cancel).await?;
+        let (outcome, _) = self.write(invocation, open, mode, cancel).await?;
         let before = outcome.before.clone().filter(|_| is_dry_run);
         let affected = outcome.rows_affected;
         let mut output = query::output(Answer::of_write(outcome, is_dry_run));
@@ -44,11 +44,19 @@ impl Sql {
         cancel: &CancellationToken,
     ) -> Result<TriedChange, Failure> {
         let open = context.databases.open(&self.database, self.settings(&context.config)?, context).await?;
-        let outcome = self.write(invocation, &open, WriteMode::DryRun, cancel).await?;
+        let shown = Invocation { is_shown: true, ..invocation.clone() };
+        Box::pin(self.check_gates(&shown, &open, context, cancel)).await?;
+        let (outcome, set_by_database) = self.write(&shown, &open, WriteMode::DryRun, cancel).await?;
+        // Rows that the statement itself returns are not compared, so they are not shown.
+        let rows = [&outcome.before, &outcome.after];
+        let is_shown = |name: &String| {
+            rows.into_iter().flatten().any(|rows| rows.columns.iter().any(|column| column.name == *name))
+        };
         Ok(TriedChange {
             rows_affected: outcome.rows_affected,
             before: outcome.before.as_ref().map(objects),
-            after: outcome.after.as_ref().or(outcome.returned.as_ref()).map(objects),
+            after: outcome.after.as_ref().map(objects),
+            set_by_database: set_by_database.into_iter().filter(is_shown).collect(),
             digest: outcome.digest,
         })
     }
@@ -59,18 +67,18 @@ impl Sql {
         open: &OpenDatabase,
         mode: WriteMode,
         cancel: &CancellationToken,
-    ) -> Result<WriteOutcome, Failure> {
+    ) -> Result<(WriteOutcome, Vec<String>), Failure> {
         if !open.settings.writable {
             let message = format!("nothing may be changed in the database `{}`", open.name);
             return Err(Failure::new(Code::RefusedByPolicy, message)
                 .hint(format!("a human can set `writable = true` under [databases.{}] in config.toml", open.name)));
         }
-        let (statement, touched) = match self.operation() {
+        let is_approved = invocation.is_shown || invocation.approved_change.is_some();
+        let mut write = match self.operation() {
             Operation::Statement(statement) => {
-                if !self.sees_hidden {
-                    query::check_names(statement, &self.parameters, open, cancel).await?;
-                }
-                (query::bound(statement, &self.parameters, invocation, open.database.dialect())?, None)
+                query::check_names(statement, (&self.parameters, self.sees_hidden), open, cancel).await?;
+                let statement = query::bound(statement, &self.parameters, invocation, open.database.dialect())?;
+                WriteQuery { statement, ..WriteQuery::default() }
             }
             Operation::Change(template) => {
                 let statement = query::guarded(&Self::text(template, invocation)?, true, open, cancel).await?;
@@ -78,19 +86,37 @@ impl Sql {
                     return Err(Failure::new(Code::InvalidInput, "this statement changes nothing")
                         .hint("give an INSERT, UPDATE or DELETE; to read, use the subtool for queries"));
                 }
-                let touched = statement.touched().map(|touched| TouchedRows {
-                    select: SqlStatement { sql: touched.sql.clone(), parameters: Vec::new() },
-                    table: touched.table.clone(),
-                    key: touched.key.clone(),
-                });
-                (SqlStatement { sql: statement.sql, parameters: Vec::new() }, touched)
+                if let Some(why) = statement.why_not_shown().filter(|_| is_approved) {
+                    let message = format!("a human cannot be shown what this will do: {why}");
+                    return Err(Failure::new(Code::InvalidInput, message)
+                        .hint("a change that a human approves must write exactly what was shown"));
+                }
+                let plain = |sql: &str| SqlStatement { sql: sql.to_owned(), parameters: Vec::new() };
+                WriteQuery {
+                    touched: statement.touched().map(|touched| TouchedRows {
+                        select: plain(&touched.sql),
+                        table: touched.table.clone(),
+                        key: touched.key.clone(),
+                    }),
+                    written: statement.written().map(|written| WrittenRows {
+                        statement: plain(&written.sql),
+                        columns: written.columns.clone(),
+                        are_before: written.are_before,
+                        otherwise: written.otherwise.clone(),
+                    }),
+                    set_by_database: statement.set_by_database().to_vec(),
+                    statement: plain(&statement.sql),
+                    ..WriteQuery::default()
+                }
             }
             _ => unreachable!("other operations change nothing"),
         };
         let effect = if mode == WriteMode::DryRun { StatementEffect::None } else { StatementEffect::Commit };
-        let write = WriteQuery { statement, touched, max_affected: self.max_affected, ..WriteQuery::default() };
+        (write.max_affected, write.is_approved) = (self.max_affected, is_approved);
+        let set_by_database = write.set_by_database.clone();
         let outcome = open.database.write(write, mode, cancel).await;
-        outcome.map_err(|error| failure::of_database(&error, effect))
+        let outcome = outcome.map_err(|error| failure::of_database(&error, effect))?;
+        Ok((outcome, set_by_database))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use protocol::code::Code;
 use sql::database::Database;
 use sql::rules::AccessRules;
+use sql::schema::Schema;
 
 use crate::config::DatabaseSettings;
 use crate::config::secret::Secret;
@@ -54,6 +55,12 @@ impl Databases {
         let open = OpenDatabase { name: name.to_owned(), database, rules, settings: settings.clone(), password };
         kept.insert(name.to_owned(), open.clone());
         Ok(open)
+    }
+
+    /// The tables of a database as they were read last, if its settings are still these.
+    pub(super) fn known_schema(&self, name: &str, settings: &DatabaseSettings) -> Option<Arc<Schema>> {
+        let kept = self.kept();
+        kept.get(name).filter(|open| open.settings == *settings)?.database.known_schema()
     }
 
     /// Stops what runs and closes all connections.

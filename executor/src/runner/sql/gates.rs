@@ -1,12 +1,89 @@
 //! Gates: what a statement does with which table, as the rules of the configuration name it.
+//!
+//! They are looked at twice: before a task is accepted, by what is known of the database then, and again where the
+//! statement is run, by the tables that the database has. What a rule refuses is never run, however it is written.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
 
-use globset::GlobSet;
-use sql::guard::{NamedTable, named_tables};
+use globset::{Glob, GlobMatcher, GlobSet, GlobSetBuilder};
+use protocol::code::Code;
+use sql::database::Freshness;
+use sql::dialect::Dialect;
+use sql::guard::{KnownNames, NamedTable, NamedTables, TableAccess, named_tables};
+use sql::schema::Schema;
+use tokio_util::sync::CancellationToken;
 
-use super::{Operation, Sql};
-use crate::runner::Invocation;
+use super::databases::OpenDatabase;
+use super::{Databases, Operation, Sql, query};
+use crate::config::{DatabaseSettings, RuleAction};
+use crate::runner::{Invocation, RunnerContext};
+use crate::task::failure::Failure;
+
+/// The patterns of a rule: `db.DATABASE.TABLE.ACCESS`.
+#[derive(Debug, Clone, Default)]
+pub struct GatePatterns {
+    gates: GlobSet,
+    /// The last part of each, which says what is done.
+    accesses: Vec<GlobMatcher>,
+}
+
+impl GatePatterns {
+    /// A table is called in any case.
+    pub fn new(patterns: &[String]) -> Result<Self, String> {
+        let (mut gates, mut accesses) = (GlobSetBuilder::new(), Vec::new());
+        for pattern in patterns.iter().map(|pattern| pattern.to_lowercase()) {
+            let glob = |text: &str| Glob::new(text).map_err(|error| error.to_string());
+            gates.add(glob(&pattern)?);
+            accesses.push(glob(pattern.rsplit('.').next().unwrap_or_default())?.compile_matcher());
+        }
+        Ok(Self { gates: gates.build().map_err(|error| error.to_string())?, accesses })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.accesses.is_empty()
+    }
+
+    /// Whether they have something that is done in this way, to whatever table.
+    fn have_access(&self, access: TableAccess) -> bool {
+        let is_it = |pattern: &GlobMatcher| {
+            pattern.is_match(access.as_str()) || (access.is_write() && pattern.is_match("write"))
+        };
+        self.accesses.iter().any(is_it)
+    }
+}
+
+/// What the rules say where a statement is run.
+pub trait GateRules: Debug + Send + Sync {
+    /// Whether any of them is about gates.
+    fn have_gates(&self) -> bool;
+
+    /// The strictest rule that asks or refuses and is about one of these gates, and why.
+    fn judge(&self, invocation: &Invocation, gates: &Gates) -> Option<(RuleAction, String)>;
+}
+
+/// What is known of the databases without asking them.
+#[derive(Debug, Clone, Default)]
+pub struct KnownTables {
+    databases: Arc<Databases>,
+    settings: BTreeMap<String, DatabaseSettings>,
+}
+
+impl KnownTables {
+    pub fn of(context: &RunnerContext) -> Self {
+        Self { databases: Arc::clone(&context.databases), settings: context.config.databases.clone() }
+    }
+
+    /// The dialect of a database, where its tables most likely are, and its tables if they were read.
+    fn of_database(&self, name: &str) -> (Option<Dialect>, Vec<String>, Option<Arc<Schema>>) {
+        let Some(settings) = self.settings.get(name) else { return (None, Vec::new(), None) };
+        let connection = settings.connection(None).ok();
+        let schemas = connection.as_ref().map(sql::database::DatabaseSettings::likely_schemas);
+        let dialect = connection.as_ref().map(sql::database::DatabaseSettings::dialect);
+        (dialect, schemas.unwrap_or_default(), self.databases.known_schema(name, settings))
+    }
+}
 
 /// The tables of one statement in one database.
 #[derive(Debug)]
@@ -15,43 +92,85 @@ pub struct Gates {
     /// Whether it is the change of a caller.
     is_change: bool,
     /// `None` if a statement of the definition cannot be read: then it may do anything. One of the caller is not run then.
-    tables: Option<Vec<NamedTable>>,
+    tables: Option<NamedTables>,
 }
 
 impl Gates {
-    /// Whether `patterns` have any of them, or what they are is not known.
-    pub fn any(&self, patterns: &GlobSet) -> bool {
-        self.tables.as_ref().is_none_or(|tables| tables.iter().any(|table| self.matches(table, patterns)))
+    /// Whether `patterns` have any of them, by any of its names, or what they are is not known.
+    pub fn any(&self, patterns: &GatePatterns) -> bool {
+        self.tables.as_ref().is_none_or(|found| {
+            let has = |table: &NamedTable| {
+                table.names.iter().any(|name| self.matches(name, table.access, patterns))
+            };
+            found.tables.iter().any(has) || found.unknown.iter().any(|access| patterns.have_access(*access))
+        })
     }
 
-    /// Whether `patterns` have all of them, and there is one; of a change, one that writes.
-    pub fn all(&self, patterns: &GlobSet) -> bool {
-        let is_enough =
-            |tables: &&Vec<NamedTable>| tables.iter().any(|table| !self.is_change || table.access.is_write());
-        let known = self.tables.as_ref().filter(is_enough);
-        known.is_some_and(|tables| tables.iter().all(|table| self.matches(table, patterns)))
+    /// Whether `patterns` have all that the statement names, and there is one; of a change, one that writes.
+    pub fn all(&self, patterns: &GatePatterns) -> bool {
+        let Some(found) = &self.tables else { return false };
+        let named = || found.tables.iter().filter(|table| table.is_named);
+        let has = |table: &NamedTable| table.exact.iter().any(|name| self.matches(name, table.access, patterns));
+        named().any(|table| !self.is_change || table.access.is_write()) && named().all(has)
     }
 
     /// A change of a table is called by what it does, and `write`.
-    fn matches(&self, table: &NamedTable, patterns: &GlobSet) -> bool {
-        let gate = |access: &str| format!("db.{}.{}.{access}", self.database, table.name).to_lowercase();
-        patterns.is_match(gate(table.access.as_str())) || (table.access.is_write() && patterns.is_match(gate("write")))
+    fn matches(&self, table: &str, access: TableAccess, patterns: &GatePatterns) -> bool {
+        let gate = |access: &str| format!("db.{}.{table}.{access}", self.database).to_lowercase();
+        patterns.gates.is_match(gate(access.as_str())) || (access.is_write() && patterns.gates.is_match(gate("write")))
     }
 }
 
 impl Sql {
-    /// The gates through which the statement of an invocation goes.
-    pub fn gates(&self, invocation: &Invocation) -> Gates {
-        let text = match self.operation() {
+    /// The gates through which the statement of an invocation goes, by what is known before it is run.
+    pub fn gates(&self, invocation: &Invocation, known: &KnownTables) -> Gates {
+        let (dialect, likely_schemas, schema) = known.of_database(&self.database);
+        let names = KnownNames { dialect, likely_schemas: &likely_schemas, schema: schema.as_deref() };
+        self.gates_by(invocation, names)
+    }
+
+    fn gates_by(&self, invocation: &Invocation, known: KnownNames<'_>) -> Gates {
+        let tables = match self.operation() {
+            // What cannot be read is not run.
             Operation::Query(template) | Operation::Change(template) | Operation::Explain(template) => {
-                Self::text(template, invocation).ok()
+                let text = Self::text(template, invocation).ok();
+                Some(text.and_then(|text| named_tables(&text, known)).unwrap_or_default())
             }
-            Operation::Statement(statement) => Some(statement.to_owned()),
-            Operation::Describe(_) | Operation::ListTables(_) => Some("SELECT 1".to_owned()),
+            Operation::Statement(statement) => {
+                let text = query::readable(statement, &self.parameters, known.dialect);
+                named_tables(text.as_deref().unwrap_or(statement), known)
+            }
+            Operation::Describe(_) | Operation::ListTables(_) => Some(NamedTables::default()),
         };
-        let is_guarded = !matches!(self.operation(), Operation::Statement(_));
-        let named = text.and_then(|text| named_tables(&text)).or_else(|| is_guarded.then(BTreeSet::new));
-        let tables = named.map(|tables| tables.into_iter().collect());
         Gates { database: self.database.clone(), is_change: self.changes(), tables }
+    }
+
+    /// Fails if a rule refuses what the statement does with the tables that the database has, or asks about it although no
+    /// human was asked.
+    pub(super) async fn check_gates(
+        &self,
+        invocation: &Invocation,
+        open: &OpenDatabase,
+        context: &RunnerContext,
+        cancel: &CancellationToken,
+    ) -> Result<(), Failure> {
+        let Some(rules) = context.gate_rules.as_ref().filter(|rules| rules.have_gates()) else { return Ok(()) };
+        if matches!(self.operation(), Operation::Describe(_) | Operation::ListTables(_)) {
+            return Ok(());
+        }
+        let schema = query::schema(open, Freshness::Recent, cancel).await?;
+        let dialect = Some(open.database.dialect());
+        let gates = self.gates_by(invocation, KnownNames { dialect, likely_schemas: &[], schema: Some(&schema) });
+        match rules.judge(invocation, &gates) {
+            Some((RuleAction::Refuse, why)) => {
+                Err(Failure::new(Code::RefusedByPolicy, format!("the statement is refused: {why}"))
+                    .hint("do not work around it: a human decided this; tell the user, who can change the rule"))
+            }
+            Some((RuleAction::Ask, why)) if !invocation.is_shown && invocation.approved.is_none() => {
+                Err(Failure::new(Code::RefusedByPolicy, format!("a human must be asked first: {why}"))
+                    .hint("run it again: what the database contains is known now, and the human is asked"))
+            }
+            _ => Ok(()),
+        }
     }
 }

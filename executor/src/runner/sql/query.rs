@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use sql::answer::{Answer, CountMode, Page};
 use sql::database::{DatabaseError, Freshness, ReadQuery, Rows, SqlStatement};
 use sql::dialect::Dialect;
-use sql::guard::{Guard, GuardedStatement, Refusal, RefusalKind, RowOrder};
+use sql::guard::{Guard, GuardedStatement, KnownNames, Refusal, RefusalKind, RowOrder, named_tables};
 use sql::parameters::{DeclaredKind, DeclaredStatement, ParameterError, ParameterValue};
 use sql::schema::Schema;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +24,43 @@ const DIALECTS: [Dialect; 3] = [Dialect::Postgres, Dialect::Mysql, Dialect::Sqli
 pub(super) fn is_change(statement: &str, parameters: &Map<String, Value>) -> bool {
     let read = |dialect| declared(dialect, statement, parameters).is_ok_and(|it| it.kind == DeclaredKind::Read);
     !DIALECTS.into_iter().any(read)
+}
+
+/// A statement of a definition as a parser reads it, with NULL for each parameter.
+pub(super) fn readable(statement: &str, parameters: &Map<String, Value>, dialect: Option<Dialect>) -> Option<String> {
+    let dialects = dialect.map_or(DIALECTS.to_vec(), |dialect| vec![dialect]);
+    dialects.into_iter().find_map(|dialect| Some(declared(dialect, statement, parameters).ok()?.with_nulls()))
+}
+
+/// Why no parser that it may be for understands a statement.
+pub(super) fn syntax_error(text: &str, dialect: Option<Dialect>) -> Option<String> {
+    let dialects = dialect.map_or(DIALECTS.to_vec(), |dialect| vec![dialect]);
+    let mut errors = dialects.into_iter().map(|dialect| sql::guard::syntax_error(dialect, text));
+    let first = errors.next()??;
+    errors.all(|error| error.is_some()).then_some(first)
+}
+
+/// Fails if a statement of a definition names a database of a server that is not there for subtools.
+fn check_inside(
+    statement: &str,
+    parameters: &Map<String, Value>,
+    open: &OpenDatabase,
+    schema: &Schema,
+) -> Result<(), Failure> {
+    if !schema.is_part {
+        return Ok(());
+    }
+    let dialect = Some(open.database.dialect());
+    let Some(text) = readable(statement, parameters, dialect) else { return Ok(()) };
+    let found = named_tables(&text, KnownNames { dialect, ..KnownNames::default() }).unwrap_or_default();
+    let there: Vec<String> =
+        open.settings.schemas.iter().flatten().chain(&schema.search_path).map(|name| name.to_lowercase()).collect();
+    let names = found.tables.iter().flat_map(|table| &table.exact);
+    let outside = names.filter_map(|name| name.split_once('.')).find(|(schema, _)| !there.iter().any(|it| it == schema));
+    let Some((outside, _)) = outside else { return Ok(()) };
+    let message = format!("the statement of the definition names `{outside}`, which is not there for subtools");
+    let hint = format!("a human can name it in `schemas` under [databases.{}] in config.toml", open.name);
+    Err(Failure::new(Code::BadDefinition, message).hint(hint))
 }
 
 /// Finds what is wrong with a statement of a definition in whatever dialect it is.
@@ -93,14 +130,20 @@ pub(super) async fn guarded(
     Err(failure::of_refusal(refusal))
 }
 
-/// Fails if a statement of a definition names what is hidden or denied, or is not there. Whatever else the guard says
-/// about it does not count.
+/// Fails if a statement of a definition names what is hidden or denied, or is not there, unless it `sees_hidden`; and if
+/// it names another database. Whatever else the guard says about it does not count.
 pub(super) async fn check_names(
     statement: &str,
-    parameters: &Map<String, Value>,
+    (parameters, sees_hidden): (&Map<String, Value>, bool),
     open: &OpenDatabase,
     cancel: &CancellationToken,
 ) -> Result<(), Failure> {
+    if open.database.dialect() == Dialect::Mysql || open.settings.schemas.is_some() {
+        check_inside(statement, parameters, open, &*schema(open, Freshness::Recent, cancel).await?)?;
+    }
+    if sees_hidden {
+        return Ok(());
+    }
     let Ok(declared) = declared(open.database.dialect(), statement, parameters) else { return Ok(()) };
     let text = declared.with_nulls();
     let is_name = |refusal: &Refusal| matches!(refusal.kind, RefusalKind::NoSuchTable | RefusalKind::NoSuchColumn);
@@ -213,9 +256,7 @@ impl Sql {
                 }
             }
             Operation::Statement(statement) => {
-                if !self.sees_hidden {
-                    check_names(statement, &self.parameters, open, cancel).await?;
-                }
+                check_names(statement, (&self.parameters, self.sees_hidden), open, cancel).await?;
                 let whole = bound(statement, &self.parameters, invocation, open.database.dialect())?;
                 let counted = (count == CountMode::Exact)
                     .then(|| around("SELECT count(*) AS row_count FROM (", &whole, ") AS counted"));

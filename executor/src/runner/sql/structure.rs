@@ -26,9 +26,12 @@ struct VisibleSchema<'a> {
 
 impl<'a> VisibleSchema<'a> {
     fn of(schema: &'a Schema, open: &'a OpenDatabase) -> Self {
+        Self { schema, tables: Self::guard(schema, open).visible_tables() }
+    }
+
+    fn guard(schema: &'a Schema, open: &'a OpenDatabase) -> Guard<'a> {
         let (dialect, rules) = (open.database.dialect(), &*open.rules);
-        let guard = Guard { dialect, schema, rules, max_rows: open.settings.max_rows, may_write: false };
-        Self { schema, tables: guard.visible_tables() }
+        Guard { dialect, schema, rules, max_rows: open.settings.max_rows, may_write: false }
     }
 
     /// The tables by the names by which they may be called.
@@ -131,6 +134,12 @@ pub(super) async fn snapshot(open: &OpenDatabase, cancel: &CancellationToken) ->
             described
         })
         .collect();
+    let guard = VisibleSchema::guard(&schema, open);
+    let left_out: Vec<_> = guard
+        .left_out()
+        .into_iter()
+        .map(|(name, why)| json!({"name": shown_name(name, &schema), "why": why}))
+        .collect();
     let dialect = open.database.dialect().to_string();
     let columns = |table: &VisibleTable<'_>| table.table.columns.len() - table.columns.len();
     Ok(json!({
@@ -139,6 +148,7 @@ pub(super) async fn snapshot(open: &OpenDatabase, cancel: &CancellationToken) ->
         "tables": tables,
         "unseen_tables": schema.tables.len() - visible.tables.len(),
         "hidden_columns": visible.tables.iter().map(columns).sum::<usize>(),
+        "left_out": left_out,
         "idle_patterns": open.settings.idle_patterns(&schema),
     }))
 }
@@ -146,6 +156,7 @@ pub(super) async fn snapshot(open: &OpenDatabase, cancel: &CancellationToken) ->
 fn kind(table: &Table) -> &'static str {
     match table.kind {
         TableKind::Base => "table",
+        TableKind::Foreign { .. } => "foreign table",
         TableKind::View { .. } => "view",
         TableKind::Other => "other",
     }

@@ -1,33 +1,40 @@
 //! Reads the tables of a MySQL or MariaDB server that the user may read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 
 use super::MysqlWorkError;
-use crate::schema::{Column, Key, Schema, Table, TableKind, TableName};
+use crate::schema::{Column, Key, Schema, Table, TableKind, TableName, is_computed};
 
-/// What is the server's own.
-const OTHERS: &str = "NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')";
 
 type TableRow = (String, String, String, String, Option<u64>, Option<String>);
-type ColumnRow = (String, String, String, String, String, Option<String>, String, String);
+type ColumnRow = (String, String, String, String, String, Option<String>, String, String, String);
 type KeyRow = (String, String, String, Option<String>, Option<String>, Option<String>);
 
-pub(super) async fn read(conn: &mut Conn) -> Result<Schema, MysqlWorkError> {
+/// Reads the database of the connection, and those of the server that are named besides.
+pub(super) async fn read(conn: &mut Conn, others: &[String]) -> Result<Schema, MysqlWorkError> {
     let database: Option<Option<String>> = conn.query_first("SELECT DATABASE()").await?;
+    let search_path: Vec<String> = database.flatten().into_iter().collect();
+    // The server compares these names without case here, and with case where it finds a table.
+    let is_ours = |schema: &String| search_path.contains(schema) || others.contains(schema);
+    let list = others.iter().chain(&search_path).map(|name| quoted_text(name)).collect::<Vec<_>>().join(", ");
+    let list = if list.is_empty() { "NULL".to_owned() } else { list };
     let mut tables = BTreeMap::new();
     let rows: Vec<TableRow> = conn
         .query(format!(
             "SELECT t.table_schema, t.table_name, t.table_type, coalesce(t.table_comment, ''), t.table_rows, v.view_definition \
              FROM information_schema.tables AS t LEFT JOIN information_schema.views AS v \
-             ON v.table_schema = t.table_schema AND v.table_name = t.table_name WHERE t.table_schema {OTHERS}"
+             ON v.table_schema = t.table_schema AND v.table_name = t.table_name WHERE t.table_schema IN ({list})"
         ))
         .await?;
     for (schema, name, kind, comment, estimated_rows, definition) in rows {
+        if !is_ours(&schema) {
+            continue;
+        }
         let kind = match kind.as_str() {
-            "BASE TABLE" => TableKind::Base,
+            "BASE TABLE" | "SYSTEM VERSIONED" => TableKind::Base,
             // Empty for a user who may not see it.
             "VIEW" => TableKind::View { definition: definition.filter(|definition| !definition.is_empty()) },
             _ => TableKind::Other,
@@ -39,15 +46,18 @@ pub(super) async fn read(conn: &mut Conn) -> Result<Schema, MysqlWorkError> {
     let rows: Vec<ColumnRow> = conn
         .query(format!(
             "SELECT table_schema, table_name, column_name, CAST(column_type AS CHAR), is_nullable, \
-             CAST(column_default AS CHAR), CAST(column_key AS CHAR), CAST(column_comment AS CHAR) \
-             FROM information_schema.columns WHERE table_schema {OTHERS} \
+             CAST(column_default AS CHAR), CAST(column_key AS CHAR), CAST(column_comment AS CHAR), CAST(extra AS CHAR) \
+             FROM information_schema.columns WHERE table_schema IN ({list}) \
              ORDER BY table_schema, table_name, ordinal_position"
         ))
         .await?;
-    for (schema, table, name, type_name, nullable, default, key, comment) in rows {
+    for (schema, table, name, type_name, nullable, default, key, comment, extra) in rows {
         let Some(table) = tables.get_mut(&TableName { schema, name: table }) else { continue };
+        let extra = extra.to_lowercase();
+        let is_computed_default = default.as_deref().is_some_and(is_computed) && !extra.contains("generated always");
         table.columns.push(Column {
             name,
+            is_filled: ["auto_increment", "on update"].iter().any(|word| extra.contains(word)) || is_computed_default,
             values: values(&type_name),
             type_name,
             nullable: nullable == "YES",
@@ -65,7 +75,7 @@ pub(super) async fn read(conn: &mut Conn) -> Result<Schema, MysqlWorkError> {
         .query(format!(
             "SELECT table_schema, table_name, column_name, referenced_table_schema, referenced_table_name, \
              referenced_column_name FROM information_schema.key_column_usage \
-             WHERE referenced_table_name IS NOT NULL AND table_schema {OTHERS}"
+             WHERE referenced_table_name IS NOT NULL AND table_schema IN ({list})"
         ))
         .await?;
     for (schema, table, column, to_schema, to_table, to_column) in rows {
@@ -78,7 +88,13 @@ pub(super) async fn read(conn: &mut Conn) -> Result<Schema, MysqlWorkError> {
             column.key = Some(Key::Foreign { table: TableName { schema, name }, column: to_column });
         }
     }
-    Ok(Schema { functions: BTreeSet::new(), search_path: database.flatten().into_iter().collect(), tables })
+    Ok(Schema { search_path, tables, is_part: true, ..Schema::default() })
+}
+
+/// Writes a name as a text of the server, in hexadecimal digits, so that no sign of it counts.
+pub(super) fn quoted_text(name: &str) -> String {
+    let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
+    if digits.is_empty() { "''".to_owned() } else { format!("CONVERT(X'{digits}' USING utf8mb4)") }
 }
 
 /// Returns what an `enum('a','b')` or a `set(…)` may hold.

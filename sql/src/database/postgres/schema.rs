@@ -1,17 +1,23 @@
 //! Reads the tables of a PostgreSQL database that the user may read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::Client;
 
 use super::PostgresWorkError;
-use crate::schema::{Column, Key, Schema, Table, TableKind, TableName};
+use crate::schema::{Column, Key, Schema, Table, TableKind, TableName, is_computed};
 
 /// Tables, views and the rest that a `SELECT` can name. A partition is left out: its table has all its rows.
 const TABLES: &str = "
 SELECT n.nspname::text, c.relname::text, c.relkind::text, obj_description(c.oid, 'pg_class'),
-       CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END,
-       CASE WHEN c.reltuples >= 0 THEN c.reltuples::int8 END
+       CASE WHEN c.relkind IN ('v', 'm') THEN pg_get_viewdef(c.oid) END,
+       CASE WHEN c.reltuples >= 0 THEN c.reltuples::int8 END,
+       (SELECT o.option_value FROM pg_catalog.pg_foreign_table AS f, pg_options_to_table(f.ftoptions) AS o
+        WHERE f.ftrelid = c.oid AND o.option_name = 'schema_name'),
+       (SELECT o.option_value FROM pg_catalog.pg_foreign_table AS f, pg_options_to_table(f.ftoptions) AS o
+        WHERE f.ftrelid = c.oid AND o.option_name = 'table_name'),
+       EXISTS (SELECT FROM pg_catalog.pg_attribute AS a, pg_options_to_table(a.attfdwoptions) AS o
+               WHERE a.attrelid = c.oid AND o.option_name = 'column_name' AND o.option_value <> a.attname)
 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
   AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND has_schema_privilege(n.oid, 'USAGE')
@@ -28,7 +34,8 @@ const COLUMNS: &str = "
 SELECT n.nspname::text, c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull,
        pg_get_expr(d.adbin, d.adrelid), col_description(c.oid, a.attnum),
        ARRAY(SELECT e.enumlabel::text FROM pg_catalog.pg_enum AS e
-             WHERE e.enumtypid IN (t.oid, t.typbasetype, t.typelem) ORDER BY e.enumsortorder)
+             WHERE e.enumtypid IN (t.oid, t.typbasetype, t.typelem) ORDER BY e.enumsortorder),
+       a.attidentity <> '', a.attgenerated <> ''
 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
@@ -50,14 +57,31 @@ LEFT JOIN pg_catalog.pg_attribute AS fa ON fa.attrelid = fc.oid AND fa.attnum = 
 WHERE k.contype IN ('p', 'f') OR (k.contype = 'u' AND cardinality(k.conkey) = 1)
 ORDER BY position(k.contype::text IN 'pfu'), k.oid, u.attnum";
 
-pub(super) async fn read(client: &Client) -> Result<Schema, PostgresWorkError> {
+/// Each table that inherits from another one, and each partition, with that one; the distance does not count.
+const HEIRS: &str = "
+WITH RECURSIVE heirs(child, parent) AS (
+    SELECT inhrelid, inhparent FROM pg_catalog.pg_inherits
+    UNION SELECT h.child, i.inhparent FROM heirs AS h JOIN pg_catalog.pg_inherits AS i ON i.inhrelid = h.parent)
+SELECT cn.nspname::text, c.relname::text, pn.nspname::text, p.relname::text
+FROM heirs JOIN pg_catalog.pg_class AS c ON c.oid = heirs.child JOIN pg_catalog.pg_namespace AS cn ON cn.oid = c.relnamespace
+JOIN pg_catalog.pg_class AS p ON p.oid = heirs.parent JOIN pg_catalog.pg_namespace AS pn ON pn.oid = p.relnamespace
+WHERE c.relkind IN ('r', 'p', 'f')";
+
+/// Reads the schemas that are named, or all.
+pub(super) async fn read(client: &Client, schemas: Option<&[String]>) -> Result<Schema, PostgresWorkError> {
     let path = client.query_one("SELECT current_schemas(false)::text[]", &[]).await?;
     let search_path = path.try_get::<_, Vec<String>>(0)?;
     let mut tables: BTreeMap<TableName, Table> = BTreeMap::new();
     for row in client.query(TABLES, &[]).await? {
         let kind = match row.try_get::<_, &str>(2)? {
             "r" | "p" => TableKind::Base,
-            "v" => TableKind::View { definition: row.try_get(4)? },
+            "v" | "m" => TableKind::View { definition: row.try_get(4)? },
+            // Columns with other names there could be hidden ones.
+            "f" if !row.try_get::<_, bool>(8)? => {
+                let schema = row.try_get::<_, Option<String>>(6)?.map_or_else(|| row.try_get(0), Ok)?;
+                let name = row.try_get::<_, Option<String>>(7)?.map_or_else(|| row.try_get(1), Ok)?;
+                TableKind::Foreign { remote: TableName { schema, name } }
+            }
             _ => TableKind::Other,
         };
         let estimated_rows = row.try_get::<_, Option<i64>>(5)?.and_then(|rows| u64::try_from(rows).ok());
@@ -67,11 +91,15 @@ pub(super) async fn read(client: &Client) -> Result<Schema, PostgresWorkError> {
     for row in client.query(COLUMNS, &[]).await? {
         let name = TableName { schema: row.try_get(0)?, name: row.try_get(1)? };
         let Some(table) = tables.get_mut(&name) else { continue };
+        let default: Option<String> = row.try_get(5)?;
+        let (is_identity, is_generated) = (row.try_get(8)?, row.try_get::<_, bool>(9)?);
         table.columns.push(Column {
             name: row.try_get(2)?,
             type_name: row.try_get(3)?,
             nullable: !row.try_get::<_, bool>(4)?,
-            default: row.try_get(5)?,
+            // A generated column is computed from the others.
+            is_filled: is_identity || (!is_generated && default.as_deref().is_some_and(is_computed)),
+            default,
             key: None,
             comment: row.try_get(6)?,
             values: row.try_get(7)?,
@@ -93,5 +121,15 @@ pub(super) async fn read(client: &Client) -> Result<Schema, PostgresWorkError> {
         column.key.get_or_insert(key);
     }
     let functions = client.query(FUNCTIONS, &[]).await?.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    Ok(Schema { search_path, tables, functions })
+    let mut heirs = BTreeSet::new();
+    for row in client.query(HEIRS, &[]).await? {
+        let name = |place: usize| {
+            Ok::<_, tokio_postgres::Error>(TableName { schema: row.try_get(place)?, name: row.try_get(place + 1)? })
+        };
+        heirs.insert((name(0)?, name(2)?));
+    }
+    if let Some(schemas) = schemas {
+        tables.retain(|name, _| schemas.contains(&name.schema));
+    }
+    Ok(Schema { search_path, tables, functions, heirs, is_part: schemas.is_some() })
 }

@@ -1,12 +1,12 @@
 //! Reads the tables of a SQLite database.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row};
 
 use super::failure;
 use crate::database::error::DatabaseError;
-use crate::schema::{Column, Key, Schema, Table, TableKind, TableName};
+use crate::schema::{Column, Key, Schema, Table, TableKind, TableName, is_computed};
 
 const MAIN: &str = "main";
 
@@ -47,11 +47,15 @@ pub(super) fn read(connection: &Connection) -> Result<Schema, DatabaseError> {
             estimated_rows: None,
         });
         let primary = row.get::<_, i64>(7)? > 0;
+        let (type_name, default): (String, Option<String>) = (row.get(4)?, row.get(6)?);
         table.columns.push(Column {
             name: row.get(3)?,
-            type_name: row.get(4)?,
+            // It gets the next number by itself.
+            is_filled: (primary && type_name.eq_ignore_ascii_case("integer"))
+                || default.as_deref().is_some_and(is_computed),
+            type_name,
             nullable: row.get::<_, i64>(5)? == 0 && !primary,
-            default: row.get(6)?,
+            default,
             key: primary.then_some(Key::Primary),
             comment: None,
             values: Vec::new(),
@@ -84,7 +88,7 @@ pub(super) fn read(connection: &Connection) -> Result<Schema, DatabaseError> {
             Ok(())
         })?;
     }
-    Ok(Schema { functions: BTreeSet::new(), search_path: vec![MAIN.to_owned()], tables })
+    Ok(Schema { search_path: vec![MAIN.to_owned()], tables, ..Schema::default() })
 }
 
 fn each(
