@@ -40,6 +40,7 @@ fn cases() -> Vec<(String, &'static str, bool)> {
         ));
         cases.push((rule(then, "when = \"input.dryrun == true\""), "confirm.rules[0].when", is_error));
         cases.push((rule(then, "gates = [\"db.shpo.orders.write\"]"), "confirm.rules[0].gates[0]", is_error));
+        cases.push((rule(then, "gates = [\"db.shop.*\", \"db.shp*.write\"]"), "confirm.rules[0].gates[1]", is_error));
     }
     let mark = |what: &str| format!("[[confirm.marks]]\n{what}\nsay = \"money\"\n");
     cases.push((mark("tools = [\"pay_uot\"]"), "confirm.marks[0].tools[0]", true));
@@ -89,7 +90,7 @@ fn each_mistake_is_found_with_its_line() {
         // A pack that is off, and a table that nobody has asked for.
         "[[confirm.rules]]\ntools = [\"gmail_*\", \"*\"]\nthen = \"ask\"\n".to_owned(),
         format!(
-            "{DATABASE}[[confirm.rules]]\ngates = [\"db.shop.orders.write\", \"DB.SHOP.*\", \"db.*.read\"]\nthen = \"refuse\"\n"
+            "{DATABASE}[[confirm.rules]]\ngates = [\"db.shop.orders.write\", \"DB.SHOP.*\", \"db.*.read\", \"db.sh*orders.write\", \"*\"]\nthen = \"refuse\"\n"
         ),
     ] {
         world.configure(&right);

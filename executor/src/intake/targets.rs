@@ -148,7 +148,12 @@ impl Target<'_> {
             let mut parts = gate.split('.').map(str::to_lowercase);
             let (first, database) = (parts.next()?, parts.next()?);
             let matcher = matcher(&database).filter(|_| first == "db")?;
-            if names().any(|name| matcher.is_match(name.to_lowercase())) || database.contains('*') {
+            // What follows a `*` may be in the name of a table.
+            let start =
+                database.split_once('*').map(|(start, _)| start).filter(|start| !start.contains(['?', '[', '{']));
+            let is_of = |name: String| matcher.is_match(&name) || start.is_some_and(|start| name.starts_with(start));
+            let is_open = database.contains('*') && start.is_none();
+            if is_open || names().any(|name| is_of(name.to_lowercase())) {
                 return None;
             }
             Some(format!("no database is named `{database}`{}", suggestion(&database, names())))
