@@ -54,7 +54,7 @@ pub use confirmations::{
     CONFIRMATION_WINDOW, ConfirmationLimits, DecideRequest, DecisionAction, DecisionError, DecisionResult, Ticket,
 };
 use confirmations::{PendingConfirmations, after};
-use ending::{Ending, into_unknown};
+use ending::{AttemptEnding, into_unknown};
 use fair_queue::FairQueue;
 use lookup::LookupPhase;
 use notes::{begin_again, give_up_at, given_up, note_failure};
@@ -407,7 +407,7 @@ impl Dispatcher {
             return self.queue_or_delay(report.id, now);
         }
         let retries = open.definition.retries.map_or(0, |retries| retries.times);
-        let ending = Ending {
+        let ending = AttemptEnding {
             effect: open.effect_beyond_task(),
             side_effect: failed.side_effect,
             kind: failed.kind,

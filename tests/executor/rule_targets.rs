@@ -33,15 +33,24 @@ fn cases() -> Vec<(String, &'static str, bool)> {
         cases.push((rule(then, "tools = [\"pya_*\"]"), "confirm.rules[0].tools[0]", is_error));
         cases.push((rule(then, "tags = [\"mony\"]"), "confirm.rules[0].tags[0]", is_error));
         cases.push((rule(then, "tools = [\"note\"]\ntags = [\"money\"]"), "confirm.rules[0]", is_error));
-        cases.push((rule(then, "tools = [\"pay_out\"]\nwhen = \"not input.dryrun\""), "confirm.rules[0].when", is_error));
+        cases.push((
+            rule(then, "tools = [\"pay_out\"]\nwhen = \"not input.dryrun\""),
+            "confirm.rules[0].when",
+            is_error,
+        ));
         cases.push((rule(then, "when = \"input.dryrun == true\""), "confirm.rules[0].when", is_error));
         cases.push((rule(then, "gates = [\"db.shpo.orders.write\"]"), "confirm.rules[0].gates[0]", is_error));
+        cases.push((rule(then, "gates = [\"db.shop.*\", \"db.shp*.write\"]"), "confirm.rules[0].gates[1]", is_error));
     }
     let mark = |what: &str| format!("[[confirm.marks]]\n{what}\nsay = \"money\"\n");
     cases.push((mark("tools = [\"pay_uot\"]"), "confirm.marks[0].tools[0]", true));
     cases.push((mark("tags = [\"mony\"]"), "confirm.marks[0].tags[0]", true));
     cases.push((mark("tags = [\"money\"]\nwhen = \"input.too == 1\""), "confirm.marks[0].when", true));
-    cases.push(("[rate_limits.tools]\npay_uot = { calls = 1, per = \"1h\" }\n".to_owned(), "rate_limits.tools.pay_uot", true));
+    cases.push((
+        "[rate_limits.tools]\npay_uot = { calls = 1, per = \"1h\" }\n".to_owned(),
+        "rate_limits.tools.pay_uot",
+        true,
+    ));
     cases.push(("[rate_limits.tags]\nmony = { calls = 1, per = \"1h\" }\n".to_owned(), "rate_limits.tags.mony", true));
     cases.push(("[access]\ndeny = [\"pay_uot\"]\n".to_owned(), "access.deny[0]", true));
     cases.push(("[access]\nallow = [\"pay_out\", \"nothing\"]\n".to_owned(), "access.allow[1]", false));
@@ -63,6 +72,10 @@ fn each_mistake_is_found_with_its_line() {
         let level = if is_error { "error" } else { "warning" };
         assert_eq!((&found[0]["place"], &found[0]["level"]), (&json!(place), &json!(level)), "{text}: {found:?}");
         assert!(found[0]["line"].as_u64().is_some_and(|line| line >= 1), "{text}: {found:?}");
+        // It asks the same, and takes longer.
+        if text.contains("ask") || text.contains("allow\"") {
+            continue;
+        }
         let doctor = world.run(&["doctor"]).json();
         let rules = doctor["checks"].as_array().expect("checks").iter().find(|check| check["name"] == "rules");
         let rules = rules.expect("the check `rules`");
@@ -70,12 +83,15 @@ fn each_mistake_is_found_with_its_line() {
         assert!(rules["found"].to_string().contains(place), "{text}: {rules}");
     }
     for right in [
-        "[[confirm.rules]]\ntools = [\"pay_*\"]\ntags = [\"money\"]\nwhen = \"not input.dry_run\"\nthen = \"refuse\"\n".to_owned(),
+        "[[confirm.rules]]\ntools = [\"pay_*\"]\ntags = [\"money\"]\nwhen = \"not input.dry_run\"\nthen = \"refuse\"\n"
+            .to_owned(),
         "[[confirm.rules]]\nwhen = \"input.text == 'x' or input.to == 'y'\"\nthen = \"ask\"\n".to_owned(),
         "[[confirm.rules]]\ntools = [\"any\"]\nwhen = \"input.whatever == 1\"\nthen = \"refuse\"\n".to_owned(),
         // A pack that is off, and a table that nobody has asked for.
         "[[confirm.rules]]\ntools = [\"gmail_*\", \"*\"]\nthen = \"ask\"\n".to_owned(),
-        format!("{DATABASE}[[confirm.rules]]\ngates = [\"db.shop.orders.write\", \"DB.SHOP.*\", \"db.*.read\"]\nthen = \"refuse\"\n"),
+        format!(
+            "{DATABASE}[[confirm.rules]]\ngates = [\"db.shop.orders.write\", \"DB.SHOP.*\", \"db.*.read\", \"db.sh*orders.write\", \"*\"]\nthen = \"refuse\"\n"
+        ),
     ] {
         world.configure(&right);
         assert_eq!(findings(&world), Vec::<Value>::new(), "{right}");
@@ -83,7 +99,7 @@ fn each_mistake_is_found_with_its_line() {
     // A wrong form is found before an executor would not start.
     world.configure("[[confirm.rules]]\ngates = [\"shop.orders.write\"]\nthen = \"refuse\"\n");
     let ran = world.run(&["lint", "--format=lines"]);
-    assert!(ran.exit == 2 && ran.stdout.contains("config.toml:2: error: confirm.rules[0]"), "{ran}");
+    assert!(ran.exit == 2 && ran.stdout.contains("config.toml:1: error: confirm.rules[0]"), "{ran}");
 }
 
 #[test]

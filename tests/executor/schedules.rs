@@ -177,9 +177,7 @@ fn a_scheduled_question_is_put_to_the_human_at_its_time() {
     );
     let later = world.run(&["run", "remind", "--in=1h"]);
     let soon = world.run(&["run", "remind", "--in=2s"]);
-    for ran in [&later, &soon] {
-        assert!(ran.json()["message"].as_str().is_some_and(|text| text.contains("is scheduled")), "{ran}");
-    }
+    assert!(later.json()["message"].as_str().is_some_and(|text| text.contains("is scheduled")), "{later}");
     let id = |ran: &crate::world::Transcript| ran.json()["id"].as_str().expect("an id").to_owned();
     assert_eq!(world.result_file(&id(&later))["state"], "queued");
     assert_eq!(id(&world.run(&["run", "remind", "--in=1h"])), id(&later), "the same reminder is one");

@@ -197,6 +197,57 @@ fn a_demanded_touch_needs_an_enrolled_key_and_a_rule_can_demand_it() {
     assert_eq!(human.deny(&id).status, 200);
 }
 
+/// What is done by someone else's server or agent needs a touch unless it is declared to be harmless, and the card names
+/// the address without being unfolded.
+#[test]
+fn what_a_server_or_an_agent_elsewhere_does_needs_a_touch_and_its_address_is_shown() {
+    let world = World::new();
+    let input = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let runs = [
+        (
+            "mcp_remote",
+            json!({"mcp": {"server": {"name": "far", "url": "http://127.0.0.1:9/mcp"}, "tool": "t"}}),
+            Some("http://127.0.0.1:9"),
+        ),
+        ("mcp_program", json!({"mcp": {"server": {"name": "near", "command": ["true"]}, "tool": "t"}}), Some("near")),
+        (
+            "agent",
+            json!({"agent": {"prompt": "{{ name }}", "url": "http://127.0.0.1:9"}}),
+            Some("the agent at http://127.0.0.1:9"),
+        ),
+        (
+            "http",
+            json!({"http": {"method": "POST", "base_url": "http://127.0.0.1:9", "path": "/"}}),
+            Some("http://127.0.0.1:9"),
+        ),
+        ("process", json!({"process": {"argv": ["true"]}}), None),
+    ];
+    let harmless = json!({"destructiveHint": false, "openWorldHint": false});
+    let mut definitions = serde_json::Map::new();
+    for (name, run, _) in &runs {
+        let undeclared = json!({"description": "Does it.", "input": input, "confirm": "always", "run": run});
+        let mut declared = undeclared.clone();
+        declared["annotations"] = harmless.clone();
+        definitions.insert((*name).to_owned(), undeclared);
+        definitions.insert(format!("{name}_harmless"), declared);
+    }
+    world.define("own.json", &Value::Object(definitions));
+    let human = Human::of(&world);
+    let key = SoftKey::rs256("a");
+    let enrol = json!({"name": "laptop", "registration": human.registration(&key)});
+    assert_eq!(human.post("/keys", &enrol).status, 200);
+    for (name, _, shown) in &runs {
+        for (tool, needs_touch) in [((*name).to_owned(), shown.is_some()), (format!("{name}_harmless"), false)] {
+            let id = world.start(&tool, &json!({"name": "x"}));
+            let card = human.card(&id).replace("&#x2f;", "/");
+            let touches = card.split("touches ").nth(1).and_then(|rest| rest.split("</li>").next()).unwrap_or_default();
+            assert!(touches.contains(shown.unwrap_or_default()), "{tool}: {touches}");
+            let approval = human.approve(&id);
+            assert_eq!(code(&approval.body) == json!("needs-touch"), needs_touch, "{tool}: {}", approval.body);
+        }
+    }
+}
+
 /// Deleting the file of keys opens no second first run, and lifts no demand.
 #[test]
 fn lost_keys_are_still_demanded_until_root_resets_them() {

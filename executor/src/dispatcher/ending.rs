@@ -14,7 +14,7 @@ use crate::task::{End, Outcome, Task};
 
 /// What decides how a task goes on after an attempt that failed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ending {
+pub(super) struct AttemptEnding {
     pub(super) effect: EffectClass,
     pub(super) side_effect: SideEffect,
     pub(super) kind: FailureKind,
@@ -26,7 +26,7 @@ pub(super) struct Ending {
     pub(super) has_retries_left: bool,
 }
 
-impl Ending {
+impl AttemptEnding {
     pub(super) fn step(self) -> Step {
         let is_repeatable = self.effect.repeatable() || self.side_effect == SideEffect::None;
         match self.kind {
@@ -88,7 +88,7 @@ mod tests {
                 for kind in [Failure, Timeout, Cancelled, Shutdown] {
                     let (retry, is_cancelling, has_job, has_retries_left) = (Retry::Later, false, false, false);
                     let ending =
-                        Ending { effect, side_effect, kind, retry, is_cancelling, has_job, has_retries_left };
+                        AttemptEnding { effect, side_effect, kind, retry, is_cancelling, has_job, has_retries_left };
                     let expected = match (effect, side_effect, kind) {
                         (Verifiable, Answered | Possible, _) | (Once, Answered | Possible, Shutdown) => Step::Lose,
                         (Once, Possible, Failure | Timeout) => Step::Lose,
@@ -98,11 +98,11 @@ mod tests {
                         (_, _, Failure) => Step::Fail,
                     };
                     assert_eq!(ending.step(), expected, "{effect:?} {side_effect:?} {kind:?}");
-                    let again = Ending { has_retries_left: true, ..ending }.step();
+                    let again = AttemptEnding { has_retries_left: true, ..ending }.step();
                     let is_safe = effect.repeatable() || side_effect == None;
                     let is_again = is_safe && kind != Cancelled;
                     assert_eq!(again == Step::Retry, is_again, "{effect:?} {side_effect:?} {kind:?}");
-                    let cancelling = Ending { is_cancelling: true, ..ending }.step();
+                    let cancelling = AttemptEnding { is_cancelling: true, ..ending }.step();
                     let stays_unknown = expected == Step::Lose;
                     assert_eq!(cancelling == Step::Lose, stays_unknown, "{effect:?} {side_effect:?} {kind:?}");
                 }

@@ -99,7 +99,8 @@ fn unmatched_in(config: &Config, catalog: &Catalog, targets: &[Target<'_>]) -> V
     for target in targets {
         let is_list = target.path.starts_with("access.");
         for (index, pattern) in target.tools.iter().enumerate() {
-            let path = if is_list { format!("{}[{index}]", target.path) } else { format!("{}.tools[{index}]", target.path) };
+            let path =
+                if is_list { format!("{}[{index}]", target.path) } else { format!("{}.tools[{index}]", target.path) };
             let message = catalog.unmatched(pattern);
             found.extend(message.map(|message| Unmatched { path, message, is_error: target.is_error }));
         }
@@ -147,14 +148,21 @@ impl Target<'_> {
             let mut parts = gate.split('.').map(str::to_lowercase);
             let (first, database) = (parts.next()?, parts.next()?);
             let matcher = matcher(&database).filter(|_| first == "db")?;
-            if names().any(|name| matcher.is_match(name.to_lowercase())) || database.contains('*') {
+            // What follows a `*` may be in the name of a table.
+            let start =
+                database.split_once('*').map(|(start, _)| start).filter(|start| !start.contains(['?', '[', '{']));
+            let is_of = |name: String| matcher.is_match(&name) || start.is_some_and(|start| name.starts_with(start));
+            let is_open = database.contains('*') && start.is_none();
+            if is_open || names().any(|name| is_of(name.to_lowercase())) {
                 return None;
             }
             Some(format!("no database is named `{database}`{}", suggestion(&database, names())))
         };
         let found = self.gates.iter().enumerate().filter_map(|(index, gate)| Some((index, message(gate)?)));
         let is_error = self.is_error;
-        found.map(|(index, message)| Unmatched { path: format!("{}.gates[{index}]", self.path), message, is_error }).collect()
+        found
+            .map(|(index, message)| Unmatched { path: format!("{}.gates[{index}]", self.path), message, is_error })
+            .collect()
     }
 
     /// The fields of its condition that no subtool declares to which it applies, or that it applies to none.
@@ -189,7 +197,7 @@ impl Target<'_> {
         let is_error = self.is_error;
         if !is_about_any {
             let message = "no subtool that its `tools` name has one of its `tags`".to_owned();
-            // A tag that nobody has is said by itself.
+            // A tag that no subtool has is reported by itself.
             return is_narrowed.then(|| Unmatched { path: self.path.clone(), message, is_error }).into_iter().collect();
         }
         let message = |field: &String| {

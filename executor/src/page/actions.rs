@@ -490,7 +490,10 @@ fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, 
 fn number(value: &Value) -> Option<serde_json::Number> {
     match value {
         Value::Number(number) => Some(number.clone()),
-        Value::String(text) => serde_json::from_str(text.trim()).ok(),
+        Value::String(text) => match json::parse(text.trim().as_bytes()) {
+            Ok(Value::Number(number)) => Some(number),
+            _ => None,
+        },
         _ => None,
     }
 }

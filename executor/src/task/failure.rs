@@ -30,9 +30,9 @@ pub enum Retry {
 pub enum SideEffect {
     /// No: nothing was sent, or the server says that it changed nothing.
     None,
-    /// Whoever performed it answered that it failed. Parts of it may have been done.
+    /// The service or the program answered that it failed. Parts of it may have been done.
     Answered,
-    /// It may have taken effect, and nobody said so or denied it.
+    /// It may have taken effect, and no answer says whether it did.
     Possible,
 }
 
@@ -66,7 +66,7 @@ impl Failure {
         self
     }
 
-    /// Marks that whoever performed the attempt answered that it failed.
+    /// Marks that the service or the program answered that the attempt failed.
     #[must_use]
     pub fn answered(mut self) -> Self {
         self.side_effect = SideEffect::Answered;

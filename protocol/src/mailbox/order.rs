@@ -27,26 +27,34 @@ impl Mailbox {
     /// Takes the requests out of the inbox and returns them in an order in which none comes before one that it refers
     /// to. What must wait for the next look is kept in `held`, which the caller hands in again; then there is more to take.
     pub fn take_in_order(&self, held: &mut Vec<TakenRequest>) -> io::Result<Vec<TakenRequest>> {
-        let mut ready = Vec::new();
-        for _ in 0..MAX_LISTINGS {
-            let (listed, is_whole) = self.list()?;
-            if is_whole {
-                ready.append(held);
-            }
-            let (referring, plain): (Vec<_>, Vec<_>) = listed.into_iter().partition(|request| reference(request).is_some());
-            held.extend(referring);
-            ready.extend(plain);
-            if held.is_empty() || !is_whole {
-                break;
-            }
-        }
-        sort(&mut ready);
-        // What ends a whole session must not end what was asked for after it.
-        if let Some(first) = held.iter().map(|request| request.id).min() {
-            held.extend(ready.extract_if(.., |request| request.id > first));
-        }
-        Ok(ready)
+        in_order(held, || self.list())
     }
+}
+
+/// `list` takes what one listing shows, and says whether that is all that was there when it began.
+fn in_order(
+    held: &mut Vec<TakenRequest>,
+    mut list: impl FnMut() -> io::Result<(Vec<TakenRequest>, bool)>,
+) -> io::Result<Vec<TakenRequest>> {
+    let mut ready = Vec::new();
+    for _ in 0..MAX_LISTINGS {
+        let (listed, is_whole) = list()?;
+        if is_whole {
+            ready.append(held);
+        }
+        let (referring, plain): (Vec<_>, Vec<_>) = listed.into_iter().partition(|request| reference(request).is_some());
+        held.extend(referring);
+        ready.extend(plain);
+        if held.is_empty() || !is_whole {
+            break;
+        }
+    }
+    sort(&mut ready);
+    // What ends a whole session must not end what was asked for after it.
+    if let Some(first) = held.iter().map(|request| request.id).min() {
+        held.extend(ready.extract_if(.., |request| request.id > first));
+    }
+    Ok(ready)
 }
 
 /// Splits requests that an earlier executor took at the first that may refer to one that it did not take.
@@ -138,6 +146,30 @@ mod tests {
             assert_eq!((ids(&first), ids(&held)), (vec![], vec![naming, session, later]));
             let taken = mailbox.take_in_order(&mut held).expect("taken");
             assert_eq!((ids(&taken), held.len()), (vec![task, naming, session, later], 0));
+        }
+    }
+
+    /// Listings that miss what was written while they were made, or that end early for lack of descriptors.
+    #[test]
+    fn a_request_waits_for_a_whole_listing_after_the_one_that_showed_it() {
+        let (_folder, mailbox) = mailbox();
+        let (task, cancel) = (TaskId::new(), TaskId::new());
+        let taken = |id, operation| {
+            post(&mailbox, id, operation);
+            mailbox.take_all().expect("taken")
+        };
+        let naming = || taken(cancel, Operation::Cancel { id: task });
+        for is_whole in [true, false] {
+            let mut listings = [(naming(), true), (taken(task, run()), is_whole), (Vec::new(), true)].into_iter();
+            let mut next = || Ok(listings.next().unwrap_or((Vec::new(), true)));
+            let mut held = Vec::new();
+            let first = in_order(&mut held, &mut next).expect("taken");
+            if is_whole {
+                assert_eq!((ids(&first), held.len()), (vec![task, cancel], 0));
+            } else {
+                assert_eq!((ids(&first), ids(&held)), (vec![task], vec![cancel]));
+                assert_eq!(ids(&in_order(&mut held, &mut next).expect("taken")), [cancel]);
+            }
         }
     }
 

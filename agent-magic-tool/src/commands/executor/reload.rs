@@ -3,8 +3,9 @@
 //! The executor reads a changed file by itself before it does anything else. So this command only asks it: the answer
 //! is about the file as it is now.
 
-use executor::config::Config;
+use executor::config::ConfigText;
 use executor::intake::policy::Policy;
+use executor::intake::targets::{self, Unmatched};
 use protocol::code::{Code, Exit};
 use protocol::mailbox::Mailbox;
 use serde_json::json;
@@ -16,7 +17,13 @@ use crate::error::Error;
 pub(super) fn run(context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     if executor_of(&mailbox)?.is_none() {
-        Policy::new(&Config::read(&context.paths)?.confirm)?;
+        let text = ConfigText::of_user(&context.paths)?;
+        let config = text.parse()?.config;
+        Policy::new(&config.confirm)?;
+        let unmatched = targets::unmatched(&config, &context.paths);
+        if let Some(Unmatched { path, message, .. }) = unmatched.iter().find(|unmatched| unmatched.is_error) {
+            return Err(text.mistake_at(path, message).into());
+        }
         context.output.json(&json!({"running": false, "mailbox": mailbox.root()}))?;
         context.output.note("no executor is running; the next one starts with this configuration");
         return Ok(Exit::Ok);
