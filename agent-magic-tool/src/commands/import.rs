@@ -230,8 +230,7 @@ fn pack(
     for attempt in 0..20 {
         let mut options = selection.options(name);
         options.max_name_chars = namespace.as_ref().map(|it: &String| import::names::MAX_NAME_CHARS - it.len() - 1);
-        let mut imported =
-            (kind.import)(&document, &options).map_err(|error| reading::failed(&document.from, error))?;
+        let mut imported = kind.import(&document, &options).map_err(|error| reading::failed(&document.from, error))?;
         let unselected = selection.apply(&mut imported)?;
         checking::remove_what_does_not_load(kind, &mut imported);
         let word = name.map_or_else(|| imported.word.clone(), str::to_owned);

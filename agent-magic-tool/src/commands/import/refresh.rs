@@ -94,7 +94,7 @@ fn refresh(
     let pack = namespace.as_ref().and_then(|namespace| record.pack.strip_suffix(&format!("-{namespace}")));
     let mut options = stored.selection.options(Some(pack.unwrap_or(&record.pack)));
     options.max_name_chars = namespace.as_ref().map(|it| import::names::MAX_NAME_CHARS - it.len() - 1);
-    let mut imported = (kind.import)(&document, &options).map_err(|error| reading::failed(&record.from, error))?;
+    let mut imported = kind.import(&document, &options).map_err(|error| reading::failed(&record.from, error))?;
     stored.selection.apply(&mut imported)?;
     checking::remove_what_does_not_load(kind, &mut imported);
     let before = record.sha256.clone();
