@@ -274,8 +274,7 @@ impl Attempt<'_> {
 
     /// Whether the request was sent but its outcome is unknown.
     fn is_in_doubt(&self, failure: &Failure) -> bool {
-        let was_cut_off = matches!(failure.error.code, Code::Cancelled | Code::TimedOut | Code::ConnectionLost);
-        failure.side_effect == SideEffect::Possible && !self.task.effect.repeatable() && was_cut_off
+        failure.side_effect == SideEffect::Possible && !self.task.effect.repeatable()
     }
 
     /// Shapes the output of a runner, which got `input`, into the outcome of `definition`.
@@ -361,8 +360,14 @@ impl Attempt<'_> {
         let selected = self.context.jq.select(query, &self.cancel).await;
         selected.map_err(|error| {
             let failure = select_failed(&error);
-            let is_stopped = matches!(error, SelectError::Stopped);
-            after_effect(if is_stopped { failure } else { failure.detail("data", excerpt(&data)) }, self.task)
+            match error {
+                SelectError::Stopped => after_effect(failure, self.task),
+                // The whole answer is there, and the expression may be what says that it is an error.
+                SelectError::Syntax { .. } | SelectError::Failed { .. } => {
+                    let failure = failure.detail("data", excerpt(&data));
+                    if self.task.effect == EffectClass::Read { failure } else { failure.answered() }
+                }
+            }
         })
     }
 }
@@ -441,7 +446,7 @@ fn failed(
         error.code = Code::TimedOut;
         error.message = format!("it took longer than {timeout}");
     }
-    if side_effect == SideEffect::Possible && !task.effect.repeatable() {
+    if side_effect != SideEffect::None && !task.effect.repeatable() {
         let hint = error.hint.take().map(|hint| format!("{hint}; ")).unwrap_or_default();
         error.hint = Some(format!("{hint}it may have taken effect anyway: check before you run it again"));
     }

@@ -26,7 +26,7 @@ use crate::runner::delegation::SubtoolDirectory;
 use crate::task::name::SubtoolName;
 
 mod changes;
-mod check;
+pub(crate) mod check;
 mod compiled;
 pub mod definition;
 mod dependencies;

@@ -13,7 +13,7 @@ use std::str::FromStr;
 use protocol::command_executor::ForeignCommands;
 use protocol::duration::PositiveDuration;
 use protocol::paths::Paths;
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use url::Url;
 
 use crate::config::programs::ProgramSettings;
@@ -29,6 +29,7 @@ mod databases;
 mod file;
 mod hook;
 pub mod key_file;
+pub mod known;
 pub mod log;
 mod mcp;
 mod packs;
@@ -222,7 +223,7 @@ pub struct RuleSample {
 }
 
 /// What a rule does with a call, weakest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleAction {
     Allow,
@@ -376,9 +377,9 @@ impl SecretSource {
 }
 
 impl Config {
-    /// Reads the configuration of this user.
+    /// Reads the configuration of this user. A missing file means the defaults, unless it was in force before.
     pub fn read(paths: &Paths) -> Result<Self, ConfigError> {
-        Self::load(&paths.config_file())
+        ConfigText::of_user(paths)?.parse().map(|parsed| parsed.config)
     }
 
     /// Reads the file at `path` and merges it over the defaults. A missing file means the defaults, but only if no

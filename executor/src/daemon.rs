@@ -214,6 +214,7 @@ fn run_once(paths: &Paths, jq: JqPool, on_ready: impl FnOnce()) -> Result<ExitRe
     let record_lock = record_lock::acquire(&paths.executor(), timeout)?
         .ok_or_else(|| DaemonError::RecordInUse { path: paths.executor() })?;
     let locks = Locks { _record: record_lock, executor: executor_lock };
+    config_file.remember();
     let (daemon, open) = Daemon::new(paths, config_file, (config, sources), mailbox, identity, jq, locks)?;
     tracing::info!(pid = daemon.identity.pid, version = %daemon.identity.version, mailbox = %daemon.mailbox.root().display(), "executor started");
     on_ready();
@@ -249,6 +250,13 @@ impl Daemon {
         let (own_folders, jq, delegation) = (OwnFolders::of(paths), Arc::new(jq), Some(Arc::new(delegation)));
         let context = RunnerContext { own_folders, jq, delegation, ..context };
         let settings = Settings::new(1, sources, context).map_err(SettingsError::from)?;
+        let settings = match config_file.problem_at_start(settings.config()) {
+            Some(problem) => {
+                tracing::error!(problem = %chain(&problem), "the configuration names what does not exist: every call needs a human");
+                settings.holding(&problem)
+            }
+            None => settings,
+        };
         let config = settings.config().clone();
         let limits = DispatcherLimits::of(&config);
         let intake = Intake::new(settings, definitions_watch, catalog, site.instance.clone(), Arc::clone(&approver))

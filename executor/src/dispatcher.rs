@@ -24,7 +24,7 @@ use crate::store::switched_off::SwitchedOffTool;
 use crate::store::{Change, ConfirmationUpdate, Transition};
 use crate::task::confirmation::{Confirmation, Digest};
 use crate::task::effect::EffectClass;
-use crate::task::failure::{Retry, SideEffect};
+use crate::task::failure::Retry;
 use crate::task::grant::GrantId;
 use crate::task::name::SubtoolName;
 use crate::task::{End, Outcome, Task};
@@ -33,6 +33,7 @@ mod admission;
 mod cancellation;
 mod confirmations;
 pub mod decide_scopes;
+mod ending;
 mod fair_queue;
 mod lookup;
 mod notes;
@@ -53,6 +54,7 @@ pub use confirmations::{
     CONFIRMATION_WINDOW, ConfirmationLimits, DecideRequest, DecisionAction, DecisionError, DecisionResult, Ticket,
 };
 use confirmations::{PendingConfirmations, after};
+use ending::{Ending, into_unknown};
 use fair_queue::FairQueue;
 use lookup::LookupPhase;
 use notes::{begin_again, give_up_at, given_up, note_failure};
@@ -61,7 +63,6 @@ use rate_limits::RateLimits;
 pub use rate_limits::{AppliedRateLimit, RateLimitKey};
 pub use reassessment::{Reassessment, RulesChange};
 pub use recovery::RecoveryInfo;
-use recovery::unknown_outcome;
 pub use resolution::ResolveRequest;
 use slots::{SlotKind, Slots};
 pub use touch_verifier::TouchRequest;
@@ -249,6 +250,13 @@ impl OpenTask {
         SlotKind::of(&self.task, delegates_at, self.is_suspect)
     }
 
+    /// What it is to run it as another task. All attempts share the tasks of its steps, but a caller that runs it once
+    /// more has them run once more.
+    fn effect_beyond_task(&self) -> EffectClass {
+        let is_shared = self.definition.run.steps().is_some() && self.task.effect == EffectClass::Idempotent;
+        if is_shared { self.definition.annotations.effect_class() } else { self.task.effect }
+    }
+
     /// The limit of attempts and lookups if attempts are lost.
     fn max_attempts(&self) -> u32 {
         recovery::max_attempts(&self.task, Some(&self.definition))
@@ -362,7 +370,9 @@ impl Dispatcher {
             && at <= now
         {
             self.delayed.remove(&(at, id));
-            self.queue_or_delay(id, now);
+            if !self.ask_scheduled(id, now, effects) {
+                self.queue_or_delay(id, now);
+            }
         }
         self.start_ready(now, effects);
     }
@@ -396,28 +406,17 @@ impl Dispatcher {
             open.phase = LookupPhase::Due(Some(Box::new(failed)));
             return self.queue_or_delay(report.id, now);
         }
-        let is_repeatable = open.task.effect.repeatable() || failed.side_effect == SideEffect::None;
         let retries = open.definition.retries.map_or(0, |retries| retries.times);
-        let step = match failed.kind {
-            // Asking for its job again changes nothing.
-            FailureKind::Shutdown if open.task.notes.job.is_some() && !open.cancelling => Step::Retry,
-            FailureKind::Shutdown if !is_repeatable => Step::Lose,
-            // The limit of lookups is reached.
-            _ if !is_repeatable && open.task.effect == EffectClass::Verifiable => Step::Lose,
-            FailureKind::Shutdown if open.cancelling => Step::Cancel,
-            FailureKind::Shutdown => Step::Retry,
-            FailureKind::Cancelled => Step::Cancel,
-            FailureKind::Failure | FailureKind::Timeout
-                if is_repeatable
-                    && !open.cancelling
-                    && failed.retry != Retry::Never
-                    && open.task.counted_attempts() <= retries =>
-            {
-                Step::Retry
-            }
-            FailureKind::Timeout => Step::TimeOut,
-            FailureKind::Failure => Step::Fail,
+        let ending = Ending {
+            effect: open.effect_beyond_task(),
+            side_effect: failed.side_effect,
+            kind: failed.kind,
+            retry: failed.retry,
+            is_cancelling: open.cancelling,
+            has_job: open.task.notes.job.is_some(),
+            has_retries_left: open.task.counted_attempts() <= retries,
         };
+        let step = ending.step();
         if step == Step::Retry {
             let not_before = (failed.kind != FailureKind::Shutdown)
                 .then(|| now + retry_delay(&open.definition, &open.task, failed.retry));
@@ -434,7 +433,8 @@ impl Dispatcher {
             effects.actions.push(Action::Publish(Box::new(open.task.clone())));
             self.queue_or_delay(report.id, now);
         } else {
-            let end = if step == Step::Lose { into_unknown(failed.end, &open.task) } else { failed.end };
+            let (kind, end) = (failed.kind, failed.end);
+            let end = if step == Step::Lose { into_unknown(end, kind, &open.task) } else { end };
             advance(&mut open.task, step, now, None, Some(end), effects);
             self.remove(report.id, effects);
         }
@@ -583,16 +583,6 @@ fn retry_delay(definition: &Definition, task: &Task, retry: Retry) -> SignedDura
     let jitter = doubled.mul_f64(f64::from(seed % 256) / 1024.0);
     let delay = (doubled + jitter).min(MAX_RETRY_DELAY).max(min);
     SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO)
-}
-
-/// Turns the end of an attempt into the end of a task with an unknown outcome: replaces the code, message and hint of
-/// the error and keeps its details.
-fn into_unknown(mut end: End, task: &Task) -> End {
-    if let Outcome::Error(error) = &mut end.outcome {
-        let unknown = unknown_outcome(task);
-        (error.code, error.message, error.hint) = (unknown.code, unknown.message, unknown.hint);
-    }
-    end
 }
 
 fn failed_end(at: Timestamp, error: ErrorBody) -> End {

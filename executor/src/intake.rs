@@ -29,7 +29,7 @@ use crate::config::seal;
 use crate::config::secret::Secrets;
 use crate::dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
 use crate::intake::approver::ApproverPresence;
-use crate::intake::policy::{PolicyCase, PolicyDecision, PolicyRuling};
+use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::intake::ruling::ApproverWait;
 use crate::intake::settings::{LiveSettings, Settings, SettingsError};
 use crate::runner::delegation::too_deep;
@@ -48,6 +48,7 @@ mod reason;
 mod reassessment;
 mod ruling;
 pub mod settings;
+pub mod targets;
 mod trust;
 mod words;
 
@@ -210,7 +211,7 @@ impl Intake {
             });
             sent.extend(started.map(|at| ("started_at".to_owned(), at.to_string().into())));
         }
-        RecoveryInfo { definition, reassessed, sent }
+        RecoveryInfo { definition, reassessed, sent, had_ended: false }
     }
 
     /// The rate limits of a subtool: its own, which the configuration can replace, and those of its tags.
@@ -305,7 +306,8 @@ impl Intake {
             caller: &caller,
             assurance: self.approver.assurance(),
         };
-        let PolicyRuling { decision, why, needs, .. } = settings.policy.decide_for_session(case);
+        let ruling = settings.policy.decide_for_session(case);
+        let decision = ruling.decision;
         let run_at = match run.at.map(|at| schedule::check(at, now)).transpose() {
             Ok(run_at) => run_at,
             Err(error) => return refused(error),
@@ -315,7 +317,6 @@ impl Intake {
             return refused(error);
         }
         let wait = ApproverWait::of(&caller, run.if_no_approver);
-        let ruling = PolicyRuling { decision, why: why.clone(), rule: None, needs };
         let mut invocation = Invocation {
             id: id.to_string(),
             attempt: 1,
@@ -323,7 +324,7 @@ impl Intake {
             caller: caller.clone(),
             ..Invocation::default()
         };
-        let refusal = self.refusal(&subtool, wait, ruling, &invocation);
+        let refusal = self.refusal(&subtool, wait, ruling.clone(), &invocation);
         if run.dry_run {
             invocation.input = seal::shown(&input);
             let plan = match subtool.definition.run.plan(&invocation, settings.config()) {
@@ -337,7 +338,7 @@ impl Intake {
                 "tool": run.tool,
                 "input": invocation.input,
                 "dry_run": true,
-                "confirmation": if decision == PolicyDecision::Run { Value::Null } else { why.into() },
+                "confirmation": if decision == PolicyDecision::Run { Value::Null } else { ruling.why.into() },
                 "would_send": plan,
             });
             if let Some(missing) = self.missing_secret(&subtool.definition) {
@@ -361,7 +362,7 @@ impl Intake {
             ..Task::accepted(id, tool, hash, subtool.definition.effect_class(), input, caller, now)
         };
         if decision == PolicyDecision::Ask {
-            let confirmation = self.confirmation(&task, &subtool.definition, (why, needs), run.reason, now);
+            let confirmation = self.confirmation(&task, &subtool.definition, &ruling, run.reason, now);
             task.confirmation = Some(Box::new(confirmation));
         }
         IntakeOutcome::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }

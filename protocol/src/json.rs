@@ -1,7 +1,7 @@
 //! Strict parsing of JSON from outside.
 //!
-//! Refuses what `serde_json` would silently change: duplicate keys (it keeps the last one) and integers that
-//! it cannot represent exactly (it turns them into floats). JSON that is accepted here means the same to
+//! Refuses what `serde_json` would silently change: duplicate keys (it keeps the last one), integers that it cannot
+//! represent exactly (it turns them into floats), and digits that a float does not keep. JSON that is accepted here means the same to
 //! every other parser.
 
 use std::collections::HashSet;
@@ -11,10 +11,14 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
+use crate::decimal::Decimal;
+
 /// The deepest nesting; real data is far below. The limit of `serde_json` is 128.
 const MAX_DEPTH: usize = 64;
 /// From 2^53 on, floats no longer represent every integer exactly.
 const FIRST_INEXACT: f64 = 9_007_199_254_740_992.0;
+/// Every float is written with at most this many digits.
+const MAX_KEPT_DIGITS: usize = 17;
 
 /// Why a text is refused, and at which position.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +35,12 @@ impl JsonError {
         Self { message, line: error.line(), column: error.column() }
     }
 
+    /// The error of a number that begins after `before`.
+    fn of_rounded(before: &[u8]) -> Self {
+        let message = "the number has more digits than can be kept exactly; round it, or write it as a string".to_owned();
+        Self { message, line: 1, column: 1 }.after(before)
+    }
+
     /// The same error in a text that begins with `before`.
     #[must_use]
     pub fn after(self, before: &[u8]) -> Self {
@@ -44,13 +54,15 @@ impl JsonError {
 #[derive(Debug, Clone, Copy)]
 pub struct JsonLimits {
     max_keys: usize,
+    /// Whether a number with digits that are not kept is refused.
+    is_exact: bool,
 }
 
 impl JsonLimits {
     /// For what callers send: more keys than any real input has.
-    pub const INPUT: Self = Self { max_keys: 10_000 };
+    pub const INPUT: Self = Self { max_keys: 10_000, is_exact: true };
     /// For a file of definitions: about as many keys as a file of 16 MiB, the loader's limit, has in practice.
-    pub const DEFINITIONS: Self = Self { max_keys: 1_000_000 };
+    pub const DEFINITIONS: Self = Self { max_keys: 1_000_000, is_exact: false };
 }
 
 /// Parses `bytes` as exactly one JSON value, with the limits for what callers send.
@@ -66,6 +78,46 @@ pub fn parse_within(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonError
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
         .map_err(|error| JsonError::of(&error, bytes))
+        .and_then(|value| match rounded_number(bytes).filter(|_| limits.is_exact) {
+            Some(at) => Err(JsonError::of_rounded(&bytes[..at])),
+            None => Ok(value),
+        })
+}
+
+/// Finds the first number in a JSON text with digits that a float does not keep.
+fn rounded_number(bytes: &[u8]) -> Option<usize> {
+    let is_part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                at += 1;
+                while bytes.get(at).is_some_and(|byte| *byte != b'"') {
+                    at += if bytes[at] == b'\\' { 2 } else { 1 };
+                }
+                at += 1;
+            }
+            b'0'..=b'9' | b'-' => {
+                let length = bytes[at..].iter().take_while(|byte| is_part(byte)).count();
+                if length > MAX_KEPT_DIGITS && is_rounded(&bytes[at..at + length]) {
+                    return Some(at);
+                }
+                at += length;
+            }
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+fn is_rounded(text: &[u8]) -> bool {
+    // Other numbers than floats are kept or refused as they are read.
+    let text = std::str::from_utf8(text).ok().filter(|text| text.contains(['.', 'e', 'E']));
+    let Some(written) = text.and_then(Decimal::parse).filter(|written| written.digits() > MAX_KEPT_DIGITS) else {
+        return false;
+    };
+    let kept = text.and_then(|text| text.parse::<f64>().ok()).and_then(|kept| Decimal::parse(&format!("{kept:e}")));
+    kept != Some(written)
 }
 
 /// A member of a JSON object whose value was only skipped.
@@ -255,6 +307,28 @@ mod tests {
         }
         assert_eq!(parse(b"9007199254740993").expect("an exact integer").to_string(), "9007199254740993");
         assert!(refused("18446744073709551616").contains("too large to be represented exactly"));
+    }
+
+    #[test]
+    fn a_number_with_digits_that_would_be_lost_is_refused_where_callers_send_it() {
+        for text in [
+            "100.00000000000000000001",
+            "[1, 3.141592653589793238]",
+            "{\"a\": {\"b\": -99.99999999999999999999}}",
+            "1.00000000000000000000000000001e2",
+            "\"\\\"\" ",
+        ] {
+            let is_text = text.starts_with('"');
+            assert_eq!(parse(text.as_bytes()).is_err(), !is_text, "{text}");
+            assert!(parse_within(text.as_bytes(), JsonLimits::DEFINITIONS).is_ok(), "{text}");
+        }
+        assert_eq!(
+            refused("{\"a\":\n  0.12345678901234567891}"),
+            "the number has more digits than can be kept exactly; round it, or write it as a string at line 2 column 3"
+        );
+        for kept in ["0.1000000000000000000000000", "1e300", "0.30000000000000004", "2.2250738585072014e-308", "\"100.00000000000000000001\""] {
+            assert!(parse(kept.as_bytes()).is_ok(), "{kept}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod code;
 pub mod command_executor;
 pub mod command_names;
 pub mod data_class;
+pub mod decimal;
 pub mod digest;
 pub mod duration;
 pub mod error;

@@ -31,6 +31,7 @@ use serde::Serialize;
 use crate::task::TaskId;
 use crate::{fault, regular_file};
 
+pub mod order;
 pub mod presence;
 pub mod publication;
 pub mod queries;
@@ -152,7 +153,12 @@ impl Mailbox {
     /// Foreign files stay where they are. So do requests that cannot be read because file descriptors or
     /// memory are exhausted; a later call takes them.
     pub fn take_all(&self) -> io::Result<Vec<TakenRequest>> {
-        let (inbox, claimed, mut taken) = (self.inbox(), self.taken(), Vec::new());
+        self.list().map(|(taken, _)| taken)
+    }
+
+    /// Takes what one listing of the inbox shows. Returns also whether that is all that was there when it began.
+    fn list(&self) -> io::Result<(Vec<TakenRequest>, bool)> {
+        let (inbox, claimed, mut taken, mut is_whole) = (self.inbox(), self.taken(), Vec::new(), true);
         for entry in fs::read_dir(&inbox)? {
             let entry = entry?;
             let Some(id) = request_id(&entry.file_name()) else { continue };
@@ -163,7 +169,10 @@ impl Mailbox {
             let path = inbox.join(entry.file_name());
             let request = read_request(id, &path);
             match &request.bytes {
-                Err(error) if is_resource_exhaustion(error) => break,
+                Err(error) if is_resource_exhaustion(error) => {
+                    is_whole = false;
+                    break;
+                }
                 // What cannot be read is taken, and refused, only if it is a request.
                 Err(_) if !fs::symlink_metadata(&path).is_ok_and(|found| is_trusted(&found)) => continue,
                 _ => {}
@@ -176,7 +185,7 @@ impl Mailbox {
         if !taken.is_empty() {
             fault::point("requests", "taken");
         }
-        Ok(taken)
+        Ok((taken, is_whole))
     }
 
     /// Returns the requests that an earlier executor took and did not answer. Delivers the answers that it

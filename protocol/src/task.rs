@@ -137,6 +137,8 @@ impl State {
             (Self::AwaitingConfirmation, Step::Expire) => Ok(Self::Expired),
             (Self::AwaitingConfirmation, Step::Cancel) => Ok(Self::Cancelled),
             (Self::AwaitingConfirmation, Step::Fail) => Ok(Self::Failed),
+            // Its result file was final when the record was restored from an earlier time.
+            (Self::AwaitingConfirmation | Self::Queued, Step::Lose) => Ok(Self::Unknown),
             // A rule that came later asks a human about it.
             (Self::Queued, Step::Ask) => Ok(Self::AwaitingConfirmation),
             (Self::Queued, Step::Start) => Ok(Self::Running),

@@ -160,9 +160,10 @@ fn a_rule_for_a_name_that_no_subtool_has_is_shown() {
     );
     assert_eq!(
         check(&world.run(&["doctor"]), "rules"),
-        json!({"name": "rules", "ok": true, "message": "1 rules in `confirm.rules`, all samples pass", "found": [
-            "`confirm.rules`: `gti_*` matches no subtool",
-            "`access.deny`: `gmail_send_mesage` matches no subtool; did you mean `gmail_send_message`?",
-            "`rate_limits.tags`: no subtool has the tag `mony`"]})
+        json!({"name": "rules", "ok": false, "message": "3 parts of the configuration would protect nothing",
+            "hint": "mend the names, or remove what is about nothing; lines: agent-magic-tool lint", "found": [
+            "`confirm.rules[0].tools[1]`: `gti_*` matches no subtool",
+            "`access.deny[1]`: `gmail_send_mesage` matches no subtool; did you mean `gmail_send_message`?",
+            "`rate_limits.tags.mony`: no subtool has the tag `mony`"]})
     );
 }

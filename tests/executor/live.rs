@@ -332,3 +332,52 @@ fn a_kill_at_any_step_of_a_reload_leaves_the_new_rules_in_force() {
         assert_eq!(effects(&world), [] as [String; 0], "{point}");
     }
 }
+
+/// What a configuration forbids does not become allowed because the file is gone: not while the executor runs, and not by a
+/// new one, unless a human says so.
+#[test]
+fn a_configuration_that_disappears_is_no_permission() {
+    let world = World::new();
+    world.define(
+        "own.json",
+        &json!({"pay": {"description": "Pays.", "input": {"type": "object"}, "confirm": "never",
+            "run": {"process": {"argv": ["true"]}}}}),
+    );
+    let rules = "[[confirm.rules]]\ntools = [\"pay\"]\nthen = \"refuse\"\n";
+    let refused = |when: &str| {
+        let ran = world.run(&["run", "pay"]);
+        assert_eq!((ran.exit, &ran.error()["code"]), (5, &json!("refused-by-policy")), "{when}: {ran}");
+    };
+    world.configure(rules);
+    refused("in force");
+    let file = world.config_folder().join("config.toml");
+    fs::remove_file(&file).expect("removed");
+    until("the executor says that it is gone", || {
+        let problem = world.run(&["executor", "status"]).json()["config"]["problem"]["message"].clone();
+        problem.as_str().is_some_and(|message| message.contains("is gone"))
+    });
+    refused("the last good one");
+    // It comes back, and is in force as any other.
+    world.configure(rules);
+    until("it is back", || world.run(&["executor", "status"]).json()["config"]["problem"].is_null());
+    fs::remove_file(&file).expect("removed");
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    for words in [&["executor", "start"][..], &["run", "pay"], &["list"]] {
+        let ran = world.run(words);
+        assert_eq!(ran.error()["code"], "bad-config", "{ran}");
+        let hint = ran.error()["hint"].as_str().unwrap_or_default().to_owned();
+        assert!(hint.contains("--without-configuration"), "{ran}");
+    }
+    world.configure(rules);
+    let wrong = world.run(&["executor", "start", "--without-configuration"]);
+    assert_eq!(wrong.error()["code"], "usage", "{wrong}");
+    refused("by the next executor");
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    fs::remove_file(&file).expect("removed");
+    let started = world.run(&["executor", "start", "--without-configuration"]);
+    assert_eq!(started.exit, 0, "{started}");
+    assert_eq!(world.run(&["run", "pay"]).exit, 0);
+    // The word is remembered, until there is a configuration again.
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    assert_eq!(world.run(&["run", "pay"]).exit, 0);
+}

@@ -132,9 +132,9 @@ fn whatever_a_server_does_each_call_has_its_end() {
         assert_eq!(refused["error"]["details"]["jsonrpc_code"], -32602, "{refused}");
         assert_eq!(refused["error"]["details"]["data"]["field"], "message");
         let huge = result("huge");
-        assert_eq!(huge["error"]["code"], "response-too-large", "{huge}");
+        assert_eq!(huge["error"]["details"]["cause"], "response-too-large", "{huge}");
         let crashed = result("crash");
-        assert_eq!(crashed["error"]["code"], "connection-lost", "{crashed}");
+        assert_eq!((&crashed["status"], &crashed["error"]["details"]["cause"]), (&json!("unknown"), &json!("connection-lost")), "{crashed}");
         assert_eq!(
             crashed["error"]["details"]["stderr"].as_str().map(|it| it.contains("out of cheese")),
             Some(true),

@@ -173,3 +173,42 @@ fn a_lost_result_file_is_written_again() {
     until("the result is back", || world.mailbox().join(format!("results/result-{id}.json")).exists());
     assert_eq!(world.result_file(id)["data"], ended["data"]);
 }
+
+/// A backup of the state folder is of an earlier time than the mailbox: what has a final result did run, or is not run.
+#[test]
+fn a_restored_state_folder_repeats_no_effect() {
+    let world = World::new();
+    world.configure("[confirm]\nwrites = \"allow\"\n");
+    fs::create_dir(world.folder().join("marks")).expect("made");
+    let kinds = [("once", json!({}), "unknown", 1), ("idempotent", json!({"idempotentHint": true}), "succeeded", 2)];
+    let definitions = kinds.iter().map(|(tool, annotations, ..)| ((*tool).to_owned(), marking(annotations)));
+    world.define("marks.json", &definitions.collect());
+    let ids = kinds.clone().map(|(tool, ..)| {
+        let ran = world.run(&["run", tool, &format!("name={tool}"), "--in=1s"]);
+        ran.json()["id"].as_str().expect("an id").to_owned()
+    });
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    let backup = world.home().join("backup");
+    copy(&world.state(), &backup);
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    for id in &ids {
+        until("it ends", || world.result_file(id)["status"] == "succeeded");
+    }
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    fs::remove_dir_all(world.state()).expect("removed");
+    copy(&backup, &world.state());
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    for ((tool, _, status, marks), id) in kinds.iter().zip(&ids) {
+        let marked = || fs::read_to_string(world.folder().join("marks").join(tool)).expect("marks").lines().count();
+        until("it ends again", || world.result_file(id)["status"] == *status && marked() == *marks);
+    }
+    let ended = world.result_file(&ids[0]);
+    assert_eq!(ended["error"]["code"], "unknown-outcome", "{ended:#}");
+    assert!(ended["error"]["message"].as_str().is_some_and(|text| text.contains("restored backup")), "{ended:#}");
+    assert_eq!(world.run(&["resolve", &ids[0], "--happened"]).exit, 0);
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    let copied = std::process::Command::new("cp").arg("-a").args([from, to]).status().expect("cp starts");
+    assert!(copied.success());
+}

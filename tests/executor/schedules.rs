@@ -163,3 +163,35 @@ fn an_invalid_or_too_distant_time_is_refused() {
     "#);
     assert_eq!(world.run(&["tasks"]).json(), json!([]));
 }
+
+/// A reminder: the human is asked at its time, and until then nobody waits for an answer.
+#[test]
+fn a_scheduled_question_is_put_to_the_human_at_its_time() {
+    let world = World::new();
+    world.define(
+        "ask.json",
+        &json!({
+            "remind": {"description": "Asks.", "input": {"type": "object"}, "run": {"ask_user": {"question": "Done?"}}},
+            "pay": {"description": "Pays.", "input": {"type": "object"}, "run": {"process": {"argv": ["true"]}}}
+        }),
+    );
+    let later = world.run(&["run", "remind", "--in=1h"]);
+    let soon = world.run(&["run", "remind", "--in=2s"]);
+    for ran in [&later, &soon] {
+        assert!(ran.json()["message"].as_str().is_some_and(|text| text.contains("is scheduled")), "{ran}");
+    }
+    let id = |ran: &crate::world::Transcript| ran.json()["id"].as_str().expect("an id").to_owned();
+    assert_eq!(world.result_file(&id(&later))["state"], "queued");
+    assert_eq!(id(&world.run(&["run", "remind", "--in=1h"])), id(&later), "the same reminder is one");
+    until("it is asked", || world.result_file(&id(&soon))["state"] == "awaiting_confirmation");
+    assert!(Timestamp::now() >= time(&soon.json()["run_at"]));
+    assert_eq!(world.result_file(&id(&later))["state"], "queued");
+    // An approval is asked for at once: the human who schedules it is there now.
+    let approval = world.run(&["run", "pay", "--in=1h"]);
+    assert_eq!(world.result_file(&id(&approval))["state"], "awaiting_confirmation", "{approval}");
+    world.kill_executor();
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    assert_eq!(world.result_file(&id(&later))["state"], "queued");
+    assert_eq!(world.result_file(&id(&soon))["state"], "awaiting_confirmation");
+    assert_eq!(world.run(&["cancel", &id(&later)]).json()["state"], "cancelled");
+}

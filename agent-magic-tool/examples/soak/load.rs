@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::{Operation, Request, RunRequest};
+use protocol::mailbox::request::{Answer, Operation, Request, RunRequest};
 use protocol::task::TaskId;
 use serde_json::{Value, json};
 
@@ -74,8 +74,7 @@ pub(crate) fn call(caller: usize, world: &SoakWorld, mailbox: &Mailbox, stop: &A
             continue;
         };
         if expected == "cancelled" {
-            let cancel = Request::new(Operation::Cancel { id }, Caller::default());
-            mailbox.post(TaskId::new(), &cancel).expect("posted");
+            cancel(mailbox, id);
         }
         let status = wait_for_status(mailbox, id);
         assert_eq!(status, expected, "{tool} {id}");
@@ -104,6 +103,22 @@ fn post(mailbox: &Mailbox, caller: usize, world: &SoakWorld, tool: &str, input: 
     let id = TaskId::new();
     mailbox.post(id, &request).expect("posted");
     id
+}
+
+/// Cancels a task, which must not be refused: the request for it was posted before.
+fn cancel(mailbox: &Mailbox, id: TaskId) {
+    let request = TaskId::new();
+    mailbox.post(request, &Request::new(Operation::Cancel { id }, Caller::default())).expect("posted");
+    let deadline = Instant::now() + TASK_TIMEOUT;
+    let answer = loop {
+        match mailbox.collect_answer(request).expect("an answer can be read") {
+            Some(answer) => break answer,
+            None => assert!(Instant::now() < deadline, "nobody answered the cancel of {id}"),
+        }
+        thread::park_timeout(Duration::from_millis(2));
+    };
+    let answer: Answer = serde_json::from_slice(&answer).expect("an answer");
+    assert!(matches!(answer, Answer::Cancelling { id: cancelled, .. } if cancelled == id), "{answer:?}");
 }
 
 /// Waits until the task is final and returns its status.

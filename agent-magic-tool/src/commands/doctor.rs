@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use executor::catalog::packs::report::PackSurvey;
-use executor::catalog::{Catalog, Sources, left_out};
+use executor::catalog::{Catalog, Sources, counted, left_out};
 use executor::config::secret::Secrets;
 use executor::config::{self, Config, HookReceiver};
 use executor::intake::policy::Policy;
+use executor::intake::targets;
 use protocol::code::Exit;
 use protocol::error::chain;
 use protocol::mailbox::Mailbox;
+use protocol::paths::Paths;
 use serde::Serialize;
 use serde_json::json;
 
@@ -116,7 +118,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     checks.push(client::check(context, mailbox.as_ref()));
     let catalog = Catalog::load(&Sources::of(paths, &config));
     let survey = CatalogSurvey::of(&catalog, &config);
-    checks.push(rules(&config, &catalog, &survey));
+    checks.push(rules(&config, paths));
     checks.push(page::check(&config, mailbox.as_ref(), context));
     checks.push(definitions(&survey));
     // The check `secrets` says why the secrets cannot be read.
@@ -202,34 +204,20 @@ fn executor(mailbox: Option<&Mailbox>, context: &Context) -> [Check; 2] {
 }
 
 /// Whether the rules in the configuration are valid and their samples pass, and which names in them match nothing.
-fn rules(config: &Config, catalog: &Catalog, survey: &CatalogSurvey) -> Check {
+fn rules(config: &Config, paths: &Paths) -> Check {
     const NAME: &str = "rules";
-    let (access, limits) = (&config.access, &config.rate_limits);
-    let patterns = [
-        ("confirm.rules", config.confirm.rules.iter().flat_map(|rule| &rule.tools).collect::<Vec<_>>()),
-        ("confirm.marks", config.confirm.marks.iter().flat_map(|mark| &mark.tools).collect()),
-        ("access.allow", access.allow.iter().collect()),
-        ("access.deny", access.deny.iter().collect()),
-        ("rate_limits.tools", limits.tools.keys().collect()),
-    ];
-    let unmatched: Vec<_> = patterns
-        .iter()
-        .flat_map(|(place, patterns)| patterns.iter().map(move |pattern| (place, pattern)))
-        .filter_map(|(place, pattern)| Some(format!("`{place}`: {}", catalog.unmatched(pattern)?)))
-        .chain(
-            limits
-                .tags
-                .keys()
-                .filter(|tag| !survey.tags.contains(*tag))
-                .map(|tag| format!("`rate_limits.tags`: no subtool has the tag `{tag}`")),
-        )
-        .collect();
+    let unmatched = targets::unmatched(config, paths);
+    let found = unmatched.iter().map(|unmatched| format!("`{}`: {}", unmatched.path, unmatched.message)).collect();
+    let errors = unmatched.iter().filter(|unmatched| unmatched.is_error).count();
     match Policy::new(&config.confirm) {
-        // Not a mistake as such: the rule may be for a pack that is not loaded.
-        Ok(policy) => Check {
-            found: unmatched,
-            ..Check::good(NAME, format!("{} rules in `confirm.rules`, all samples pass", policy.rules()))
-        },
+        Ok(_) if errors > 0 => {
+            let message = format!("{} of the configuration would protect nothing", counted(errors, "part"));
+            let hint = "mend the names, or remove what is about nothing; lines: agent-magic-tool lint";
+            Check { found, ..Check::bad(NAME, message, hint) }
+        }
+        Ok(policy) => {
+            Check { found, ..Check::good(NAME, format!("{} rules in `confirm.rules`, all samples pass", policy.rules())) }
+        }
         Err(error) => {
             let error = Error::from(error);
             Check::bad(NAME, &error.body().message, error.body().hint.clone().unwrap_or_default())

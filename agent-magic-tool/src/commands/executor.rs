@@ -4,6 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
 use executor::base::jq_pool::JqPool;
+use executor::config::known::KnownConfigurations;
 use executor::config::{Config, log};
 use executor::daemon::{self, ExitReason, detach};
 use executor::store::switched_off::SwitchedOffTools;
@@ -34,7 +35,11 @@ mod reload;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ExecutorCommand {
     /// Start it in the background, unless it is running
-    Start,
+    Start {
+        /// Go on with the defaults although there was a configuration before
+        #[arg(long)]
+        without_configuration: bool,
+    },
     /// Stop it, after a grace period for running tasks; open tasks continue when it starts again
     Stop,
     /// Show its process, version, page and open tasks
@@ -60,7 +65,7 @@ pub(crate) enum ExecutorCommand {
 
 pub(crate) fn run(command: &ExecutorCommand, context: &Context) -> Result<Exit, Error> {
     match command {
-        ExecutorCommand::Start => start(context),
+        ExecutorCommand::Start { without_configuration } => start(*without_configuration, context),
         ExecutorCommand::Stop => stop(context),
         ExecutorCommand::Status => status(context),
         ExecutorCommand::Reload => reload::run(context),
@@ -70,11 +75,26 @@ pub(crate) fn run(command: &ExecutorCommand, context: &Context) -> Result<Exit, 
     }
 }
 
-fn start(context: &Context) -> Result<Exit, Error> {
+fn start(without_configuration: bool, context: &Context) -> Result<Exit, Error> {
+    if without_configuration {
+        forget_configuration(context)?;
+    }
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     ensure(&mailbox, context)?;
     context.output.json(&ask_status(&mailbox, context)?)?;
     Ok(Exit::Ok)
+}
+
+/// Has the next executor start without the configuration that was there before.
+fn forget_configuration(context: &Context) -> Result<(), Error> {
+    let path = context.paths.config_file();
+    if path.exists() {
+        let message = format!("there is a configuration: `{}`", path.display());
+        return Err(Error::new(Code::Usage, message).hint("leave out `--without-configuration`, or remove the file"));
+    }
+    KnownConfigurations::of(&context.paths).remove().map_err(|error| {
+        Error::new(Code::Io, format!("failed to forget the configuration: {error}"))
+    })
 }
 
 /// Starts an executor for the mailbox unless one is running, and waits until it runs.

@@ -101,7 +101,7 @@ fn confirmation(
     let has_keys = super::approver::key_file(context).and_then(|file| super::approver::read(&file));
     let assurance = if has_keys.is_ok_and(|keys| !keys.is_empty()) { Assurance::Touch } else { Assurance::Page };
     let ruling = policy.decide(PolicyCase { name: &subtool.name, definition, input: &input, caller, assurance });
-    let PolicyRuling { decision, why, rule, needs } =
+    let PolicyRuling { decision, why, rule, needs, .. } =
         if caller.read_only { ruling.for_read_only_session(definition) } else { ruling };
     Ok(json!({
         "decision": match decision {

@@ -7,7 +7,9 @@ use executor::catalog::lint::{Finding, Level, LintScope, lint};
 use executor::catalog::listing::Listing;
 use executor::catalog::routing::{self, RoutingReport};
 use executor::catalog::{Catalog, Sources, counted, format};
-use executor::config::Config;
+use executor::config::{Config, ConfigText};
+use executor::intake::policy::Policy;
+use executor::intake::targets;
 use protocol::code::{Code, Exit};
 
 use crate::context::Context;
@@ -59,7 +61,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if let Some(file) = &args.eval {
         return evaluate(file, args.min, &sources, context);
     }
-    let findings = lint(&Catalog::load(&sources), &config, &LintScope::only(&args.paths));
+    let mut findings = lint(&Catalog::load(&sources), &config, &LintScope::only(&args.paths));
+    if args.paths.is_empty() {
+        findings.splice(..0, of_configuration(&config, context));
+    }
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let (errors, warnings, advice) = (count(Level::Error), count(Level::Warning), count(Level::Advice));
     print(&findings, args.format, context)?;
@@ -70,6 +75,28 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     };
     context.output.note(&format!("{}, {}{advice}", counted(errors, "error"), counted(warnings, "warning")));
     Ok(if errors == 0 { Exit::Ok } else { Exit::Usage })
+}
+
+/// What is wrong with the rules of the configuration, and what of it is about nothing.
+fn of_configuration(config: &Config, context: &Context) -> Vec<Finding> {
+    let file = context.paths.config_file();
+    let text = ConfigText::read(&file).ok();
+    let finding = |level, code, place: String, message| Finding {
+        level,
+        code,
+        file: file.display().to_string(),
+        line: text.as_ref().and_then(|text| text.line_of(&place)),
+        subtool: None,
+        place: Some(place),
+        message,
+    };
+    let wrong = Policy::new(&config.confirm).err();
+    let wrong = wrong.map(|error| finding(Level::Error, "bad-rule", error.path(), error.to_string()));
+    let unmatched = targets::unmatched(config, &context.paths).into_iter().map(|unmatched| {
+        let level = if unmatched.is_error { Level::Error } else { Level::Warning };
+        finding(level, "about-nothing", unmatched.path, unmatched.message)
+    });
+    wrong.into_iter().chain(unmatched).collect()
 }
 
 /// Reports how well requests find their subtools, without what was learned on this machine.

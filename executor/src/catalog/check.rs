@@ -280,7 +280,7 @@ fn declared_numbers(input: &Map<String, Value>) -> BTreeSet<String> {
 }
 
 /// Returns the names of the fields that an input may have; `None` if the schema allows others than it declares.
-fn declared_fields(input: &Map<String, Value>) -> Option<BTreeSet<String>> {
+pub(crate) fn declared_fields(input: &Map<String, Value>) -> Option<BTreeSet<String>> {
     /// Keywords whose schemas apply to the same object.
     const SAME_OBJECT: [&str; 8] = ["allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "not"];
     let is_open = input.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));

@@ -178,12 +178,21 @@ impl Definition {
         self.annotations.effect_class() == EffectClass::Read && !self.run.delegates()
     }
 
-    /// Whether it may destroy something, or sends something to the world outside: the declared effects that a human
-    /// should confirm with a touch.
+    /// Whether it may destroy something, or sends something to the world outside: what a human should confirm with a
+    /// touch.
     pub fn is_grave(&self) -> bool {
         let Annotations { read_only_hint, destructive_hint, open_world_hint, .. } = self.annotations;
-        let sends = matches!(self.run, Run::Http(_)) && open_world_hint != Some(false);
-        !read_only_hint && (destructive_hint == Some(true) || open_world_hint == Some(true) || sends)
+        // What is not declared counts by where the work is done: a request goes outward, and of what someone else's
+        // program or agent does, nothing is known. Of what runs here, the human is shown the program or the rows.
+        let (destroys, sends) = match &self.run {
+            Run::Http(_) => (false, true),
+            Run::Mcp(_) => (true, true),
+            Run::Agent(agent) => (agent.url.is_some(), agent.url.is_some()),
+            Run::Process(_) | Run::Builtin(_) | Run::AskUser(_) | Run::Llm(_) | Run::Steps(_) | Run::Sql(_) => {
+                (false, false)
+            }
+        };
+        !read_only_hint && (destructive_hint.unwrap_or(destroys) || open_world_hint.unwrap_or(sends))
     }
 
     pub fn data_class(&self) -> DataClass {

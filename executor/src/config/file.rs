@@ -8,9 +8,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use globset::Glob;
+use protocol::paths::Paths;
 use protocol::regular_file;
 use toml::de::{DeTable, DeValue};
 
+use super::known::KnownConfigurations;
 use super::{Config, DEFAULTS, agent, databases};
 use crate::base::trust::{self, Distrust};
 
@@ -24,6 +26,9 @@ pub enum ConfigError {
     /// `place` is the file with the line and the column, if those are known.
     #[error("config `{place}` is not valid: {reason}")]
     Malformed { place: String, reason: String },
+    /// It was in force before.
+    #[error("config `{path}` is gone: it was there before, and what it forbids must not become allowed")]
+    Gone { path: PathBuf },
     /// Another user can have written the file.
     #[error("config `{path}` cannot be trusted: {distrust}")]
     Untrusted { path: PathBuf, distrust: Distrust },
@@ -34,6 +39,11 @@ impl ConfigError {
     pub fn hint(&self) -> String {
         let remedy = match self {
             Self::Untrusted { distrust, .. } => distrust.remedy(),
+            Self::Gone { .. } => Some(
+                "put it back; or, if a human wants none any more: agent-magic-tool executor stop, then \
+                 agent-magic-tool executor start --without-configuration"
+                    .to_owned(),
+            ),
             Self::Read { .. } | Self::Malformed { .. } => None,
         };
         remedy.unwrap_or_else(|| {
@@ -49,6 +59,7 @@ impl ConfigError {
 pub struct ConfigText {
     path: PathBuf,
     text: String,
+    is_missing: bool,
 }
 
 /// A configuration, and the values that it was made of.
@@ -65,7 +76,7 @@ pub struct ConfigValues(BTreeMap<String, toml::Value>);
 impl ConfigText {
     /// A text that is to be written to the file at `path`.
     pub fn new(path: &Path, text: String) -> Self {
-        Self { path: path.to_owned(), text }
+        Self { path: path.to_owned(), text, is_missing: false }
     }
 
     /// Reads the file at `path`, if only this user can have written it.
@@ -75,12 +86,28 @@ impl ConfigText {
         {
             return Err(ConfigError::Untrusted { path: path.to_owned(), distrust });
         }
-        let text = match regular_file::read_text(path, MAX_CONFIG_BYTES) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        let (text, is_missing) = match regular_file::read_text(path, MAX_CONFIG_BYTES) {
+            Ok(text) => (text, false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), true),
             Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
         };
-        Ok(Self { path: path.to_owned(), text })
+        Ok(Self { path: path.to_owned(), text, is_missing })
+    }
+
+    /// Reads the configuration file of this user. It is not gone if it was in force before.
+    pub fn of_user(paths: &Paths) -> Result<Self, ConfigError> {
+        let path = paths.config_file();
+        let text = Self::read(&path)?;
+        let is_known = || KnownConfigurations::of(paths).contains();
+        if text.is_missing && is_known().map_err(|source| ConfigError::Read { path: path.clone(), source })? {
+            return Err(ConfigError::Gone { path });
+        }
+        Ok(text)
+    }
+
+    /// Whether there is no file.
+    pub fn is_missing(&self) -> bool {
+        self.is_missing
     }
 
     pub fn is_empty(&self) -> bool {
@@ -122,6 +149,17 @@ impl ConfigText {
             }
         }
         Ok(())
+    }
+
+    /// The error of a mistake at `path`, like `confirm.rules[0].tools[1]`.
+    pub fn mistake_at(&self, path: &str, message: &str) -> ConfigError {
+        self.malformed(self.offset_of(path, ""), &format!("`{path}`: {message}"))
+    }
+
+    /// The line of the value at `path`, counted from 1.
+    pub fn line_of(&self, path: &str) -> Option<usize> {
+        let before = self.text.get(..self.offset_of(path, "")?)?;
+        Some(before.matches('\n').count() + 1)
     }
 
     fn malformed(&self, offset: Option<usize>, reason: &str) -> ConfigError {
@@ -225,7 +263,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<ParsedConfig, String> {
-        let text = ConfigText { path: "c.toml".into(), text: text.to_owned() };
+        let text = ConfigText::new(Path::new("c.toml"), text.to_owned());
         text.parse().map_err(|error| error.to_string())
     }
 

@@ -92,11 +92,11 @@ impl Daemon {
 
     /// Takes over what earlier executors left, then starts to listen.
     fn start(&mut self, paths: &Paths, open: Vec<Task>) -> Result<(), DaemonError> {
-        self.publish_problem(None);
+        self.publish_problem(self.inbox.intake.settings().problem.as_ref());
         self.tasks.dispatcher.restore_key_counters(self.tasks.record.store().key_counters()?);
         self.keys.load(&mut self.tasks.dispatcher);
-        recover::recover(&mut self.tasks, &self.inbox.intake, open)?;
-        let requests = self.mailbox.unanswered()?;
+        recover::recover(&mut self.tasks, &self.inbox.intake, &self.mailbox, open)?;
+        let requests = self.inbox.unanswered()?;
         self.answer_requests(requests, Vec::new())?;
         self.watchdog = Some(Watchdog::start(&self.background)?);
         self.tasks.page.serve(paths, &self.inbox.intake, self.keys.view())?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use protocol::mailbox::request::Answer;
-use protocol::mailbox::{Mailbox, TakenRequest};
+use protocol::mailbox::{Mailbox, TakenRequest, order};
 use serde_json::Value;
 
 use super::DaemonError;
@@ -28,6 +28,8 @@ pub(super) struct Inbox {
     watch: InboxWatch,
     pub(super) intake: Intake,
     switched_off: SwitchedOffTools,
+    /// Requests that were taken and wait for those that they refer to.
+    held: Vec<TakenRequest>,
     last_activity: Instant,
     /// Set after descriptors or memory ran out.
     retry_at: Option<Instant>,
@@ -59,14 +61,26 @@ impl Inbox {
                 tracing::trace!("the inbox changed after the executor had ended");
             }
         });
-        Self { mailbox, watch, intake, switched_off, last_activity: Instant::now(), retry_at: None }
+        Self { mailbox, watch, intake, switched_off, held: Vec::new(), last_activity: Instant::now(), retry_at: None }
     }
 
-    /// Takes every request out of the inbox.
+    /// Takes the requests out of the inbox, each after those that it refers to.
     pub(super) fn take(&mut self) -> io::Result<Vec<TakenRequest>> {
         self.retry_at = None;
         self.watch.begin_look();
-        self.mailbox.take_all()
+        let taken = self.mailbox.take_in_order(&mut self.held)?;
+        if !self.held.is_empty() {
+            self.retry_at = Some(Instant::now());
+        }
+        Ok(taken)
+    }
+
+    /// The requests that an earlier executor took and did not answer, without those that may refer to one that it did not
+    /// take: they come with the next look.
+    pub(super) fn unanswered(&mut self) -> io::Result<Vec<TakenRequest>> {
+        let (first, later) = order::split_at_reference(self.mailbox.unanswered()?);
+        self.held = later;
+        Ok(first)
     }
 
     /// Schedules the next look soon, since descriptors or memory ran out.

@@ -39,6 +39,9 @@ impl Daemon {
         let pinned = self.inbox.intake.settings().config().confirm.keys.clone();
         let has_new_keys = self.keys.look(pinned.as_deref(), &mut self.tasks.dispatcher);
         let has_new_definitions = (needs_definitions || is_replaced) && self.inbox.intake.refresh();
+        if has_new_definitions && self.inbox.intake.settings().policy.is_holding() {
+            self.config_file.read_again();
+        }
         let now = self.tasks.clock.now();
         (is_replaced || has_new_keys || has_new_definitions).then(|| self.inbox.reassess(&self.tasks.dispatcher, now))
     }
@@ -51,6 +54,7 @@ impl Daemon {
 
     fn apply(&mut self, next: Settings) {
         self.publish_problem(next.problem.as_ref());
+        self.config_file.remember();
         if let Some(problem) = &next.problem {
             let version = next.version;
             tracing::error!(

@@ -7,13 +7,18 @@ use protocol::task::{State, Step};
 use super::DaemonError;
 use super::publisher::Publisher;
 use super::task_driver::TaskDriver;
-use crate::dispatcher::{CONFIRMATION_WINDOW, Effects, Event, MAX_RETRY_DELAY};
+use crate::dispatcher::{CONFIRMATION_WINDOW, Effects, Event, MAX_RETRY_DELAY, RecoveryInfo};
 use crate::intake::Intake;
 use crate::store::{Store, StoreError};
 use crate::task::Task;
 
 /// Hands the `open` tasks, and the calls, grants and decisions that limits depend on, to the dispatcher.
-pub(super) fn recover(tasks: &mut TaskDriver, intake: &Intake, mut open: Vec<Task>) -> Result<(), StoreError> {
+pub(super) fn recover(
+    tasks: &mut TaskDriver,
+    intake: &Intake,
+    mailbox: &Mailbox,
+    mut open: Vec<Task>,
+) -> Result<(), StoreError> {
     let now = tasks.clock.now();
     let store = tasks.record.store();
     if let Some(window) = intake.longest_window() {
@@ -57,7 +62,11 @@ pub(super) fn recover(tasks: &mut TaskDriver, intake: &Intake, mut open: Vec<Tas
     // Schedules refer to the system clock, so its difference must be known before the tasks are restored.
     let set_clock = Event::SetClock { ahead: tasks.clock.ahead() };
     tasks.dispatcher.handle(set_clock, now, &mut Effects::default());
-    let effects = tasks.dispatcher.recover(open, now, |task| intake.recovery_info(task, store, now));
+    let effects = tasks.dispatcher.recover(open, now, |task| {
+        // What is repeatable is repeated in any case.
+        let had_ended = !task.effect.repeatable() && mailbox.is_final(task.id);
+        RecoveryInfo { had_ended, ..intake.recovery_info(task, store, now) }
+    });
     tasks.carry_out(effects)
 }
 

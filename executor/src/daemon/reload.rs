@@ -14,8 +14,10 @@ use protocol::mailbox::presence::ConfigProblem;
 use protocol::paths::Paths;
 
 use crate::catalog::Sources;
-use crate::config::{ConfigError, ConfigText, ConfigValues, ParsedConfig};
+use crate::config::known::KnownConfigurations;
+use crate::config::{Config, ConfigError, ConfigText, ConfigValues, ParsedConfig};
 use crate::intake::settings::{Settings, SettingsError};
+use crate::intake::targets::{self, Unmatched};
 
 /// The keys, or beginnings of keys, that take effect only in the next executor: what they describe is set up once.
 const RESTART_KEYS: [&str; 7] = [
@@ -47,6 +49,8 @@ pub(super) struct ConfigFile {
     stamp: ConfigStamp,
     /// The text that was read last, if that succeeded.
     text: Option<ConfigText>,
+    /// Whether there was a file when it was read last. From then on it must not be gone.
+    is_from_file: bool,
     /// Whether the file may have changed without a new stamp.
     is_young: bool,
     /// Since when every look found a file that may be incomplete.
@@ -62,7 +66,7 @@ impl ConfigFile {
     pub(super) fn read(paths: &Paths) -> Result<(Self, ParsedConfig), ConfigError> {
         let path = paths.config_file();
         let stamp = stamp_of(&path);
-        let text = ConfigText::read(&path)?;
+        let text = ConfigText::of_user(paths)?;
         let parsed = text.parse()?;
         let (values, started_with) = (parsed.values.clone(), parsed.values.clone());
         // The first look reads it again, in case it changed meanwhile.
@@ -70,6 +74,7 @@ impl ConfigFile {
             paths: paths.clone(),
             path,
             stamp,
+            is_from_file: !text.is_missing(),
             text: Some(text),
             is_young: true,
             settling_since: None,
@@ -77,6 +82,15 @@ impl ConfigFile {
             started_with,
         };
         Ok((file, parsed))
+    }
+
+    /// Remembers that there is a file: from now on, it must not be gone.
+    pub(super) fn remember(&self) {
+        if self.is_from_file
+            && let Err(error) = KnownConfigurations::of(&self.paths).add()
+        {
+            tracing::warn!(%error, "failed to remember that there is a configuration");
+        }
     }
 
     /// Whether the file changed so recently that the edit may be incomplete. A file that was renamed into place is
@@ -125,6 +139,10 @@ impl ConfigFile {
             .is_ok_and(|at| is_younger_than(at, MAX_CLOCK_TICK));
         let text = match read {
             Ok(text) if self.text.as_ref() == Some(&text) => return None,
+            Ok(text) if text.is_missing() && self.is_from_file => {
+                self.text = Some(text);
+                return with_problem(current, &ConfigError::Gone { path: self.path.clone() }.into());
+            }
             Ok(text) => text,
             Err(error) => {
                 self.text = None;
@@ -134,16 +152,41 @@ impl ConfigFile {
             }
         };
         self.text = Some(text.clone());
+        self.is_from_file = !text.is_missing();
         match self.settings_of(&text, current) {
             Ok(settings) => Some(settings),
             Err(error) => with_problem(current, &error),
         }
     }
 
+    /// Fails if a part of the configuration that forbids or limits is about nothing; notes what else is.
+    fn check_targets(&self, text: &ConfigText, config: &Config) -> Result<(), ConfigError> {
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            targets::unmatched(config, &self.paths).into_iter().partition(|unmatched| unmatched.is_error);
+        for Unmatched { path, message, .. } in warnings {
+            tracing::warn!(path, message, "a part of the configuration is about nothing");
+        }
+        match errors.first() {
+            Some(Unmatched { path, message, .. }) => Err(text.mistake_at(path, message)),
+            None => Ok(()),
+        }
+    }
+
+    /// What keeps the configuration that was read at the start from being relied on.
+    pub(super) fn problem_at_start(&self, config: &Config) -> Option<ConfigError> {
+        self.check_targets(self.text.as_ref()?, config).err()
+    }
+
+    /// Has the next look read the file again, since what it names may exist now.
+    pub(super) fn read_again(&mut self) {
+        (self.text, self.is_young) = (None, true);
+    }
+
     fn settings_of(&mut self, text: &ConfigText, current: &Settings) -> Result<Settings, SettingsError> {
         let ParsedConfig { config, values } = text.parse()?;
         let changed = self.values.differing(&values);
-        if changed.is_empty() {
+        self.check_targets(text, &config)?;
+        if changed.is_empty() && !current.policy.is_holding() {
             // The file is usable again, and says what is in force.
             return Ok(Settings { problem: None, ..current.clone() });
         }

@@ -43,7 +43,8 @@ impl Dispatcher {
             self.use_grant(grant, &mut task, now, effects);
         }
         effects.changes.push(Change::Accept(Box::new(task.clone())));
-        if task.confirmation.as_ref().is_some_and(|asked| asked.decision.is_none()) {
+        let is_asked_later = self.is_asked_later(&task, &definition, now);
+        if task.confirmation.as_ref().is_some_and(|asked| asked.decision.is_none()) && !is_asked_later {
             advance(&mut task, Step::Ask, now, None, None, effects);
             self.confirmations.count(&task, now);
             self.confirmations.add(&task, self.limits.confirmations.wait, now);
@@ -104,6 +105,9 @@ impl Dispatcher {
         }
         if task.confirmation.is_none() || self.believed_grant(task, definition, now).is_some() {
             return None;
+        }
+        if self.is_asked_later(task, definition, now) {
+            return self.find_same_later(task).filter(|_| task.idempotency_key.is_none()).map(Answer::SameAs);
         }
         match self.confirmations.find_same(task) {
             // Identical calls share one task; a request with its own idempotency key gets its own task.

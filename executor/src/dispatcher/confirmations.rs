@@ -35,6 +35,8 @@ pub use asked_times::CONFIRMATION_WINDOW;
 
 mod asked_times;
 mod grants;
+pub(super) mod later;
+mod start;
 #[cfg(test)]
 mod tests;
 
@@ -137,6 +139,8 @@ pub(super) struct PendingConfirmations {
     waiting: BTreeMap<TaskId, PendingConfirmation>,
     /// The approved tasks that have not started.
     approved: BTreeSet<TaskId>,
+    /// The questions that are asked at a time that has not come.
+    later: BTreeSet<TaskId>,
     per_user: HashMap<u32, usize>,
     per_session: HashMap<QueueKey, usize>,
     deadlines: BTreeSet<(Timestamp, TaskId)>,
@@ -176,9 +180,12 @@ impl PendingConfirmations {
         self.waiting.insert(task.id, waiting);
     }
 
-    /// Marks `task` as approved but not started, if it needed confirmation.
+    /// Marks `task`, which is queued, as approved but not started if it needed confirmation, or as one that is asked
+    /// about when its time comes.
     pub(super) fn approve(&mut self, task: &Task) {
-        if task.confirmation.is_some() {
+        if later::is_undecided(task) {
+            self.later.insert(task.id);
+        } else if task.confirmation.is_some() {
             self.approved.insert(task.id);
         }
     }
@@ -191,6 +198,7 @@ impl PendingConfirmations {
     /// Removes a task that was decided, started or ended. Does nothing if it is not here.
     pub(super) fn remove(&mut self, task: &Task) {
         self.approved.remove(&task.id);
+        self.later.remove(&task.id);
         let Some(waiting) = self.waiting.remove(&task.id) else { return };
         self.deadlines.remove(&(waiting.until, task.id));
         if let Entry::Occupied(mut same) = self.by_call.entry(waiting.call) {
@@ -304,9 +312,10 @@ impl Dispatcher {
         self.confirmations.waiting.contains_key(&id).then(|| self.confirmations.waiting.range(..=id).count())
     }
 
-    /// Returns the tasks that wait for a human, and those that were approved but have not started.
+    /// Returns the tasks that wait for a human or will, and those that were approved but have not started.
     pub fn confirmable(&self) -> impl Iterator<Item = &Task> {
-        let ids = self.confirmations.waiting.keys().chain(&self.confirmations.approved);
+        let confirmations = &self.confirmations;
+        let ids = confirmations.waiting.keys().chain(&confirmations.approved).chain(&confirmations.later);
         ids.filter_map(|id| self.open.get(id)).map(|open| &open.task)
     }
 
@@ -505,42 +514,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a queued task may start. If its approval has expired or was revoked, ends the task and returns false.
-    pub(super) fn may_start(&mut self, id: TaskId, now: Timestamp, effects: &mut Effects) -> bool {
-        if !self.may_start_by_rules(id, now, effects) {
-            return false;
-        }
-        let Some(task) = self.open.get(&id).map(|open| &open.task) else { return false };
-        if !self.confirmations.approved.contains(&id) {
-            return true;
-        }
-        let Some(confirmation) = &task.confirmation else { return true };
-        let is_revoked = |by: &DecidedBy| match by {
-            DecidedBy::Grant(id) => self.confirmations.grants.get(id).is_none_or(|grant| {
-                grant.revoked_at.is_some()
-                    || !self.is_believed(grant, self.needs_touch(task, &self.open[&task.id].definition))
-            }),
-            DecidedBy::ApiKey(key) => self.is_taken_back(key),
-            DecidedBy::Page(_) => false,
-        };
-        if confirmation.decision.as_ref().is_none_or(|decision| is_revoked(&decision.by)) {
-            let reason = match confirmation.decision.as_ref().map(|decision| &decision.by) {
-                Some(DecidedBy::ApiKey(_)) => "the API key that approved it may no longer decide",
-                _ => "the grant that approved it was revoked before it started",
-            };
-            let error = denied(Some(reason));
-            self.end_before_start(id, Step::Deny, now, |_| error, effects);
-            false
-        } else if expires_at(confirmation) <= now {
-            self.end_before_start(id, Step::Expire, now, expired, effects);
-            false
-        } else {
-            self.confirmations.approved.remove(&id);
-            true
-        }
-    }
-
-    fn end_before_start(
+    pub(super) fn end_before_start(
         &mut self,
         id: TaskId,
         step: Step,
@@ -577,13 +551,6 @@ impl Dispatcher {
             self.delayed.remove(&(at, id));
         }
     }
-}
-
-/// When an approved task that has not started expires. The time for which it is held does not count.
-fn expires_at(confirmation: &Confirmation) -> Timestamp {
-    let held =
-        confirmation.decision.as_ref().and_then(|decision| Some(decision.held_until?.duration_since(decision.at)));
-    confirmation.expires_at.saturating_add(held.unwrap_or_default()).unwrap_or(Timestamp::MAX)
 }
 
 pub(super) fn after(at: Timestamp, span: Duration) -> Timestamp {

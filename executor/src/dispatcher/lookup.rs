@@ -8,9 +8,10 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::task::{State, Step};
 
+use super::ending::into_unknown;
 use super::{
     AttemptPurpose, AttemptReport, Dispatcher, Effects, FailedAttempt, FailureKind, OpenTask, advance, failed_end,
-    into_unknown, retry_delay,
+    retry_delay,
 };
 use crate::catalog::definition::Definition;
 use crate::task::effect::EffectClass;
@@ -40,7 +41,7 @@ impl OpenTask {
 
     /// Whether a lookup must follow the attempt that failed like this.
     pub(super) fn needs_lookup(&self, failed: &FailedAttempt) -> bool {
-        failed.side_effect == SideEffect::Possible
+        failed.side_effect != SideEffect::None
             && can_look_up(&self.task, Some(&self.definition))
             && self.task.counted_attempts() < self.max_attempts()
     }
@@ -117,9 +118,10 @@ impl Dispatcher {
 
 /// Returns the end of a task whose lookup did not find out what happened.
 fn unknown(before: Option<Box<FailedAttempt>>, failed: FailedAttempt, task: &Task) -> End {
-    let Outcome::Error(lookup) = failed.end.outcome else { return into_unknown(failed.end, task) };
-    let nothing = || failed_end(failed.end.at, ErrorBody::new(Code::UnknownOutcome, ""));
-    let mut end = into_unknown(before.map_or_else(nothing, |before| before.end), task);
+    let Outcome::Error(lookup) = failed.end.outcome else { return into_unknown(failed.end, failed.kind, task) };
+    let nothing = || (FailureKind::Shutdown, failed_end(failed.end.at, ErrorBody::new(Code::UnknownOutcome, "")));
+    let (kind, end) = before.map_or_else(nothing, |before| (before.kind, before.end));
+    let mut end = into_unknown(end, kind, task);
     if let Outcome::Error(error) = &mut end.outcome {
         error.details.extend(lookup.details);
         error.details.insert("lookup".to_owned(), lookup.message.into());

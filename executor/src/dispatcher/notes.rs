@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(turn.performed, [id], "asking for a job changes nothing");
         assert_eq!((bench.stored(id).attempt, bench.stored(id).notes.job.as_ref()), (2, Some(&url)));
         bench.fail(id, FailureKind::Failure, Retry::Later, SideEffect::Possible);
-        assert_eq!(bench.state(id), State::Failed, "a failure after the request is not repeated");
+        assert_eq!(bench.state(id), State::Unknown, "a failure after the request is not repeated");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
 use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Digest};
+use crate::task::failure::SideEffect;
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 
 #[derive(Debug, Clone)]
@@ -104,7 +105,16 @@ fn definitions() -> [Arc<Definition>; 4] {
 fn confirmation(task: &Task, now: Timestamp) -> Confirmation {
     let (why, instance, wait) = (String::new(), String::new(), Duration::from_secs(3));
     let request =
-        ConfirmationRequest { why, reason: None, needs: None, instance, wait, files: Vec::new(), has_preview: false };
+        ConfirmationRequest {
+            why,
+            reason: None,
+            needs: None,
+            asked_by: Vec::new(),
+            instance,
+            wait,
+            files: Vec::new(),
+            has_preview: false,
+        };
     Confirmation::ask(task, request, task.id.to_string(), now)
 }
 
@@ -391,6 +401,7 @@ impl PropertyModel {
             scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
             files: None,
             fields: [("n".to_owned(), FieldCoverage::Anything)].into(),
+            rules: BTreeSet::new(),
             made_at: self.now,
             made_from: task.id,
             made_by: String::new(),

@@ -13,7 +13,7 @@ use super::{Action, Dispatcher, DispatcherLimits, Effects, StepDetails, advance_
 use crate::catalog::definition::Definition;
 use crate::store::ConfirmationUpdate;
 use crate::task::Task;
-use crate::task::confirmation::{Confirmation, ReplacedValues};
+use crate::task::confirmation::{Confirmation, DecidedBy, ReplacedValues};
 
 /// What follows from a changed configuration or from changed definitions.
 #[derive(Debug)]
@@ -86,18 +86,27 @@ impl Dispatcher {
 
     /// Has a human asked about a queued task, or ends it if that would be too much to ask.
     fn ask_now(&mut self, id: TaskId, confirmation: Box<Confirmation>, now: Timestamp, effects: &mut Effects) {
-        if self.open.get(&id).is_none_or(|open| open.task.confirmation.is_some()) {
+        // What a human decided stays decided; a grant is outranked by a rule that came after it.
+        let is_decided = |asked: &Confirmation| {
+            !asked.decision.as_ref().is_some_and(|decision| matches!(decision.by, DecidedBy::Grant(_)))
+        };
+        if self.open.get(&id).is_none_or(|open| open.task.confirmation.as_deref().is_some_and(is_decided)) {
             return;
         }
         self.unqueue(id);
         let Some(open) = self.open.get_mut(&id) else { return };
-        open.task.confirmation = Some(confirmation.clone());
+        self.confirmations.remove(&open.task);
+        let before = open.task.confirmation.replace(confirmation.clone());
         if let Some(error) = self.confirmations.refuse(&open.task, self.limits.confirmations, now) {
-            open.task.confirmation = None;
+            open.task.confirmation = before;
             return self.end_unstarted(id, Step::Deny, error, now, effects);
         }
         let is_previewed = confirmation.preview == Some(ReplacedValues::Pending);
-        let update = ConfirmationUpdate { expected: None, confirmation: *confirmation, input: None };
+        let update = ConfirmationUpdate {
+            expected: before.map(|before| before.digest),
+            confirmation: *confirmation,
+            input: None,
+        };
         let not_before = open.task.not_before;
         let details = StepDetails { not_before, end: None, confirmation: Some(Box::new(update)) };
         advance_with(&mut open.task, Step::Ask, now, details, effects);
@@ -113,6 +122,8 @@ impl Dispatcher {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use protocol::code::Code;
     use serde_json::json;
 
@@ -121,7 +132,9 @@ mod tests {
     use super::*;
     use crate::task::confirmation::DecidedBy;
     use crate::task::effect::EffectClass;
+    use crate::store::{Change, Store as _};
     use crate::task::failure::{Retry, SideEffect};
+    use crate::task::grant::{Grant, GrantScope};
 
     fn refusal() -> Reassessment {
         Reassessment::Refuse(Box::new(ErrorBody::new(Code::RefusedByPolicy, "a new rule")))
@@ -190,6 +203,46 @@ mod tests {
         bench.crash(Some(&plain));
         assert_eq!(bench.state(queued.id), State::AwaitingConfirmation, "the record has the question");
         assert_eq!(approve(&mut bench, queued.id).performed, [queued.id]);
+    }
+
+    #[test]
+    fn a_rule_that_asks_puts_what_a_grant_approved_to_the_human() {
+        let mut bench = Bench::new(limits(1));
+        let plain = definition(json!({}));
+        let running = bench.start(EffectClass::Once, &plain);
+        let granted = unconfirmed(bench.now, json!({}));
+        let grant = Grant {
+            id: TaskId::new(),
+            tool: granted.tool.clone(),
+            definition_hash: granted.definition_hash.clone(),
+            scope: GrantScope { uid: granted.caller.uid, client: None, session: None, folder: None },
+            files: None,
+            fields: BTreeMap::new(),
+            rules: BTreeSet::new(),
+            made_at: bench.now,
+            made_from: granted.id,
+            made_by: "page".to_owned(),
+            expires_at: bench.now + jiff::SignedDuration::from_hours(1),
+            most_uses: None,
+            uses: 0,
+            last_use: None,
+            revoked_at: None,
+            proof: None,
+        };
+        bench.store.commit(&[Change::Grant { grant: Box::new(grant.clone()), expected_uses: None }]).expect("kept");
+        bench.dispatcher.restore_grants(vec![grant]);
+        bench.admit(&granted, &plain);
+        assert_eq!(bench.state(granted.id), State::Queued);
+        let mut asked = granted.confirmation.clone().expect("a confirmation");
+        asked.asked_by = vec![crate::task::confirmation::Digest::of(&[b"new"])];
+        change(&mut bench, vec![(granted.id, Reassessment::Ask(asked))]);
+        assert_eq!(bench.state(granted.id), State::AwaitingConfirmation);
+        assert_eq!(bench.succeed(running).performed, []);
+        bench.crash(Some(&plain));
+        assert_eq!(bench.state(granted.id), State::AwaitingConfirmation, "the record has the question");
+        assert_eq!(approve(&mut bench, granted.id).performed, [granted.id]);
+        bench.succeed(granted.id);
+        assert_eq!(bench.state(granted.id), State::Succeeded);
     }
 
     #[test]

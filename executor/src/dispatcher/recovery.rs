@@ -27,18 +27,20 @@ pub(super) const MAX_UNSENT_ATTEMPTS: u32 = 100;
 impl Dispatcher {
     /// Takes over the tasks that an earlier executor left open. Call it once, before any event.
     ///
+    /// One that had ended by its result file and cannot be repeated ends as unknown.
     /// A task that was running is started again if it is repeatable, or if it had sent nothing yet. Otherwise a lookup finds out whether it took
     /// effect; without a lookup it ends as unknown.
     pub fn recover(&mut self, tasks: Vec<Task>, now: Timestamp, info: impl Fn(&Task) -> RecoveryInfo) -> Effects {
         let mut effects = Effects::default();
         let ids: Vec<_> = tasks.iter().map(|task| task.id).collect();
         for mut task in tasks {
-            let RecoveryInfo { definition, reassessed, sent } = info(&task);
+            let RecoveryInfo { definition, reassessed, sent, had_ended } = info(&task);
             let is_unsent = task.notes.is_unsent && task.notes.unsent_attempts < MAX_UNSENT_ATTEMPTS;
             let (mut is_lookup_due, is_suspect) = (false, task.state == State::Running && !is_unsent);
             if task.state == State::Accepted {
                 let needs_decision = task.confirmation.as_ref().is_some_and(|asked| asked.decision.is_none());
-                let step = if needs_decision { Step::Ask } else { Step::Enqueue };
+                let is_later = definition.as_ref().is_some_and(|known| self.is_asked_later(&task, known, now));
+                let step = if needs_decision && !is_later { Step::Ask } else { Step::Enqueue };
                 advance(&mut task, step, now, None, None, &mut effects);
             }
             if task.state == State::Running && is_unsent {
@@ -62,7 +64,10 @@ impl Dispatcher {
                 }
             }
             let has_not_started = matches!(task.state, State::Queued | State::AwaitingConfirmation);
-            if let Reassessment::Refuse(error) = &reassessed
+            if has_not_started && had_ended && !task.effect.repeatable() {
+                let end = failed_end(now, ended_before(&task));
+                advance(&mut task, Step::Lose, now, None, Some(end), &mut effects);
+            } else if let Reassessment::Refuse(error) = &reassessed
                 && has_not_started
             {
                 advance(&mut task, Step::Deny, now, None, Some(failed_end(now, (**error).clone())), &mut effects);
@@ -142,6 +147,8 @@ pub struct RecoveryInfo {
     pub definition: Option<Arc<Definition>>,
     /// What the present rules say about it.
     pub reassessed: Reassessment,
+    /// Whether its result file says that it had ended, although the record does not: the record is of an earlier time.
+    pub had_ended: bool,
     /// What its lost attempt sent and when, for the details of the error if the outcome is unknown.
     pub sent: Map<String, Value>,
 }
@@ -169,9 +176,25 @@ pub(super) fn unknown_outcome(task: &Task) -> ErrorBody {
     let times = if task.attempt > 1 { format!(" (attempt {})", task.attempt) } else { String::new() };
     let message =
         format!("the executor ended while `{}` was running{times}: it may or may not have taken effect", task.tool);
-    ErrorBody::new(Code::UnknownOutcome, message).hint(format!(
+    ErrorBody::new(Code::UnknownOutcome, message).hint(resolve_hint(task))
+}
+
+/// Returns the error of a task that had ended by its result file. That file could have been written by others, so it is
+/// not believed, but the task is not run once more either.
+fn ended_before(task: &Task) -> ErrorBody {
+    let message = format!(
+        "the result file of `{}` was final, but the executor's record is older and has it open, as after a restored \
+         backup: it may or may not have taken effect",
+        task.tool
+    );
+    ErrorBody::new(Code::UnknownOutcome, message).hint(resolve_hint(task))
+}
+
+/// Says how to go on with a task of which it is unknown whether it took effect.
+pub(super) fn resolve_hint(task: &Task) -> String {
+    format!(
         "check whether it happened before you run it again; it is not retried automatically; record what you find with: \
          agent-magic-tool resolve {} --happened (or --did-not)",
         task.id
-    ))
+    )
 }

@@ -16,7 +16,7 @@ use crate::runner::Feedback;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
 use crate::task::confirmation::{Confirmation, ConfirmationRequest};
-use crate::task::failure::Failure;
+use crate::task::failure::{Failure, SideEffect};
 
 /// A dispatcher with a store and a clock that tests control.
 pub(super) struct Bench {
@@ -73,7 +73,16 @@ pub(super) fn unconfirmed(now: Timestamp, input: serde_json::Value) -> Task {
     task.input = input;
     let (why, instance, wait) = (String::new(), String::new(), Duration::from_hours(1));
     let request =
-        ConfirmationRequest { why, reason: None, needs: None, instance, wait, files: Vec::new(), has_preview: false };
+        ConfirmationRequest {
+            why,
+            reason: None,
+            needs: None,
+            asked_by: Vec::new(),
+            instance,
+            wait,
+            files: Vec::new(),
+            has_preview: false,
+        };
     task.confirmation = Some(Box::new(Confirmation::ask(&task, request, task.id.to_string(), now)));
     task
 }
@@ -409,11 +418,13 @@ fn only_attempts_that_are_safe_to_repeat_are_retried() {
     for (class, kind, retry, side_effect, expected) in [
         (Read, Failure, Later, possible, State::Queued),
         (Idempotent, Failure, Later, possible, State::Queued),
-        (Once, Failure, Later, possible, State::Failed),
+        (Once, Failure, Later, possible, State::Unknown),
+        (Once, Failure, Later, SideEffect::Answered, State::Failed),
+        (Read, Failure, Later, SideEffect::Answered, State::Queued),
         (Once, Failure, Later, SideEffect::None, State::Queued),
         (Read, Failure, Never, possible, State::Failed),
         (Read, Timeout, Later, possible, State::Queued),
-        (Once, Timeout, Later, possible, State::TimedOut),
+        (Once, Timeout, Later, possible, State::Unknown),
         (Once, Timeout, Later, SideEffect::None, State::Queued),
         (Read, Cancelled, Later, possible, State::Cancelled),
         (Once, Cancelled, Later, possible, State::Cancelled),

@@ -6,6 +6,7 @@
 //! setting or its definition allows it.
 
 use std::cell::LazyCell;
+use std::collections::BTreeSet;
 use std::ops::Deref;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -17,7 +18,7 @@ use crate::catalog::definition::{Confirm, Definition};
 use crate::config::{self, RuleAction, RuleSample};
 use crate::runner::sql::Gates;
 use crate::runner::{Invocation, Run};
-use crate::task::confirmation::{Assurance, QUESTION};
+use crate::task::confirmation::{Assurance, Digest, QUESTION};
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
 
@@ -41,6 +42,8 @@ pub struct PolicyRuling {
     pub rule: Option<usize>,
     /// How strong an approval must be, if the definition or a rule says so.
     pub needs: Option<Assurance>,
+    /// The rules that ask a human about it, by their content.
+    pub asked_by: Vec<Digest>,
 }
 
 impl PolicyRuling {
@@ -51,7 +54,7 @@ impl PolicyRuling {
             return self;
         }
         let why = "this session is read-only (--read-only), and the subtool is not declared read-only".to_owned();
-        Self { decision: PolicyDecision::Refuse, why, rule: None, needs: None }
+        Self { decision: PolicyDecision::Refuse, why, rule: None, needs: None, asked_by: Vec::new() }
     }
 }
 
@@ -75,15 +78,17 @@ impl PolicyCase<'_> {
 }
 
 /// The `[confirm]` settings, compiled.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Policy {
     rules: Vec<CompiledRule>,
     /// Their words are in `because`.
     marks: Vec<CompiledRule>,
     writes: RuleAction,
+    /// Why every call needs a human, whatever the rules say.
+    held: Option<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct CompiledRule {
     /// Its position in `confirm.rules`, counted from 1.
     number: usize,
@@ -95,6 +100,8 @@ struct CompiledRule {
     then: RuleAction,
     needs: Option<Assurance>,
     because: Option<String>,
+    /// Of what it is about and what it does, not of its words or its place.
+    content: Digest,
 }
 
 /// A rule that is not valid or that contradicts its own samples.
@@ -107,13 +114,32 @@ pub struct RuleError {
     problem: String,
 }
 
+impl RuleError {
+    /// The place of the rule in the configuration.
+    pub fn path(&self) -> String {
+        format!("confirm.{}s[{}]", self.kind, self.number - 1)
+    }
+}
+
 impl Policy {
     /// Compiles every rule and checks it against its samples.
     pub fn new(config: &config::ConfirmSettings) -> Result<Self, RuleError> {
         let rules = config.rules.iter().zip(1..).map(|(rule, number)| CompiledRule::new(rule, number));
         let marks = config.marks.iter().zip(1..).map(|(mark, number)| CompiledRule::of_mark(mark, number));
         let (rules, marks) = (rules.collect::<Result<_, _>>()?, marks.collect::<Result<_, _>>()?);
-        Ok(Self { rules, marks, writes: config.writes })
+        Ok(Self { rules, marks, writes: config.writes, held: None })
+    }
+
+    /// The same, but every call needs a human, for this reason: it is not known what the rules were to forbid.
+    #[must_use]
+    pub fn holding(mut self, why: String) -> Self {
+        self.held = Some(why);
+        self
+    }
+
+    /// Whether every call needs a human.
+    pub fn is_holding(&self) -> bool {
+        self.held.is_some()
     }
 
     /// The words of the configured risk marks that apply to a call that was asked at `asked_at`.
@@ -131,6 +157,11 @@ impl Policy {
         self.marks.iter().filter(applies).filter_map(|mark| mark.because.clone()).collect()
     }
 
+    /// The rules that ask a human, by their content.
+    pub fn ask_rules(&self) -> BTreeSet<Digest> {
+        self.rules.iter().filter(|rule| rule.then == RuleAction::Ask).map(|rule| rule.content).collect()
+    }
+
     /// The number of configured rules.
     pub fn rules(&self) -> usize {
         self.rules.len()
@@ -144,7 +175,7 @@ impl Policy {
 
     /// Decides about one run.
     pub fn decide(&self, case: PolicyCase<'_>) -> PolicyRuling {
-        let mut ruling = self.ruling(case);
+        let mut ruling = self.held(self.ruling(case));
         if matches!(case.definition.run, Run::AskUser(_)) && ruling.decision != PolicyDecision::Refuse {
             (ruling.decision, ruling.why, ruling.rule) = (PolicyDecision::Ask, QUESTION.to_owned(), None);
         }
@@ -163,14 +194,24 @@ impl Policy {
         }
     }
 
+    /// Has a human asked about everything, also about what a grant covers, while the rules cannot be relied on.
+    fn held(&self, ruling: PolicyRuling) -> PolicyRuling {
+        let Some(why) = self.held.as_ref().filter(|_| ruling.decision != PolicyDecision::Refuse) else { return ruling };
+        let mut asked_by = ruling.asked_by;
+        asked_by.push(Digest::of(&[b"held", why.as_bytes()]));
+        PolicyRuling { decision: PolicyDecision::Ask, why: why.clone(), rule: None, asked_by, ..ruling }
+    }
+
     fn ruling(&self, case: PolicyCase<'_>) -> PolicyRuling {
         // The statement is read once for all rules, and only if one of them asks for it.
         let gates = LazyCell::new(|| case.gates());
         let matching: Vec<_> = self.rules.iter().filter_map(|rule| rule.apply(case, &gates)).collect();
         // Whatever decides: each rule that asks may demand more.
         let needs = matching.iter().filter_map(|(rule, _)| rule.needs).max();
+        let asks = matching.iter().filter(|(rule, _)| rule.then == RuleAction::Ask);
+        let asked_by = asks.map(|(rule, _)| rule.content).collect();
         if let Some((rule, why)) = matching.into_iter().max_by_key(|(rule, _)| rule.then) {
-            return PolicyRuling { decision: rule.then.into(), why, rule: Some(rule.number), needs };
+            return PolicyRuling { decision: rule.then.into(), why, rule: Some(rule.number), needs, asked_by };
         }
         let (decision, why) = match &case.definition.confirm {
             Some(Confirm::Never) => (PolicyDecision::Run, "its definition never asks for confirmation".to_owned()),
@@ -194,7 +235,7 @@ impl Policy {
                 ),
             },
         };
-        PolicyRuling { decision, why, rule: None, needs: None }
+        PolicyRuling { decision, why, rule: None, needs: None, asked_by }
     }
 }
 
@@ -226,6 +267,7 @@ impl CompiledRule {
             then: RuleAction::Ask,
             needs: None,
             because: Some(say),
+            content: Digest::of(&[]),
         })
     }
 
@@ -251,6 +293,7 @@ impl CompiledRule {
             then: rule.then,
             needs: rule.min_assurance,
             because: rule.because.clone(),
+            content: content(rule),
         };
         for (samples, expected) in [(&rule.matches, true), (&rule.not_matches, false)] {
             for sample in samples {
@@ -318,6 +361,11 @@ impl CompiledRule {
             RuleAction::Ask | RuleAction::Refuse => values.holds_leniently(when),
         }
     }
+}
+
+fn content(rule: &config::RuleSettings) -> Digest {
+    let what = (&rule.tools, &rule.tags, &rule.gates, &rule.when, rule.then, rule.min_assurance);
+    Digest::of(&[&serde_json::to_vec(&what).expect("a rule is plain JSON")])
 }
 
 /// Whether a pattern can match what a statement does: `db.` first, and one of the known words last.

@@ -9,12 +9,13 @@ use protocol::error::ErrorBody;
 use protocol::mailbox::request::IfNoApprover;
 
 use super::Intake;
-use super::policy::{PolicyCase, PolicyDecision};
+use super::policy::{PolicyCase, PolicyDecision, PolicyRuling};
 use super::ruling::ApproverWait;
 use crate::catalog::definition::Definition;
 use crate::catalog::privileges;
 use crate::dispatcher::Reassessment;
 use crate::task::Task;
+use crate::task::confirmation::DecidedBy;
 
 impl Intake {
     /// Judges `task` by the settings in force. `definition` is the one that it was accepted with.
@@ -37,15 +38,13 @@ impl Intake {
             assurance: self.approver.assurance(),
         };
         let ruling = settings.policy.decide_for_session(case);
-        let is_asked = task.confirmation.is_some();
-        if ruling.decision == PolicyDecision::Run || ruling.decision == PolicyDecision::Ask && is_asked {
+        if ruling.decision == PolicyDecision::Run || ruling.decision == PolicyDecision::Ask && is_asked(task, &ruling) {
             return Reassessment::Keep;
         }
-        let (why, needs) = (ruling.why.clone(), ruling.needs);
         let wait = ApproverWait::of(&task.caller, IfNoApprover::Wait);
-        match self.refusal_by_policy(tool, definition, wait, ruling) {
+        match self.refusal_by_policy(tool, definition, wait, ruling.clone()) {
             Some(error) => Reassessment::Refuse(Box::new(error)),
-            None => Reassessment::Ask(Box::new(self.confirmation(task, definition, (why, needs), None, now))),
+            None => Reassessment::Ask(Box::new(self.confirmation(task, definition, &ruling, None, now))),
         }
     }
 
@@ -62,6 +61,14 @@ impl Intake {
             None => Reassessment::Keep,
         }
     }
+}
+
+/// Whether a human was asked about `task`, or a grant approved it that is not older than any rule that asks.
+fn is_asked(task: &Task, ruling: &PolicyRuling) -> bool {
+    task.confirmation.as_ref().is_some_and(|asked| {
+        let by_grant = asked.decision.as_ref().is_some_and(|decision| matches!(decision.by, DecidedBy::Grant(_)));
+        !by_grant || ruling.asked_by.iter().all(|rule| asked.asked_by.contains(rule))
+    })
 }
 
 fn excluded(tool: &str) -> Reassessment {

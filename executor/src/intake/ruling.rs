@@ -18,7 +18,7 @@ use crate::config::seal;
 use crate::config::secret::{HiddenTexts, SecretError};
 use crate::runner::{Invocation, Run};
 use crate::task::Task;
-use crate::task::confirmation::{self, Assurance, Confirmation, ConfirmationRequest};
+use crate::task::confirmation::{self, Confirmation, ConfirmationRequest};
 use crate::task::failure::Failure;
 use crate::task::fingerprint::Fingerprint;
 
@@ -48,7 +48,7 @@ impl Intake {
         &self,
         task: &Task,
         definition: &Definition,
-        (why, needs): (String, Option<Assurance>),
+        ruling: &PolicyRuling,
         reason: Option<String>,
         now: Timestamp,
     ) -> Confirmation {
@@ -61,7 +61,8 @@ impl Intake {
         let files = definition.run.files(&invocation, self.settings().config()).unwrap_or_default();
         let files = files.iter().map(|(path, role)| Fingerprint::of(path, *role, task.caller.uid)).collect();
         let has_preview = definition.preview.is_some() || definition.run.change().is_some();
-        let request = ConfirmationRequest { why, reason, needs, instance, wait, files, has_preview };
+        let PolicyRuling { why, needs, asked_by, .. } = ruling.clone();
+        let request = ConfirmationRequest { why, reason, needs, asked_by, instance, wait, files, has_preview };
         let mut confirmation = Confirmation::ask(task, request, confirmation::nonce(), now);
         confirmation.asked_moment = MonotonicTime::now();
         confirmation

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use protocol::clock;
+use protocol::error::chain;
 use protocol::mailbox::presence::ConfigProblem;
 use tokio::sync::watch;
 
@@ -73,6 +74,16 @@ impl Settings {
     pub fn with_config(&self, config: Config, sources: Sources) -> Result<Self, SettingsError> {
         let runner_context = self.runner_context.with_config(config)?;
         Ok(Self::new(self.version + 1, sources, runner_context)?)
+    }
+
+    /// The same, for a configuration that names what does not exist, when there is no better one: every call needs a
+    /// human until it is mended.
+    #[must_use]
+    pub fn holding(self, error: &ConfigError) -> Self {
+        let message = chain(error);
+        let policy = Policy::clone(&self.policy).holding(format!("everything needs a human until this is mended: {message}"));
+        let problem = ConfigProblem { message, hint: error.hint(), since: clock::now() };
+        Self { policy: Arc::new(policy), problem: Some(problem), ..self }
     }
 
     pub fn config(&self) -> &Config {

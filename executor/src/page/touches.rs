@@ -29,6 +29,10 @@ pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value, files: &[Fingerpr
         }
         Run::Builtin(_) => builtin(&plan["builtin"]),
         Run::Llm(_) => model("language model", plan["llm"]["model"].as_str(), config),
+        Run::Agent(agent) if agent.url.is_some() => {
+            let url = plan["agent"]["url"].as_str().or(agent.url.as_deref()).unwrap_or_default();
+            format!("the agent at {}", origin(url).unwrap_or_else(|| url.to_owned()))
+        }
         Run::Agent(_) => model("a separate agent with the model", plan["agent"]["model"].as_str(), config),
         Run::Mcp(mcp) => format!("MCP server {} ({})", mcp.server.name, mcp.server.place()),
         Run::Steps(steps) => {

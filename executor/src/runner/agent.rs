@@ -422,7 +422,7 @@ fn outcome(exit: &ProgramExit, sessions: &Path) -> Result<RunnerOutput, Failure>
     let Ok(report) = serde_json::from_slice::<AgentReport>(&exit.stdout) else { return Err(failure(&exit.stderr)) };
     if report.answer.trim().is_empty() {
         let message = format!("the sub-agent ended without an answer: {}", report.termination);
-        let failure = Failure::new(Code::ModelFailed, message).effect_possible();
+        let failure = Failure::new(Code::ModelFailed, message).answered();
         return Err(failure.detail("open", report.open).detail("usage", report.session_usage));
     }
     let AgentReport { mut answer, termination, truncated, session, session_id, model, session_usage, open } = report;
@@ -458,15 +458,16 @@ fn failure(stderr: &[u8]) -> Failure {
     }
     let stderr = String::from_utf8_lossy(stderr);
     let printed = stderr.lines().rev().find_map(|line| serde_json::from_str::<PrintedError>(line).ok());
-    let failure = match printed {
+    // It may have run tasks before it failed.
+    match printed {
         Some(PrintedError { error }) => {
             let message = format!("the sub-agent failed: {}", error.message);
-            Failure::from(ErrorBody { message, ..error })
+            Failure::from(ErrorBody { message, ..error }).answered()
         }
-        None => Failure::new(Code::ProcessFailed, "the sub-agent ended without an answer or an error"),
-    };
-    // It may have run tasks before it failed.
-    failure.effect_possible()
+        None => {
+            Failure::new(Code::ProcessFailed, "the sub-agent ended without an answer or an error").effect_possible()
+        }
+    }
 }
 
 #[cfg(test)]

@@ -119,6 +119,8 @@ impl CalledTask {
             Some(hint) => failure.hint(hint),
             None => failure,
         };
+        let is_unknown = code == Code::UnknownOutcome && self.result["resolution"].is_null();
+        let failure = if is_unknown { failure.effect_possible() } else { failure };
         failure.detail("call", json!({"id": self.id, "tool": tool, "state": self.result["status"]}))
     }
 
@@ -246,6 +248,7 @@ impl Delegation {
         let result = self.mailbox.read_result(id).map_err(|error| {
             Failure::new(Code::Io, format!("failed to read the result of `{tool}`: {error}"))
                 .detail("id", id.to_string())
+                .effect_possible()
         })?;
         Ok(CalledTask { id, result: serde_json::from_slice(&result).unwrap_or_default() })
     }

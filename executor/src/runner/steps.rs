@@ -21,6 +21,7 @@ use super::{
 };
 use crate::base::template::names::{self, ITEM, STEPS};
 use crate::base::template::{self, TemplateValues};
+use crate::task::failure::SideEffect;
 use crate::task::name::SubtoolName;
 use crate::task::notes::AttemptProgress;
 
@@ -165,7 +166,7 @@ fn data_of(subtool: &str, called: &CalledTask, delegation: &Delegation) -> Resul
     }
     called.data(&delegation.mailbox).map_err(|error| {
         let message = format!("failed to read the data of `{subtool}`: {error}");
-        Failure::new(Code::Io, message).detail("call", json!({"id": called.id, "tool": subtool}))
+        Failure::new(Code::Io, message).effect_possible().detail("call", json!({"id": called.id, "tool": subtool}))
     })
 }
 
@@ -434,9 +435,13 @@ impl<'a> Course<'a> {
         let failed = [false, true].into_iter().find_map(|cancelled| {
             needed.clone().find(|step| self.ends.get(step.name.as_str()).is_some_and(|end| fatal(end, cancelled)))
         });
+        // Also of a step beside the one that failed. One that was stopped because of it was cancelled.
+        let is_in_doubt = |end: &StepEnd| matches!(end, StepEnd::Failed(failure) if failure.side_effect == SideEffect::Possible && failure.error.code != Code::Cancelled);
+        let is_in_doubt = self.ends.values().any(is_in_doubt);
         if let Some(step) = failed
             && let Some(StepEnd::Failed(failure)) = self.ends.remove(step.name.as_str())
         {
+            let failure = if is_in_doubt { failure.effect_possible() } else { failure };
             return Err(failure.detail("steps", summary));
         }
         Ok(RunnerOutput::json(Value::Object(data)).with_meta("steps", summary))

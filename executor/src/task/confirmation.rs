@@ -30,7 +30,7 @@ const LAYOUT: &str = "agent-magic-tool/confirmation/1";
 pub const MAX_REASON_CHARS: usize = 280;
 
 /// SHA-256 over everything that an approval is bound to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
 #[derive(Debug, thiserror::Error)]
@@ -113,6 +113,10 @@ pub struct Confirmation {
     /// How strong an approval must be, if the definition or a rule says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<Assurance>,
+    /// The rules of the configuration that ask a human about it. A grant that was made before one of them does not
+    /// approve it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked_by: Vec<Digest>,
     /// The files that the task would execute.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<Fingerprint>,
@@ -220,6 +224,8 @@ pub struct ConfirmationRequest {
     pub why: String,
     pub reason: Option<String>,
     pub needs: Option<Assurance>,
+    /// The rules that ask, by their content.
+    pub asked_by: Vec<Digest>,
     /// The id of this executor's store: an approval given for another store is not valid here.
     pub instance: String,
     pub wait: Duration,
@@ -242,7 +248,7 @@ impl Confirmation {
 
     /// Creates the confirmation of `task` with its current input.
     pub fn ask(task: &Task, request: ConfirmationRequest, nonce: String, now: Timestamp) -> Self {
-        let ConfirmationRequest { why, reason, needs, instance, wait, files, has_preview } = request;
+        let ConfirmationRequest { why, reason, needs, asked_by, instance, wait, files, has_preview } = request;
         let expires_at = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         let mut confirmation = Self {
             why,
@@ -253,6 +259,7 @@ impl Confirmation {
             nonce,
             digest: Digest([0; 32]),
             needs,
+            asked_by,
             files,
             preview: has_preview.then_some(ReplacedValues::Pending),
             decision: None,
@@ -364,6 +371,7 @@ impl Confirmation {
             why: "w".to_owned(),
             reason: None,
             needs: None,
+            asked_by: Vec::new(),
             instance: "i".to_owned(),
             wait: Duration::from_hours(1),
             files: Vec::new(),

@@ -30,7 +30,9 @@ pub enum Retry {
 pub enum SideEffect {
     /// No: nothing was sent, or the server says that it changed nothing.
     None,
-    /// It may have taken effect.
+    /// Whoever performed it answered that it failed. Parts of it may have been done.
+    Answered,
+    /// It may have taken effect, and nobody said so or denied it.
     Possible,
 }
 
@@ -64,7 +66,14 @@ impl Failure {
         self
     }
 
-    /// Marks that the attempt may have taken effect.
+    /// Marks that whoever performed the attempt answered that it failed.
+    #[must_use]
+    pub fn answered(mut self) -> Self {
+        self.side_effect = SideEffect::Answered;
+        self
+    }
+
+    /// Marks that the attempt may have taken effect, and that there was no answer that says whether it did.
     #[must_use]
     pub fn effect_possible(mut self) -> Self {
         self.side_effect = SideEffect::Possible;

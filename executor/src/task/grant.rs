@@ -4,11 +4,12 @@
 //! call, and the human widens it field by field. A field that the grant does not name is not covered. A grant ends
 //! when it expires, when its uses are spent, when the subtool's definition changes, or when it is revoked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 use protocol::caller::Caller;
+use protocol::decimal::Decimal;
 use protocol::task::TaskId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,6 +39,10 @@ pub struct Grant {
     pub files: Option<Vec<Fingerprint>>,
     /// Keyed by top-level field of the input.
     pub fields: BTreeMap<String, FieldCoverage>,
+    /// The rules that ask a human and were in force when it was made: it does not outrank one that came later. Absent in
+    /// grants of older versions, of which that is not known.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub rules: BTreeSet<Digest>,
     pub made_at: Timestamp,
     /// The task from which the grant was created.
     pub made_from: TaskId,
@@ -107,11 +112,10 @@ fn is_below(text: &str, path: &str) -> bool {
     is_component && !text.split(['/', '\\']).any(|part| part == "..")
 }
 
+/// Compares the numbers as they are written, whatever their length: a float would round.
 fn is_at_most(number: &serde_json::Number, most: &serde_json::Number) -> bool {
-    match (number.as_i128(), most.as_i128()) {
-        (Some(number), Some(most)) => number <= most,
-        _ => number.as_f64().zip(most.as_f64()).is_some_and(|(number, most)| number <= most),
-    }
+    let decimal = |number: &serde_json::Number| Decimal::parse(&number.to_string());
+    decimal(number).zip(decimal(most)).is_some_and(|(number, most)| number <= most)
 }
 
 /// Whether a grant still applies, and if not, why.
@@ -153,9 +157,23 @@ impl Grant {
         earlier.fold(self.expires_at, Timestamp::min)
     }
 
-    /// Whether the grant is live and approves `task`.
+    /// Whether the grant approves `task`: it is live now and when the task may start, and no rule came after it that asks
+    /// about the task.
     pub fn covers(&self, task: &Task, now: Timestamp) -> bool {
-        self.status(now) == GrantStatus::Live && self.matches(task)
+        let start = task.run_at.map_or(now, |at| at.max(now));
+        let is_live = [now, start].iter().all(|at| self.status(*at) == GrantStatus::Live);
+        is_live && self.matches(task) && !self.is_outranked(task)
+    }
+
+    /// Whether a task that it approved must not start any more.
+    pub fn has_ended(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_some() || now >= self.expires_at
+    }
+
+    /// Whether a rule asks a human about `task` that was not in force when the grant was made.
+    fn is_outranked(&self, task: &Task) -> bool {
+        let asked_by = task.confirmation.as_ref().map(|confirmation| confirmation.asked_by.as_slice());
+        asked_by.unwrap_or_default().iter().any(|rule| !self.rules.contains(rule))
     }
 
     /// Whether `task` executes the files that the human saw. Of a call that needed no confirmation, they are not known.
@@ -210,6 +228,7 @@ mod tests {
             },
             files: None,
             fields: fields.collect(),
+            rules: BTreeSet::new(),
             made_at: task.created_at,
             made_from: task.id,
             made_by: "s".to_owned(),
@@ -308,10 +327,29 @@ mod tests {
     }
 
     #[test]
-    fn large_numbers_are_compared_exactly() {
-        let most = FieldCoverage::AtMost(serde_json::Number::from(9_007_199_254_740_992_i64));
-        assert!(most.includes(Some(&json!(9_007_199_254_740_992_i64))));
-        assert!(!most.includes(Some(&json!(9_007_199_254_740_993_i64))));
+    fn numbers_are_compared_exactly() {
+        let number = |text: &str| serde_json::from_str::<serde_json::Number>(text).expect("a number");
+        for (most, value, expected) in [
+            ("100", "100", true),
+            ("100", "100.0", true),
+            ("100", "1e2", true),
+            ("100", "100.00000000000001", false),
+            ("100", "101", false),
+            ("100", "-1e300", true),
+            ("99.5", "99.50000000000001", false),
+            ("9007199254740992", "9007199254740992", true),
+            ("9007199254740992", "9007199254740993", false),
+            ("9007199254740992.0", "9007199254740993", false),
+            ("9007199254740993", "9007199254740992.0", true),
+            ("-9007199254740993.0", "-9007199254740991", false),
+            ("1e15", "1000000000000001", false),
+            ("18446744073709551615", "18446744073709551614", true),
+            ("18446744073709551614", "18446744073709551615", false),
+            ("0", "1e-300", false),
+        ] {
+            let most = FieldCoverage::AtMost(number(most));
+            assert_eq!(most.includes(Some(&json!(number(value)))), expected, "{most:?} {value}");
+        }
     }
 
     proptest! {

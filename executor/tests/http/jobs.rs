@@ -67,7 +67,7 @@ async fn a_failed_job_says_why_and_that_it_may_have_taken_effect() {
     .await;
     let poll = json!({"failed": "if .state == \"failed\" then .why else false end", "until": ".state == \"done\""});
     let failure = fixture().run(definition(&server, &poll), json!({})).await.expect_err("the job failed");
-    assert_eq!((failure.error.code, failure.side_effect), (Code::ApiError, SideEffect::Possible));
+    assert_eq!((failure.error.code, failure.side_effect), (Code::ApiError, SideEffect::Answered));
     assert_eq!(failure.error.message, "the job failed: no such year");
     assert_eq!(failure.error.details["job"], format!("{}/v1/jobs/7", server.url()));
 }

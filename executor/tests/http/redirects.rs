@@ -63,7 +63,7 @@ async fn endless_redirects_fail() {
 
 #[tokio::test]
 async fn a_redirected_change_is_never_sent_again() {
-    for (status, effect) in [(302, SideEffect::Possible), (307, SideEffect::None)] {
+    for (status, effect) in [(302, SideEffect::Answered), (307, SideEffect::None)] {
         let server = Server::new(move |_, _| to("/elsewhere", status)).await;
         let definition = json!({"method": "POST", "base_url": server.url(), "body": {"json": {}}});
         let failure = Fixture::new().run(definition, json!({})).await.expect_err("not followed");

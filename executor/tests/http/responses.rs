@@ -149,7 +149,7 @@ async fn an_api_error_keeps_its_message_and_decides_the_retry() {
     assert_eq!(
         seen,
         [
-            ("Try later. (UNAVAILABLE)".to_owned(), json!(503), Retry::Later, SideEffect::Possible),
+            ("Try later. (UNAVAILABLE)".to_owned(), json!(503), Retry::Later, SideEffect::Answered),
             ("slow down".to_owned(), json!(429), Retry::After(Duration::from_secs(7)), SideEffect::None),
             ("Validation Failed (title)".to_owned(), json!(422), Retry::Never, SideEffect::None),
         ]

@@ -195,7 +195,7 @@ async fn a_failing_program_says_why() {
     let script = "echo so far; echo one >&2; echo 'fatal: no such thing' >&2; exit 3";
     let mut run = json!({"process": {"argv": ["sh", "-c", script]}});
     let failure = world.failure(&run, json!({})).await;
-    assert_eq!((failure.error.code, failure.side_effect), (Code::ProcessFailed, SideEffect::Possible));
+    assert_eq!((failure.error.code, failure.side_effect), (Code::ProcessFailed, SideEffect::Answered));
     assert_eq!(failure.error.message, "`sh` ended with status 3: one; fatal: no such thing");
     assert_eq!(
         Value::Object(failure.error.details),

@@ -172,7 +172,7 @@ fn a_callee_that_does_not_come_back_is_an_error() {
     one.server().post("/api/v1/submit", &json!({"session": "a", "message": COUNT, "wait": false}));
     other.until_it_works();
     other.kill();
-    assert_eq!(one.ask("a", COUNT), "It failed: connection-lost.");
+    assert_eq!(one.ask("a", COUNT), "It failed: unknown-outcome.");
 }
 
 #[test]

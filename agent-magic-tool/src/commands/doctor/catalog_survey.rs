@@ -13,7 +13,6 @@ pub(super) struct CatalogSurvey {
     /// How many subtools can be used.
     pub(super) count: usize,
     pub(super) problems: Vec<LoadProblem>,
-    pub(super) tags: BTreeSet<String>,
     /// The names of the secrets to which definitions refer.
     pub(super) secrets: BTreeSet<String>,
     /// The programs that subtools run, each with its file if there is one.
@@ -37,7 +36,6 @@ impl CatalogSurvey {
     fn add(&mut self, subtool: &Subtool, config: &Config) {
         let definition = &subtool.definition;
         self.count += 1;
-        self.tags.extend(definition.tags.iter().cloned());
         self.secrets.extend(definition.secrets());
         if let Run::Process(process) = &definition.run {
             self.programs.entry(process.program().to_owned()).or_insert_with(|| process.find(&config.programs));

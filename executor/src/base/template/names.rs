@@ -183,6 +183,13 @@ impl DeclaredNames {
     }
 }
 
+/// Returns the fields of the input that a condition uses, as `input.NAME`; of an invalid one, none.
+pub fn input_fields(condition: &str) -> BTreeSet<String> {
+    let used = plain_engine().compile_expression(condition).map(|compiled| compiled.undeclared_variables(true));
+    let field = |name: String| Some(name.strip_prefix("input.")?.split('.').next()?.to_owned());
+    used.unwrap_or_default().into_iter().filter_map(field).collect()
+}
+
 /// Returns the names of the steps whose data `template` uses; of an invalid one, none.
 pub fn steps_in_template(template: &str) -> BTreeSet<String> {
     let engine = plain_engine();

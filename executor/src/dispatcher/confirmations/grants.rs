@@ -35,14 +35,14 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the grants that ended before `before` and are not in use by an approved task that has not started.
+    /// Returns the grants that ended before `before` and are not in use by an open task.
     pub fn ended_grants(&self, before: Timestamp) -> Vec<GrantId> {
         let grant_of = |task: &Task| match task.confirmation.as_ref()?.decision.as_ref()?.by {
             DecidedBy::Grant(id) => Some(id),
             DecidedBy::Page(_) | DecidedBy::ApiKey(_) => None,
         };
-        let in_use: BTreeSet<_> =
-            self.confirmations.approved.iter().filter_map(|id| grant_of(&self.open.get(id)?.task)).collect();
+        // Also by one that waits for its next attempt.
+        let in_use: BTreeSet<_> = self.open.values().filter_map(|open| grant_of(&open.task)).collect();
         let has_ended = |grant: &&Grant| grant.ended_at() < before && !in_use.contains(&grant.id);
         self.confirmations.grants.values().filter(has_ended).map(|grant| grant.id).collect()
     }
@@ -60,7 +60,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use jiff::SignedDuration;
-    use protocol::task::TaskId;
+    use protocol::task::{State, TaskId};
     use serde_json::json;
 
     use super::super::super::tests::{Bench, definition, limits, unconfirmed};
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn an_ended_grant_is_kept_while_a_task_that_it_approved_has_not_started() {
         let mut bench = Bench::new(limits(1));
-        let scheduled = bench.now + SignedDuration::from_hours(20);
+        let scheduled = bench.now + SignedDuration::from_mins(20);
         let task = Task { run_at: Some(scheduled), not_before: Some(scheduled), ..unconfirmed(bench.now, json!({})) };
         let grant = Grant {
             id: TaskId::new(),
@@ -80,6 +80,7 @@ mod tests {
             scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
             files: None,
             fields: BTreeMap::new(),
+            rules: BTreeSet::new(),
             made_at: bench.now,
             made_from: task.id,
             made_by: "page".to_owned(),
@@ -99,7 +100,7 @@ mod tests {
             (vec![], vec![grant.id])
         );
         bench.admit(&task, &definition(json!({})));
-        assert_eq!(bench.dispatcher.confirmable().count(), 1, "the grant approved it");
+        assert_eq!(bench.state(task.id), State::Queued, "the grant approved it");
         assert_eq!(bench.dispatcher.ended_grants(second), []);
         bench.cancel(task.id, 1);
         assert_eq!(bench.dispatcher.ended_grants(second), [grant.id]);
@@ -119,6 +120,7 @@ mod tests {
             scope: GrantScope { uid: 1, client: None, session: None, folder: None },
             files: None,
             fields: BTreeMap::new(),
+            rules: BTreeSet::new(),
             made_at: at(0),
             made_from: task.id,
             made_by: "page".to_owned(),

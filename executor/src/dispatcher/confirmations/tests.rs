@@ -6,10 +6,11 @@ use protocol::mailbox::request::Answer;
 use serde_json::json;
 
 use super::super::tests::{Bench, Turn, definition, error_of, limits, unconfirmed};
-use super::super::{DispatcherLimits, Event, RulesChange};
+use super::super::{DispatcherLimits, Event, FailureKind, RulesChange};
 use super::*;
 use crate::catalog::definition::Definition;
 use crate::store::Store as _;
+use crate::task::failure::{Retry, SideEffect};
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 
 fn plain() -> Arc<Definition> {
@@ -361,6 +362,7 @@ fn grant_of(bench: &Bench, id: TaskId, field: Option<(&str, FieldCoverage)>, mos
         scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
         files: None,
         fields,
+        rules: BTreeSet::new(),
         made_at: bench.now,
         made_from: id,
         made_by: "page".to_owned(),
@@ -390,6 +392,78 @@ fn a_grant_approves_matching_calls_up_to_its_uses_and_survives_a_crash() {
     assert_eq!(bench.admit(&last, &plain()).performed, [last.id]);
     assert_eq!(bench.store.grants().expect("read")[0].uses, 2);
     pending(&mut bench, json!({"n": 3}));
+}
+
+/// When a task starts, compared with the end of the grant that covers it, and what becomes of it.
+#[test]
+fn a_grant_approves_nothing_that_starts_after_its_end() {
+    let end = CONFIRMATION_WINDOW;
+    let minute = SignedDuration::from_mins(1);
+    for (starts_in, is_approved) in [
+        (None, true),
+        (Some(minute), true),
+        (Some(end - minute), true),
+        (Some(end), false),
+        (Some(end + minute), false),
+        (Some(end + end), false),
+    ] {
+        let mut bench = Bench::new(limits(1));
+        let id = pending(&mut bench, json!({"n": 1}));
+        let of = [(id, digest(&bench, id))];
+        let grant = grant_of(&bench, id, Some(("n", FieldCoverage::Anything)), None);
+        decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant));
+        let scheduled = Task { run_at: starts_in.map(|after| bench.now + after), ..unconfirmed(bench.now, json!({"n": 2})) };
+        bench.admit(&scheduled, &plain());
+        let expected = if is_approved { State::Queued } else { State::AwaitingConfirmation };
+        assert_eq!(bench.state(scheduled.id), expected, "{starts_in:?}");
+    }
+}
+
+/// A task that waits for a slot, or for its next attempt after one that surely did nothing.
+#[test]
+fn a_grant_that_ends_while_a_task_is_queued_approves_it_no_more() {
+    for is_retry in [false, true] {
+        let mut bench = Bench::new(limits(1));
+        let definition = definition(json!({"retries": {"times": 5, "backoff": "1ms"}}));
+        let id = pending(&mut bench, json!({"n": 1}));
+        let of = [(id, digest(&bench, id))];
+        let grant = grant_of(&bench, id, Some(("n", FieldCoverage::Anything)), None);
+        decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant));
+        if is_retry {
+            bench.succeed(id);
+        }
+        let queued = unconfirmed(bench.now, json!({"n": 2}));
+        assert_eq!(bench.admit(&queued, &definition).performed.len(), usize::from(is_retry));
+        if is_retry {
+            let after = Retry::After(Duration::from_hours(1));
+            bench.fail(queued.id, FailureKind::Failure, after, SideEffect::None);
+        }
+        assert_eq!(bench.state(queued.id), State::Queued);
+        bench.pass(Duration::from_mins(61));
+        let turn = if is_retry { bench.handle(Event::Tick) } else { bench.succeed(id) };
+        assert_eq!((turn.performed, bench.state(queued.id)), (vec![], State::Denied), "{is_retry}");
+        let stored = bench.stored(queued.id);
+        let error = error_of(&stored);
+        assert!(error.message.contains("had ended or was revoked before it started"), "{error:?}");
+    }
+}
+
+/// A rule is known by its content; which of them asks about a task, and which were in force when the grant was made.
+#[test]
+fn a_rule_that_came_after_a_grant_outranks_it() {
+    let (old, new) = (Digest::of(&[b"old"]), Digest::of(&[b"new"]));
+    for (asked_by, is_approved) in
+        [(vec![], true), (vec![old], true), (vec![new], false), (vec![old, new], false)]
+    {
+        let mut bench = Bench::new(limits(9));
+        let id = pending(&mut bench, json!({"n": 1}));
+        let of = [(id, digest(&bench, id))];
+        let grant = Grant { rules: [old].into(), ..grant_of(&bench, id, Some(("n", FieldCoverage::Anything)), None) };
+        decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant));
+        let mut task = unconfirmed(bench.now, json!({"n": 2}));
+        task.confirmation.as_mut().expect("a confirmation").asked_by = asked_by.clone();
+        assert_eq!(bench.admit(&task, &plain()).performed.len(), usize::from(is_approved), "{asked_by:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Decisions that need a touch: which do, what a touch counts for, and what it does not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use protocol::task::{State, TaskId};
@@ -119,6 +119,46 @@ fn with_a_key_what_is_grave_needs_its_touch_and_nothing_else_does() {
     let shown = pending(&mut bench, json!({"n": "denied"}), &grave());
     let turn = decide(&mut bench, request(&[shown], DecisionAction::Deny { reason: None }));
     assert_eq!(turn.published, [(shown.0, State::Denied)]);
+}
+
+/// Every runner with every declaration: what is undeclared counts by where the work is done.
+#[test]
+fn what_is_grave_is_decided_by_runner_and_annotations() {
+    let command = json!({"name": "s", "command": ["server"]});
+    let remote = json!({"name": "s", "url": "https://mcp.example.com/mcp"});
+    let http = |method: &str| json!({"http": {"method": method, "base_url": "https://x.example", "path": "/"}});
+    // The runner, and whether it is grave undeclared, not destructive, not open to the world.
+    let runners = [
+        (http("POST"), [true, true, false]),
+        (http("DELETE"), [true, true, false]),
+        (json!({"mcp": {"server": remote, "tool": "t"}}), [true, true, true]),
+        (json!({"mcp": {"server": command, "tool": "t"}}), [true, true, true]),
+        (json!({"agent": {"prompt": "x", "url": "https://agent.example.com"}}), [true, true, true]),
+        (json!({"agent": {"prompt": "x"}}), [false; 3]),
+        (json!({"process": {"argv": ["true"]}}), [false; 3]),
+        (json!({"sql": {"database": "d", "statement": "delete from t"}}), [false; 3]),
+        (json!({"steps": [{"name": "one", "subtool": "t", "input": {}}]}), [false; 3]),
+        (json!({"llm": {"prompt": "x"}}), [false; 3]),
+        (json!({"ask_user": {"question": "x"}}), [false; 3]),
+        (json!({"builtin": {"list_files": {"path": "."}}}), [false; 3]),
+    ];
+    for (run, [undeclared, not_destructive, closed]) in runners {
+        let cases = [
+            (json!({}), undeclared),
+            (json!({"destructiveHint": false}), not_destructive),
+            (json!({"openWorldHint": false}), closed),
+            (json!({"destructiveHint": false, "openWorldHint": false}), false),
+            (json!({"destructiveHint": true, "openWorldHint": false}), true),
+            (json!({"destructiveHint": false, "openWorldHint": true}), true),
+            (json!({"idempotentHint": true}), undeclared),
+            (json!({"readOnlyHint": true}), false),
+            (json!({"readOnlyHint": true, "openWorldHint": true}), false),
+        ];
+        for (annotations, expected) in cases {
+            let definition = definition(json!({"annotations": annotations, "run": run}));
+            assert_eq!(definition.is_grave(), expected, "{run} {annotations}");
+        }
+    }
 }
 
 #[test]
@@ -262,6 +302,7 @@ fn grant(bench: &Bench, of: TaskId) -> Grant {
         scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
         files: Some(Vec::new()),
         fields: BTreeMap::from([("n".to_owned(), FieldCoverage::Anything)]),
+        rules: BTreeSet::new(),
         made_at: bench.now,
         made_from: of,
         made_by: "page".to_owned(),

@@ -299,7 +299,7 @@ impl A2aExchange<'_> {
         let failure = Failure::new(Code::ApiError, message).detail("jsonrpc_code", code);
         // After a task is known, the message was taken, whatever a later call answers.
         let is_without_effect = NOT_TAKEN.contains(&code) && self.task.id.is_none() && self.call.left_at.is_none();
-        Err(if is_without_effect { failure } else { failure.effect_possible() })
+        Err(if is_without_effect { failure } else { failure.answered() })
     }
 
     async fn post(&self, method: &str, params: Value, streams: bool) -> Result<Response, Failure> {
@@ -321,11 +321,11 @@ impl A2aExchange<'_> {
             TaskPhase::Completed => Ok(Some(task.answer())),
             TaskPhase::Asks => Ok(Some(task.question())),
             TaskPhase::Failed => {
-                Err(failed(Code::ModelFailed, format!("the agent at {agent} failed: {}", words())).effect_possible())
+                Err(failed(Code::ModelFailed, format!("the agent at {agent} failed: {}", words())).answered())
             }
             TaskPhase::Canceled => {
                 let message = format!("the agent at {agent} stopped before it had an answer: {}", words());
-                Err(failed(Code::ApiError, message).effect_possible())
+                Err(failed(Code::ApiError, message).answered())
             }
             TaskPhase::Rejected => {
                 let is_too_deep = task.own()["error"]["code"] == Code::TooDeep.as_str();
@@ -333,7 +333,7 @@ impl A2aExchange<'_> {
                 let failure = failed(code, format!("the agent at {agent} does not do it: {}", words()));
                 // One that never began has used nothing.
                 let began = task.own().get("usage").is_some_and(|usage| usage["requests"] != 0);
-                Err(if began || task.own().is_null() { failure.effect_possible() } else { failure })
+                Err(if began || task.own().is_null() { failure.answered() } else { failure })
             }
         }
     }

@@ -238,7 +238,9 @@ impl<'a> RemoteCall<'a> {
                 let asked = header(headers, "retry-after").and_then(|seconds| seconds.parse().ok());
                 failure.retry(asked.map_or(Retry::Later, |seconds| Retry::After(Duration::from_secs(seconds))))
             }
-            status if status.is_server_error() => failure.retry(Retry::Later).effect_possible(),
+            // A gateway answers in place of the agent.
+            StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => failure.retry(Retry::Later).effect_possible(),
+            status if status.is_server_error() => failure.retry(Retry::Later).answered(),
             _ => failure,
         }
     }
@@ -319,7 +321,7 @@ impl<'a> RemoteCall<'a> {
         let is_empty = data.is_null() || data.as_str().is_some_and(|text| text.trim().is_empty());
         if is_empty {
             let message = format!("the agent at {} ended without an answer: {termination}", self.agent());
-            let failure = Failure::new(Code::ModelFailed, message).effect_possible();
+            let failure = Failure::new(Code::ModelFailed, message).answered();
             return Err(spent(failure, &told["usage"]));
         }
         let truncated = told["truncated"] == true;

@@ -124,8 +124,11 @@ fn retry(status: StatusCode, headers: &HeaderMap) -> Retry {
 fn side_effect(method: Method, status: StatusCode) -> SideEffect {
     match status.as_u16() {
         _ if method.is_safe() => SideEffect::None,
+        // A gateway answers in place of the server, which may be at work or done: bad gateway, gateway timeout, and two
+        // of a common proxy's own.
+        502 | 504 | 520 | 524 => SideEffect::Possible,
         // 301 to 303 may be the response to a completed change; 307 and 308 mean that nothing was changed.
-        301..=303 | 408 | 500.. => SideEffect::Possible,
+        301..=303 | 408 | 500.. => SideEffect::Answered,
         _ => SideEffect::None,
     }
 }
@@ -219,11 +222,16 @@ mod tests {
             (Method::Post, 400, "", Retry::Never, SideEffect::None),
             (Method::Post, 429, "", Retry::Later, SideEffect::None),
             (Method::Post, 429, "7", Retry::After(Duration::from_secs(7)), SideEffect::None),
-            (Method::Post, 503, "7", Retry::After(Duration::from_secs(7)), SideEffect::Possible),
-            (Method::Post, 408, "", Retry::Later, SideEffect::Possible),
+            (Method::Post, 503, "7", Retry::After(Duration::from_secs(7)), SideEffect::Answered),
+            (Method::Post, 408, "", Retry::Later, SideEffect::Answered),
+            (Method::Post, 500, "", Retry::Later, SideEffect::Answered),
+            (Method::Post, 502, "", Retry::Later, SideEffect::Possible),
+            (Method::Post, 504, "", Retry::Later, SideEffect::Possible),
+            (Method::Post, 524, "", Retry::Later, SideEffect::Possible),
+            (Method::Get, 504, "", Retry::Later, SideEffect::None),
             (Method::Get, 500, "", Retry::Later, SideEffect::None),
-            (Method::Post, 501, "", Retry::Never, SideEffect::Possible),
-            (Method::Post, 303, "", Retry::Never, SideEffect::Possible),
+            (Method::Post, 501, "", Retry::Never, SideEffect::Answered),
+            (Method::Post, 303, "", Retry::Never, SideEffect::Answered),
             (Method::Post, 307, "", Retry::Never, SideEffect::None),
         ];
         for (method, status, wait, expected_retry, expected_effect) in cases {

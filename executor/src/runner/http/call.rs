@@ -80,7 +80,10 @@ impl<'a> HttpCall<'a> {
     /// was accepted changed nothing.
     pub(super) fn settled(&self, outcome: Result<RunnerOutput, Failure>) -> Result<RunnerOutput, Failure> {
         let is_accepted = self.accepted.load(Ordering::Relaxed);
-        outcome.map_err(|failure| if is_accepted { failure.effect_possible() } else { failure })
+        outcome.map_err(|failure| {
+            let is_silent = is_accepted && failure.side_effect == SideEffect::None;
+            if is_silent { failure.effect_possible() } else { failure }
+        })
     }
 
     /// Notes that the server has accepted the declared request, and that all further ones only read.

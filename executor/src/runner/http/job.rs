@@ -12,7 +12,6 @@ use super::address::endpoint;
 use super::call::{HttpCall, HttpResponse, RequestTarget};
 use super::{Code, Deserialize, Failure, JsonSchema, Retry, RunnerOutput, Serialize, expression, response};
 use crate::runner::OutputData;
-use crate::task::failure::SideEffect;
 
 /// The default for `until`.
 const UNTIL: &str = "$status != 202";
@@ -140,7 +139,7 @@ async fn is_over(call: &HttpCall<'_>, poll: &Poll, latest: &RunnerOutput) -> Res
         if let Some(reason) = reason {
             let reason = protocol::excerpt::line(&reason, super::api_error::MAX_MESSAGE_CHARS);
             let failure = Failure::new(Code::ApiError, reason).detail("response", body(latest));
-            return Err(Failure { side_effect: SideEffect::Possible, ..failure });
+            return Err(failure.answered());
         }
     }
     Ok(evaluate(call, poll.until.as_deref().unwrap_or(UNTIL), latest).await? == Value::Bool(true))

@@ -168,7 +168,10 @@ impl Mcp {
     ) -> Result<RunnerOutput, Failure> {
         let output = match answer {
             ToolAnswer::Data(data) => RunnerOutput::json(data),
-            ToolAnswer::Binary(binary) => self.file(binary, invocation, context).await?,
+            ToolAnswer::Binary(binary) => {
+                // The tool was done before its answer could not be kept.
+                self.file(binary, invocation, context).await.map_err(Failure::effect_possible)?
+            }
             ToolAnswer::Error { text, data } => {
                 let message = protocol::excerpt::chars(&text, MAX_ERROR_CHARS).into_owned();
                 let failure = Failure::new(Code::ApiError, message).detail("server", self.server.name.as_str());
@@ -198,6 +201,7 @@ impl Mcp {
     async fn failure(&self, error: ClientError, server: &UsedServer, context: &RunnerContext) -> Failure {
         let (name, tool) = (&self.server.name, &self.tool);
         let is_without_effect = error.is_without_effect();
+        let has_answered = matches!(error, ClientError::Refused { .. });
         let failure = match error {
             ClientError::Refused { code, message, data } => {
                 let message = protocol::excerpt::chars(&message, MAX_ERROR_CHARS).into_owned();
@@ -239,7 +243,11 @@ impl Mcp {
             _ => failure,
         };
         let failure = failure.detail("server", name.as_str());
-        if is_without_effect { failure } else { failure.effect_possible() }
+        match (is_without_effect, has_answered) {
+            (true, _) => failure,
+            (false, true) => failure.answered(),
+            (false, false) => failure.effect_possible(),
+        }
     }
 }
 

@@ -72,7 +72,10 @@ impl OutputReader<'_> {
             }
             (None, None) => Failure::new(Code::ProcessFailed, format!("the exit status of `{name}` is unknown")),
         };
-        let mut failure = failure.effect_possible();
+        // A program that was stopped or killed did not say how far it came.
+        let has_answered =
+            exit.stopped.is_none() && exit.status.is_some_and(|status| status.code().is_some() && !self.is_ok(status));
+        let mut failure = if has_answered { failure.answered() } else { failure.effect_possible() };
         failure.error.details.extend(status_fields);
         Err(failure
             .detail("stdout", shortened(&masked(&stdout), MAX_FAILURE_BYTES))

@@ -1,0 +1,65 @@
+//! The start of an approved task: whether its approval still holds when its turn comes.
+
+use jiff::Timestamp;
+use protocol::task::{State, Step, TaskId};
+
+use crate::dispatcher::{Dispatcher, Effects};
+use crate::task::Task;
+use crate::task::confirmation::{Confirmation, DecidedBy, denied, expired};
+
+impl Dispatcher {
+    /// Whether a queued task may start. If its approval has expired or was revoked, ends the task and returns false.
+    pub(in crate::dispatcher) fn may_start(&mut self, id: TaskId, now: Timestamp, effects: &mut Effects) -> bool {
+        if !self.may_start_by_rules(id, now, effects) {
+            return false;
+        }
+        // Its time came while no executor ran.
+        if self.ask_scheduled(id, now, effects) {
+            return false;
+        }
+        let Some(task) = self.open.get(&id).map(|open| &open.task) else { return false };
+        let Some(confirmation) = &task.confirmation else { return true };
+        let is_approved = self.confirmations.approved.contains(&id);
+        if !is_approved && !needs_grant_again(task) {
+            return true;
+        }
+        let is_revoked = |by: &DecidedBy| match by {
+            DecidedBy::Grant(id) => self.confirmations.grants.get(id).is_none_or(|grant| {
+                grant.has_ended(now)
+                    || !self.is_believed(grant, self.needs_touch(task, &self.open[&task.id].definition))
+            }),
+            DecidedBy::ApiKey(key) => self.is_taken_back(key),
+            DecidedBy::Page(_) => false,
+        };
+        if confirmation.decision.as_ref().is_none_or(|decision| is_revoked(&decision.by)) {
+            let reason = match confirmation.decision.as_ref().map(|decision| &decision.by) {
+                Some(DecidedBy::ApiKey(_)) => "the API key that approved it may no longer decide",
+                _ => "the grant that approved it had ended or was revoked before it started",
+            };
+            let error = denied(Some(reason));
+            self.end_before_start(id, Step::Deny, now, |_| error, effects);
+            false
+        } else if is_approved && expires_at(confirmation) <= now {
+            self.end_before_start(id, Step::Expire, now, expired, effects);
+            false
+        } else {
+            self.confirmations.approved.remove(&id);
+            true
+        }
+    }
+}
+
+/// Whether a later attempt of `task` needs the grant that approved it: it is the first that does anything, since the
+/// earlier ones surely did nothing. A human's own approval was for the task, with all its attempts.
+fn needs_grant_again(task: &Task) -> bool {
+    let decision = task.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
+    let is_by_grant = decision.is_some_and(|decision| matches!(decision.by, DecidedBy::Grant(_)));
+    is_by_grant && task.state == State::Queued && !task.effect.repeatable() && task.notes.job.is_none()
+}
+
+/// When an approved task that has not started expires. The time for which it is held does not count.
+fn expires_at(confirmation: &Confirmation) -> Timestamp {
+    let held =
+        confirmation.decision.as_ref().and_then(|decision| Some(decision.held_until?.duration_since(decision.at)));
+    confirmation.expires_at.saturating_add(held.unwrap_or_default()).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,112 @@
+//! How a failed attempt ends: the one place that decides between another attempt, a definite end and `unknown`.
+//!
+//! It depends on the effect class, on what is known about the attempt's effect, and on why it ended. A task that cannot
+//! be repeated and of which no one said what became of it is `unknown`: a caller that reads `failed` would run it again.
+
+use protocol::code::Code;
+use protocol::task::Step;
+
+use super::recovery::{resolve_hint, unknown_outcome};
+use crate::attempt::report::FailureKind;
+use crate::task::effect::EffectClass;
+use crate::task::failure::{Retry, SideEffect};
+use crate::task::{End, Outcome, Task};
+
+/// What decides how a task goes on after an attempt that failed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending {
+    pub(super) effect: EffectClass,
+    pub(super) side_effect: SideEffect,
+    pub(super) kind: FailureKind,
+    pub(super) retry: Retry,
+    /// Its caller cancelled it.
+    pub(super) is_cancelling: bool,
+    /// A server still works on it, and can be asked.
+    pub(super) has_job: bool,
+    pub(super) has_retries_left: bool,
+}
+
+impl Ending {
+    pub(super) fn step(self) -> Step {
+        let is_repeatable = self.effect.repeatable() || self.side_effect == SideEffect::None;
+        match self.kind {
+            // Asking for its job again changes nothing.
+            FailureKind::Shutdown if self.has_job && !self.is_cancelling => Step::Retry,
+            FailureKind::Shutdown if !is_repeatable => Step::Lose,
+            // The limit of lookups is reached.
+            _ if !is_repeatable && self.effect == EffectClass::Verifiable => Step::Lose,
+            FailureKind::Shutdown if self.is_cancelling => Step::Cancel,
+            FailureKind::Shutdown => Step::Retry,
+            // Its caller ended it and does not take it for done; the error says that it may be.
+            FailureKind::Cancelled => Step::Cancel,
+            FailureKind::Failure | FailureKind::Timeout
+                if is_repeatable && !self.is_cancelling && self.retry != Retry::Never && self.has_retries_left =>
+            {
+                Step::Retry
+            }
+            FailureKind::Failure | FailureKind::Timeout
+                if !is_repeatable && self.side_effect == SideEffect::Possible =>
+            {
+                Step::Lose
+            }
+            FailureKind::Timeout => Step::TimeOut,
+            FailureKind::Failure => Step::Fail,
+        }
+    }
+}
+
+/// Turns the end of an attempt into the end of a task with an unknown outcome: replaces code and hint of the error,
+/// says why the outcome is unknown, and keeps the details.
+pub(super) fn into_unknown(mut end: End, kind: FailureKind, task: &Task) -> End {
+    let Outcome::Error(error) = &mut end.outcome else { return end };
+    if kind == FailureKind::Shutdown || error.message.is_empty() {
+        let unknown = unknown_outcome(task);
+        (error.code, error.message, error.hint) = (unknown.code, unknown.message, unknown.hint);
+        return end;
+    }
+    if error.code != Code::UnknownOutcome {
+        error.details.insert("cause".to_owned(), error.code.as_str().into());
+    }
+    error.code = Code::UnknownOutcome;
+    error.message = format!("`{}` may or may not have taken effect: {}", task.tool, error.message);
+    error.hint = Some(resolve_hint(task));
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every combination of effect class, knowledge and cause, with the step that follows when no attempt is left.
+    #[test]
+    fn what_may_have_happened_is_unknown() {
+        use EffectClass::{Idempotent, Once, Read, Verifiable};
+        use FailureKind::{Cancelled, Failure, Shutdown, Timeout};
+        use SideEffect::{Answered, None, Possible};
+        for effect in [Read, Idempotent, Verifiable, Once] {
+            for side_effect in [None, Answered, Possible] {
+                for kind in [Failure, Timeout, Cancelled, Shutdown] {
+                    let (retry, is_cancelling, has_job, has_retries_left) = (Retry::Later, false, false, false);
+                    let ending =
+                        Ending { effect, side_effect, kind, retry, is_cancelling, has_job, has_retries_left };
+                    let expected = match (effect, side_effect, kind) {
+                        (Verifiable, Answered | Possible, _) | (Once, Answered | Possible, Shutdown) => Step::Lose,
+                        (Once, Possible, Failure | Timeout) => Step::Lose,
+                        (_, _, Shutdown) => Step::Retry,
+                        (_, _, Cancelled) => Step::Cancel,
+                        (_, _, Timeout) => Step::TimeOut,
+                        (_, _, Failure) => Step::Fail,
+                    };
+                    assert_eq!(ending.step(), expected, "{effect:?} {side_effect:?} {kind:?}");
+                    let again = Ending { has_retries_left: true, ..ending }.step();
+                    let is_safe = effect.repeatable() || side_effect == None;
+                    let is_again = is_safe && kind != Cancelled;
+                    assert_eq!(again == Step::Retry, is_again, "{effect:?} {side_effect:?} {kind:?}");
+                    let cancelling = Ending { is_cancelling: true, ..ending }.step();
+                    let stays_unknown = expected == Step::Lose;
+                    assert_eq!(cancelling == Step::Lose, stays_unknown, "{effect:?} {side_effect:?} {kind:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What the configuration names and nothing has: a rule that forbids and is about nothing protects nothing.
+//!
+//! Whatever restricts or warns must be about something that exists: rules that refuse or ask, marks, limits, and what is
+//! denied. What only allows loses nothing by a wrong name. Subtools of packs that are off count, since a rule may come
+//! before its pack. Tables are not looked up: their database may be away, so of a gate, only its database is checked.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use globset::{Glob, GlobMatcher};
+use protocol::nearest::{did_you_mean, nearest};
+use protocol::paths::Paths;
+
+use crate::base::template::names::input_fields;
+use crate::catalog::check::declared_fields;
+use crate::catalog::{Catalog, SHIPPED, Sources, Subtool};
+use crate::config::{AccessSettings, Config, RuleAction};
+
+/// The most fields whose names are compared for a suggestion.
+const MAX_COMPARED: usize = 2_000;
+
+/// Something in the configuration that is about nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmatched {
+    /// Its place, like `confirm.rules[0].tools[1]`.
+    pub path: String,
+    pub message: String,
+    /// Whether something is not protected that a human wanted to be.
+    pub is_error: bool,
+}
+
+/// A part of the configuration that applies to some subtools.
+#[derive(Debug, Default)]
+struct Target<'a> {
+    path: String,
+    tools: &'a [String],
+    tags: &'a [String],
+    when: Option<&'a str>,
+    gates: &'a [String],
+    is_error: bool,
+}
+
+/// Returns what of the configuration is about nothing that exists here.
+pub fn unmatched(config: &Config, paths: &Paths) -> Vec<Unmatched> {
+    let targets = targets(config);
+    let limits = &config.rate_limits;
+    if targets.is_empty() && limits.tools.is_empty() && limits.tags.is_empty() {
+        return Vec::new();
+    }
+    let catalog = Catalog::load(&Sources::of(paths, &with_everything(config, paths)));
+    unmatched_in(config, &catalog, &targets)
+}
+
+fn targets(config: &Config) -> Vec<Target<'_>> {
+    let rules = config.confirm.rules.iter().enumerate().map(|(index, rule)| Target {
+        path: format!("confirm.rules[{index}]"),
+        tools: &rule.tools,
+        tags: &rule.tags,
+        when: rule.when.as_deref(),
+        gates: &rule.gates,
+        is_error: rule.then != RuleAction::Allow,
+    });
+    let marks = config.confirm.marks.iter().enumerate().map(|(index, mark)| Target {
+        path: format!("confirm.marks[{index}]"),
+        tools: &mark.tools,
+        tags: &mark.tags,
+        when: mark.when.as_deref(),
+        is_error: true,
+        ..Target::default()
+    });
+    rules.chain(marks).chain(access(&config.access)).collect()
+}
+
+/// Each list of names, in a form that names its own key.
+fn access(access: &AccessSettings) -> impl Iterator<Item = Target<'_>> {
+    let lists = [("access.allow", &access.allow, false), ("access.deny", &access.deny, true)];
+    lists.into_iter().filter(|(_, patterns, _)| !patterns.is_empty()).map(|(path, tools, is_error)| Target {
+        path: path.to_owned(),
+        tools,
+        is_error,
+        ..Target::default()
+    })
+}
+
+/// The configuration with every pack on, and nothing denied.
+fn with_everything(config: &Config, paths: &Paths) -> Config {
+    let mut all = Config { access: Config::default().access, ..config.clone() };
+    let own = fs::read_dir(paths.config.join("packs")).into_iter().flatten().flatten();
+    let own = own.filter(|entry| entry.path().is_dir()).filter_map(|entry| entry.file_name().into_string().ok());
+    let own = own.filter(|name| !name.starts_with('.'));
+    for name in SHIPPED.iter().map(|pack| pack.name.to_owned()).chain(own) {
+        all.packs.entry(name).or_default().enabled = Some(true);
+    }
+    all
+}
+
+fn unmatched_in(config: &Config, catalog: &Catalog, targets: &[Target<'_>]) -> Vec<Unmatched> {
+    let mut found = Vec::new();
+    for target in targets {
+        let is_list = target.path.starts_with("access.");
+        for (index, pattern) in target.tools.iter().enumerate() {
+            let path = if is_list { format!("{}[{index}]", target.path) } else { format!("{}.tools[{index}]", target.path) };
+            let message = catalog.unmatched(pattern);
+            found.extend(message.map(|message| Unmatched { path, message, is_error: target.is_error }));
+        }
+        found.extend(target.unmatched_gates(config));
+        if !found.iter().any(|known| known.path.starts_with(&target.path)) {
+            found.extend(target.unmatched_fields(catalog));
+        }
+    }
+    let limits = &config.rate_limits;
+    for tool in limits.tools.keys() {
+        let path = format!("rate_limits.tools.{tool}");
+        found.extend(catalog.unmatched(tool).map(|message| Unmatched { path, message, is_error: true }));
+    }
+    let mut wanted: Vec<_> = targets
+        .iter()
+        .flat_map(|target| {
+            let path = |index| format!("{}.tags[{index}]", target.path);
+            target.tags.iter().enumerate().map(move |(index, tag)| (path(index), tag, target.is_error))
+        })
+        .chain(limits.tags.keys().map(|tag| (format!("rate_limits.tags.{tag}"), tag, true)))
+        .collect();
+    let mut tags = BTreeSet::new();
+    if !wanted.is_empty() {
+        for subtool in catalog.subtools() {
+            wanted.retain(|(_, tag, _)| !subtool.definition.tags.contains(tag));
+            if wanted.is_empty() {
+                break;
+            }
+            tags.extend(subtool.definition.tags.iter().cloned());
+        }
+    }
+    found.extend(wanted.into_iter().map(|(path, tag, is_error)| {
+        let message = format!("no subtool has the tag `{tag}`{}", suggestion(tag, tags.iter().map(String::as_str)));
+        Unmatched { path, message, is_error }
+    }));
+    found
+}
+
+impl Target<'_> {
+    /// The gates whose database is not configured.
+    fn unmatched_gates(&self, config: &Config) -> Vec<Unmatched> {
+        let names = || config.databases.keys().map(String::as_str);
+        let message = |gate: &String| {
+            // A gate is written in any case, and `*` in it matches dots as well.
+            let mut parts = gate.split('.').map(str::to_lowercase);
+            let (first, database) = (parts.next()?, parts.next()?);
+            let matcher = matcher(&database).filter(|_| first == "db")?;
+            if names().any(|name| matcher.is_match(name.to_lowercase())) || database.contains('*') {
+                return None;
+            }
+            Some(format!("no database is named `{database}`{}", suggestion(&database, names())))
+        };
+        let found = self.gates.iter().enumerate().filter_map(|(index, gate)| Some((index, message(gate)?)));
+        let is_error = self.is_error;
+        found.map(|(index, message)| Unmatched { path: format!("{}.gates[{index}]", self.path), message, is_error }).collect()
+    }
+
+    /// The fields of its condition that no subtool declares to which it applies, or that it applies to none.
+    fn unmatched_fields(&self, catalog: &Catalog) -> Vec<Unmatched> {
+        let mut wanted = self.when.map(input_fields).unwrap_or_default();
+        let is_narrowed = !self.tools.is_empty() && !self.tags.is_empty();
+        if wanted.is_empty() && !is_narrowed {
+            return Vec::new();
+        }
+        let tools: Vec<_> = self.tools.iter().filter_map(|pattern| matcher(pattern)).collect();
+        let (mut declared, mut is_about_any) = (BTreeSet::new(), false);
+        for name in catalog.names() {
+            if !tools.is_empty() && !tools.iter().any(|tool| tool.is_match(name.as_str())) {
+                continue;
+            }
+            // What cannot be loaded is said elsewhere, and may be what the rule is about.
+            let Some(subtool) = catalog.get(name.as_str()) else {
+                if !self.tools.is_empty() {
+                    return Vec::new();
+                }
+                continue;
+            };
+            if !self.tags.is_empty() && !subtool.definition.tags.iter().any(|tag| self.tags.contains(tag)) {
+                continue;
+            }
+            is_about_any = true;
+            self.subtract(&mut wanted, &mut declared, &subtool);
+            if wanted.is_empty() {
+                return Vec::new();
+            }
+        }
+        let is_error = self.is_error;
+        if !is_about_any {
+            let message = "no subtool that its `tools` name has one of its `tags`".to_owned();
+            // A tag that nobody has is said by itself.
+            return is_narrowed.then(|| Unmatched { path: self.path.clone(), message, is_error }).into_iter().collect();
+        }
+        let message = |field: &String| {
+            let known = suggestion(field, declared.iter().map(String::as_str));
+            format!("`input.{field}` is a field of no subtool that it is about{known}")
+        };
+        let path = format!("{}.when", self.path);
+        wanted.iter().map(|field| Unmatched { path: path.clone(), message: message(field), is_error }).collect()
+    }
+
+    fn subtract(&self, wanted: &mut BTreeSet<String>, declared: &mut BTreeSet<String>, subtool: &Subtool) {
+        let Some(fields) = declared_fields(&subtool.definition.input) else {
+            // It may have any field. Among all subtools, such a one says nothing about the others.
+            if !self.tools.is_empty() || !self.tags.is_empty() {
+                wanted.clear();
+            }
+            return;
+        };
+        wanted.retain(|field| !fields.contains(field));
+        if declared.len() < MAX_COMPARED {
+            declared.extend(fields);
+        }
+    }
+}
+
+fn matcher(pattern: &str) -> Option<GlobMatcher> {
+    Glob::new(pattern).ok().map(|glob| glob.compile_matcher())
+}
+
+fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    did_you_mean(nearest(name, known, 1)).map(|hint| format!("; {hint}")).unwrap_or_default()
+}
