@@ -37,7 +37,8 @@ impl JsonError {
 
     /// The error of a number that begins after `before`.
     fn of_rounded(before: &[u8]) -> Self {
-        let message = "the number has more digits than can be kept exactly; round it, or write it as a string".to_owned();
+        let message =
+            "the number has more digits than can be kept exactly; round it, or write it as a string".to_owned();
         Self { message, line: 1, column: 1 }.after(before)
     }
 
@@ -326,7 +327,13 @@ mod tests {
             refused("{\"a\":\n  0.12345678901234567891}"),
             "the number has more digits than can be kept exactly; round it, or write it as a string at line 2 column 3"
         );
-        for kept in ["0.1000000000000000000000000", "1e300", "0.30000000000000004", "2.2250738585072014e-308", "\"100.00000000000000000001\""] {
+        for kept in [
+            "0.1000000000000000000000000",
+            "1e300",
+            "0.30000000000000004",
+            "2.2250738585072014e-308",
+            "\"100.00000000000000000001\"",
+        ] {
             assert!(parse(kept.as_bytes()).is_ok(), "{kept}");
         }
     }

@@ -134,7 +134,11 @@ fn whatever_a_server_does_each_call_has_its_end() {
         let huge = result("huge");
         assert_eq!(huge["error"]["details"]["cause"], "response-too-large", "{huge}");
         let crashed = result("crash");
-        assert_eq!((&crashed["status"], &crashed["error"]["details"]["cause"]), (&json!("unknown"), &json!("connection-lost")), "{crashed}");
+        assert_eq!(
+            (&crashed["status"], &crashed["error"]["details"]["cause"]),
+            (&json!("unknown"), &json!("connection-lost")),
+            "{crashed}"
+        );
         assert_eq!(
             crashed["error"]["details"]["stderr"].as_str().map(|it| it.contains("out of cheese")),
             Some(true),

@@ -33,7 +33,11 @@ fn cases() -> Vec<(String, &'static str, bool)> {
         cases.push((rule(then, "tools = [\"pya_*\"]"), "confirm.rules[0].tools[0]", is_error));
         cases.push((rule(then, "tags = [\"mony\"]"), "confirm.rules[0].tags[0]", is_error));
         cases.push((rule(then, "tools = [\"note\"]\ntags = [\"money\"]"), "confirm.rules[0]", is_error));
-        cases.push((rule(then, "tools = [\"pay_out\"]\nwhen = \"not input.dryrun\""), "confirm.rules[0].when", is_error));
+        cases.push((
+            rule(then, "tools = [\"pay_out\"]\nwhen = \"not input.dryrun\""),
+            "confirm.rules[0].when",
+            is_error,
+        ));
         cases.push((rule(then, "when = \"input.dryrun == true\""), "confirm.rules[0].when", is_error));
         cases.push((rule(then, "gates = [\"db.shpo.orders.write\"]"), "confirm.rules[0].gates[0]", is_error));
     }
@@ -41,7 +45,11 @@ fn cases() -> Vec<(String, &'static str, bool)> {
     cases.push((mark("tools = [\"pay_uot\"]"), "confirm.marks[0].tools[0]", true));
     cases.push((mark("tags = [\"mony\"]"), "confirm.marks[0].tags[0]", true));
     cases.push((mark("tags = [\"money\"]\nwhen = \"input.too == 1\""), "confirm.marks[0].when", true));
-    cases.push(("[rate_limits.tools]\npay_uot = { calls = 1, per = \"1h\" }\n".to_owned(), "rate_limits.tools.pay_uot", true));
+    cases.push((
+        "[rate_limits.tools]\npay_uot = { calls = 1, per = \"1h\" }\n".to_owned(),
+        "rate_limits.tools.pay_uot",
+        true,
+    ));
     cases.push(("[rate_limits.tags]\nmony = { calls = 1, per = \"1h\" }\n".to_owned(), "rate_limits.tags.mony", true));
     cases.push(("[access]\ndeny = [\"pay_uot\"]\n".to_owned(), "access.deny[0]", true));
     cases.push(("[access]\nallow = [\"pay_out\", \"nothing\"]\n".to_owned(), "access.allow[1]", false));
@@ -70,12 +78,15 @@ fn each_mistake_is_found_with_its_line() {
         assert!(rules["found"].to_string().contains(place), "{text}: {rules}");
     }
     for right in [
-        "[[confirm.rules]]\ntools = [\"pay_*\"]\ntags = [\"money\"]\nwhen = \"not input.dry_run\"\nthen = \"refuse\"\n".to_owned(),
+        "[[confirm.rules]]\ntools = [\"pay_*\"]\ntags = [\"money\"]\nwhen = \"not input.dry_run\"\nthen = \"refuse\"\n"
+            .to_owned(),
         "[[confirm.rules]]\nwhen = \"input.text == 'x' or input.to == 'y'\"\nthen = \"ask\"\n".to_owned(),
         "[[confirm.rules]]\ntools = [\"any\"]\nwhen = \"input.whatever == 1\"\nthen = \"refuse\"\n".to_owned(),
         // A pack that is off, and a table that nobody has asked for.
         "[[confirm.rules]]\ntools = [\"gmail_*\", \"*\"]\nthen = \"ask\"\n".to_owned(),
-        format!("{DATABASE}[[confirm.rules]]\ngates = [\"db.shop.orders.write\", \"DB.SHOP.*\", \"db.*.read\"]\nthen = \"refuse\"\n"),
+        format!(
+            "{DATABASE}[[confirm.rules]]\ngates = [\"db.shop.orders.write\", \"DB.SHOP.*\", \"db.*.read\"]\nthen = \"refuse\"\n"
+        ),
     ] {
         world.configure(&right);
         assert_eq!(findings(&world), Vec::<Value>::new(), "{right}");

@@ -85,9 +85,7 @@ fn what_may_have_happened_is_unknown_with_every_runner() {
     };
     let post = |path: &str| json!({"http": {"method": "POST", "base_url": server.url, "path": path}});
     let shell = |script: &str| json!({"process": {"argv": ["sh", "-c", script]}});
-    let mcp = |tool: &str| {
-        json!({"mcp": {"server": {"name": "crooked", "command": ["python3", crooked_server()], "env": {}}, "tool": tool}})
-    };
+    let mcp = |tool: &str| json!({"mcp": {"server": {"name": "crooked", "command": ["python3", crooked_server()], "env": {}}, "tool": tool}});
     let short = json!({"timeout": "1s"});
     let reads = json!({"annotations": {"readOnlyHint": true}});
     let picks = json!({"result": {"select": ".a.b.c | error(\"no\")"}});
@@ -109,7 +107,12 @@ fn what_may_have_happened_is_unknown_with_every_runner() {
             "unreachable",
         ),
         ("http_read_lost", own(post("/lost"), reads.clone()), "failed", "connection-lost"),
-        ("http_read_late", own(post("/late"), json!({"timeout": "1s", "annotations": {"readOnlyHint": true}})), "timed_out", "timed-out"),
+        (
+            "http_read_late",
+            own(post("/late"), json!({"timeout": "1s", "annotations": {"readOnlyHint": true}})),
+            "timed_out",
+            "timed-out",
+        ),
         ("process_killed", own(shell("kill -9 $$"), json!({})), "unknown", "process-failed"),
         ("process_late", own(shell("sleep 60"), short.clone()), "unknown", "timed-out"),
         ("process_failed", own(shell("exit 3"), json!({})), "failed", "process-failed"),
@@ -117,8 +120,18 @@ fn what_may_have_happened_is_unknown_with_every_runner() {
         ("mcp_lost", own(mcp("crash"), json!({})), "unknown", "connection-lost"),
         ("mcp_late", own(mcp("silent"), short), "unknown", "timed-out"),
         ("mcp_failed", own(mcp("fail"), json!({})), "failed", "api-error"),
-        ("steps_lost", own(json!({"steps": [{"name": "one", "subtool": "http_lost", "input": {}}]}), json!({})), "unknown", "unknown-outcome"),
-        ("steps_failed", own(json!({"steps": [{"name": "one", "subtool": "http_refused", "input": {}}]}), json!({})), "failed", "api-error"),
+        (
+            "steps_lost",
+            own(json!({"steps": [{"name": "one", "subtool": "http_lost", "input": {}}]}), json!({})),
+            "unknown",
+            "unknown-outcome",
+        ),
+        (
+            "steps_failed",
+            own(json!({"steps": [{"name": "one", "subtool": "http_refused", "input": {}}]}), json!({})),
+            "failed",
+            "api-error",
+        ),
     ];
     let definitions = cases.iter().filter(|case| !case.2.is_empty()).map(|case| (case.0.to_owned(), case.1.clone()));
     world.define("own.json", &Value::Object(definitions.collect()));

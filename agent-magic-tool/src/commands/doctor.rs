@@ -215,9 +215,10 @@ fn rules(config: &Config, paths: &Paths) -> Check {
             let hint = "mend the names, or remove what is about nothing; lines: agent-magic-tool lint";
             Check { found, ..Check::bad(NAME, message, hint) }
         }
-        Ok(policy) => {
-            Check { found, ..Check::good(NAME, format!("{} rules in `confirm.rules`, all samples pass", policy.rules())) }
-        }
+        Ok(policy) => Check {
+            found,
+            ..Check::good(NAME, format!("{} rules in `confirm.rules`, all samples pass", policy.rules()))
+        },
         Err(error) => {
             let error = Error::from(error);
             Check::bad(NAME, &error.body().message, error.body().hint.clone().unwrap_or_default())

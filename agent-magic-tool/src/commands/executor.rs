@@ -92,9 +92,9 @@ fn forget_configuration(context: &Context) -> Result<(), Error> {
         let message = format!("there is a configuration: `{}`", path.display());
         return Err(Error::new(Code::Usage, message).hint("leave out `--without-configuration`, or remove the file"));
     }
-    KnownConfigurations::of(&context.paths).remove().map_err(|error| {
-        Error::new(Code::Io, format!("failed to forget the configuration: {error}"))
-    })
+    KnownConfigurations::of(&context.paths)
+        .remove()
+        .map_err(|error| Error::new(Code::Io, format!("failed to forget the configuration: {error}")))
 }
 
 /// Starts an executor for the mailbox unless one is running, and waits until it runs.

@@ -195,9 +195,8 @@ impl TaskDriver {
         }
         // Callers wait for their result files and answers; attempts, which compete with that for processors, start after.
         // What stops an attempt keeps its place after what starts it: both may come from one step.
-        let starts = |action: &Action| {
-            matches!(action, Action::Perform { .. } | Action::Preview { .. } | Action::Interrupt(..))
-        };
+        let starts =
+            |action: &Action| matches!(action, Action::Perform { .. } | Action::Preview { .. } | Action::Interrupt(..));
         let (starts, replies): (Vec<_>, Vec<_>) = outcome.actions.into_iter().partition(starts);
         for action in replies {
             self.act(action);

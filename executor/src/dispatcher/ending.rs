@@ -87,8 +87,7 @@ mod tests {
             for side_effect in [None, Answered, Possible] {
                 for kind in [Failure, Timeout, Cancelled, Shutdown] {
                     let (retry, is_cancelling, has_job, has_retries_left) = (Retry::Later, false, false, false);
-                    let ending =
-                        Ending { effect, side_effect, kind, retry, is_cancelling, has_job, has_retries_left };
+                    let ending = Ending { effect, side_effect, kind, retry, is_cancelling, has_job, has_retries_left };
                     let expected = match (effect, side_effect, kind) {
                         (Verifiable, Answered | Possible, _) | (Once, Answered | Possible, Shutdown) => Step::Lose,
                         (Once, Possible, Failure | Timeout) => Step::Lose,

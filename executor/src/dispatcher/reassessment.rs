@@ -130,9 +130,9 @@ mod tests {
     use super::super::tests::{Bench, Turn, definition, error_of, limits, unconfirmed};
     use super::super::{DecideRequest, DecisionAction, DecisionError, Event, FailureKind};
     use super::*;
+    use crate::store::{Change, Store as _};
     use crate::task::confirmation::DecidedBy;
     use crate::task::effect::EffectClass;
-    use crate::store::{Change, Store as _};
     use crate::task::failure::{Retry, SideEffect};
     use crate::task::grant::{Grant, GrantScope};
 

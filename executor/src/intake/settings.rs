@@ -81,7 +81,8 @@ impl Settings {
     #[must_use]
     pub fn holding(self, error: &ConfigError) -> Self {
         let message = chain(error);
-        let policy = Policy::clone(&self.policy).holding(format!("everything needs a human until this is mended: {message}"));
+        let policy =
+            Policy::clone(&self.policy).holding(format!("everything needs a human until this is mended: {message}"));
         let problem = ConfigProblem { message, hint: error.hint(), since: clock::now() };
         Self { policy: Arc::new(policy), problem: Some(problem), ..self }
     }

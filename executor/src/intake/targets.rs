@@ -99,7 +99,8 @@ fn unmatched_in(config: &Config, catalog: &Catalog, targets: &[Target<'_>]) -> V
     for target in targets {
         let is_list = target.path.starts_with("access.");
         for (index, pattern) in target.tools.iter().enumerate() {
-            let path = if is_list { format!("{}[{index}]", target.path) } else { format!("{}.tools[{index}]", target.path) };
+            let path =
+                if is_list { format!("{}[{index}]", target.path) } else { format!("{}.tools[{index}]", target.path) };
             let message = catalog.unmatched(pattern);
             found.extend(message.map(|message| Unmatched { path, message, is_error: target.is_error }));
         }
@@ -154,7 +155,9 @@ impl Target<'_> {
         };
         let found = self.gates.iter().enumerate().filter_map(|(index, gate)| Some((index, message(gate)?)));
         let is_error = self.is_error;
-        found.map(|(index, message)| Unmatched { path: format!("{}.gates[{index}]", self.path), message, is_error }).collect()
+        found
+            .map(|(index, message)| Unmatched { path: format!("{}.gates[{index}]", self.path), message, is_error })
+            .collect()
     }
 
     /// The fields of its condition that no subtool declares to which it applies, or that it applies to none.

@@ -33,7 +33,8 @@ impl Mailbox {
             if is_whole {
                 ready.append(held);
             }
-            let (referring, plain): (Vec<_>, Vec<_>) = listed.into_iter().partition(|request| reference(request).is_some());
+            let (referring, plain): (Vec<_>, Vec<_>) =
+                listed.into_iter().partition(|request| reference(request).is_some());
             held.extend(referring);
             ready.extend(plain);
             if held.is_empty() || !is_whole {

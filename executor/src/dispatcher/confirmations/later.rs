@@ -69,10 +69,10 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::{DecisionAction, DecideRequest};
+    use super::super::{DecideRequest, DecisionAction};
     use crate::catalog::definition::Definition;
-    use crate::dispatcher::tests::{Bench, definition, limits, unconfirmed};
     use crate::dispatcher::Event;
+    use crate::dispatcher::tests::{Bench, definition, limits, unconfirmed};
     use crate::task::Task;
     use crate::task::confirmation::DecidedBy;
     use protocol::mailbox::request::Answer;

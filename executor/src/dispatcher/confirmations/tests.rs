@@ -412,7 +412,8 @@ fn a_grant_approves_nothing_that_starts_after_its_end() {
         let of = [(id, digest(&bench, id))];
         let grant = grant_of(&bench, id, Some(("n", FieldCoverage::Anything)), None);
         decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant));
-        let scheduled = Task { run_at: starts_in.map(|after| bench.now + after), ..unconfirmed(bench.now, json!({"n": 2})) };
+        let scheduled =
+            Task { run_at: starts_in.map(|after| bench.now + after), ..unconfirmed(bench.now, json!({"n": 2})) };
         bench.admit(&scheduled, &plain());
         let expected = if is_approved { State::Queued } else { State::AwaitingConfirmation };
         assert_eq!(bench.state(scheduled.id), expected, "{starts_in:?}");
@@ -452,9 +453,7 @@ fn a_grant_that_ends_while_a_task_is_queued_approves_it_no_more() {
 #[test]
 fn a_rule_that_came_after_a_grant_outranks_it() {
     let (old, new) = (Digest::of(&[b"old"]), Digest::of(&[b"new"]));
-    for (asked_by, is_approved) in
-        [(vec![], true), (vec![old], true), (vec![new], false), (vec![old, new], false)]
-    {
+    for (asked_by, is_approved) in [(vec![], true), (vec![old], true), (vec![new], false), (vec![old, new], false)] {
         let mut bench = Bench::new(limits(9));
         let id = pending(&mut bench, json!({"n": 1}));
         let of = [(id, digest(&bench, id))];
