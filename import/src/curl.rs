@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::document::Document;
+use crate::literal;
 use crate::names::{self, Names};
 use crate::{ImportError, ImportOptions, Imported, ImportedSubtool};
 
@@ -128,7 +129,9 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
     // The last one names the subtool, which had no name yet.
     let notes = steps.map(|step| step.replace("`curl`", &format!("`{name}`"))).collect();
     let subtool = ImportedSubtool { name, what, group: word.clone(), definition };
-    Ok(Imported { id: document.from.clone(), word, found: 1, subtools: vec![subtool], notes, ..Imported::default() })
+    let secrets = literal::secrets(&subtool.definition["run"]);
+    let id = document.from.clone();
+    Ok(Imported { id, word, found: 1, subtools: vec![subtool], notes, secrets, ..Imported::default() })
 }
 
 /// Translates `line`, for the subtool `name`.
@@ -138,6 +141,7 @@ pub fn of_curl(line: &str, name: &str) -> Result<CurlDraft, CurlError> {
     let (base, query) = url.split_once('?').map_or((url.as_str(), ""), |(base, query)| (base, query));
     let base = if base.contains("://") { base.to_owned() } else { format!("https://{base}") };
     let base = base.split('#').next().unwrap_or_default().to_owned();
+    literal::text(&base).map_err(|reason| CurlError::new(format!("the URL cannot be taken over: {reason}")))?;
     if !base.starts_with("https://") && !base.starts_with("http://") {
         return Err(CurlError::new("the URL of the `curl` line is neither http nor https"));
     }
@@ -332,8 +336,9 @@ impl CurlTranslation {
                 self.api_key(name, "");
             } else if lower == "content-type" || OWN_HEADERS.contains(&lower.as_str()) {
                 // Set from the body, or by the executor.
-            } else if value.contains("{{") {
-                return Err(CurlError::new(format!("the header `{name}` contains `{{{{`")));
+            } else if let Err(reason) = literal::text(value) {
+                return Err(CurlError::new(format!("the header `{name}` cannot be taken over: {reason}"))
+                    .hint("leave it out, and write it into the definition by hand"));
             } else {
                 placed.insert(name.clone(), value.as_str().into());
             }

@@ -9,6 +9,9 @@ use crate::schema::{Dialect, Schemas};
 use crate::{ImportError, ImportOptions, Imported, LeftOut, describe, names};
 use operation::Method;
 
+/// The secret that the APIs of Google share.
+const GOOGLE_SECRET: &str = "google";
+
 /// How deeply resources may lie in each other; Google's do at most 7 levels.
 const MAX_RESOURCE_LEVELS: usize = 32;
 
@@ -35,8 +38,9 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
     let pack = options.pack.clone().unwrap_or_else(|| word.clone());
     let has_scopes = data["auth"]["oauth2"]["scopes"].as_object().is_some_and(|scopes| !scopes.is_empty());
     let mut http = json!({"base_url": server});
+    let secret = if is_google(&server) { GOOGLE_SECRET.to_owned() } else { pack.clone() };
     if has_scopes {
-        http["auth"] = json!({"oauth2": "secret:google"});
+        http["auth"] = json!({"oauth2": format!("secret:{secret}")});
     }
     let defaults = json!({"run": {"http": http}, "tags": [pack]});
     let mut imported = Imported {
@@ -74,12 +78,19 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
     if has_scopes {
         let scopes: Vec<_> = scopes.keys().map(String::as_str).take(6).collect();
         imported.notes.push(format!(
-            "store an access token, or OAuth client data with a refresh token, as the secret `google`: agent-magic-tool secret \
-             set google; its scopes: {}",
+            "store an access token, or OAuth client data with a refresh token, as the secret `{secret}`: agent-magic-tool secret \
+             set {secret}; its scopes: {}",
             scopes.join(" ")
         ));
+        imported.secrets.insert(secret);
     }
     Ok(imported)
+}
+
+/// Whether `server` is Google's: only there goes the secret that all of Google's APIs share.
+fn is_google(server: &str) -> bool {
+    let url = url::Url::parse(server).ok();
+    url.as_ref().and_then(url::Url::host_str).is_some_and(|host| host.ends_with(".googleapis.com"))
 }
 
 /// The scope that allows the least: the last one of the list is usually that, and a read-only one always.

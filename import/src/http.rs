@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::identifiers::Identifiers;
+use crate::literal;
 
 /// Headers that belong to the connection; the runner refuses definitions that set them.
 const CONNECTION_HEADERS: [&str; 9] =
@@ -75,6 +76,8 @@ pub(crate) struct Request {
     pub(crate) idempotency_header: Option<String>,
     pub(crate) response: Option<&'static str>,
     pub(crate) pagination: Option<Value>,
+    /// Why a text of the source cannot be sent.
+    refused: Option<String>,
 }
 
 impl Request {
@@ -89,7 +92,39 @@ impl Request {
     }
 
     pub(crate) fn path_text(&mut self, text: &str) {
-        self.path.push_str(text);
+        if let Some(text) = self.literal(text) {
+            self.path.push_str(&text);
+        }
+    }
+
+    /// A text of the source, for a place where templates and secrets are filled in; `None` if that would happen to it.
+    fn literal(&mut self, text: &str) -> Option<String> {
+        match literal::text(text) {
+            Ok(text) => Some(text.to_owned()),
+            Err(reason) => {
+                self.refused.get_or_insert(reason);
+                None
+            }
+        }
+    }
+
+    /// Fails if a text of the source cannot be sent as it is.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.refused.clone().map_or(Ok(()), Err)
+    }
+
+    /// Sends `text` of the source in the query.
+    pub(crate) fn literal_query(&mut self, wire: &str, text: &str) {
+        if let Some(text) = self.literal(text) {
+            self.query(wire, text);
+        }
+    }
+
+    /// Sends `text` of the source in a header.
+    pub(crate) fn literal_header(&mut self, wire: &str, text: &str) {
+        if let Some(text) = self.literal(text) {
+            self.header(wire, text);
+        }
     }
 
     /// Appends the value of the field `name` to the path.
@@ -137,7 +172,9 @@ impl Request {
 
     /// Adds a cookie, whose value must be of characters that end no cookie.
     pub(crate) fn cookie(&mut self, wire: &str, template: &str) {
-        self.cookies.push(format!("{wire}={template}"));
+        if let Some(wire) = self.literal(wire) {
+            self.cookies.push(format!("{wire}={template}"));
+        }
     }
 
     /// The field of the input that the query parameter `wire` is filled from.

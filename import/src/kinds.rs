@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::document::Document;
-use crate::{ImportError, ImportOptions, Imported, curl, google, graphql, mcp, openapi, program, schema, sql};
+use crate::{ImportError, ImportOptions, Imported, curl, google, graphql, literal, mcp, openapi, program, schema, sql};
 
 /// How the words that the user gave become a [`Document`]. Reading is up to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Kind {
     pub reading: Reading,
     /// Whether a description is of this kind. The first kind of the table that says so is taken.
     pub recognizes: fn(&Document) -> bool,
-    pub import: fn(&Document, &ImportOptions) -> Result<Imported, ImportError>,
+    make: fn(&Document, &ImportOptions) -> Result<Imported, ImportError>,
     /// Simplifies a definition that the catalog refuses; returns what was simplified, in words.
     pub loosen: fn(&mut Map<String, Value>) -> &'static str,
 }
@@ -44,7 +44,7 @@ pub const KINDS: &[Kind] = &[
         about: "an OpenAPI or Swagger description (2.0, 3.0, 3.1; JSON or YAML)",
         reading: Reading::FileOrUrl,
         recognizes: openapi::recognizes,
-        import: openapi::import,
+        make: openapi::import,
         loosen: schema::loosen,
     },
     Kind {
@@ -52,7 +52,7 @@ pub const KINDS: &[Kind] = &[
         about: "a Google API discovery document",
         reading: Reading::FileOrUrl,
         recognizes: google::recognizes,
-        import: google::import,
+        make: google::import,
         loosen: schema::loosen,
     },
     Kind {
@@ -60,7 +60,7 @@ pub const KINDS: &[Kind] = &[
         about: "a GraphQL schema, or the answer to an introspection query",
         reading: Reading::FileOrGraphql(graphql::INTROSPECTION_QUERY),
         recognizes: graphql::recognizes,
-        import: graphql::import,
+        make: graphql::import,
         loosen: schema::loosen,
     },
     Kind {
@@ -68,7 +68,7 @@ pub const KINDS: &[Kind] = &[
         about: "a program that prints its help",
         reading: Reading::Program,
         recognizes: program::recognizes,
-        import: program::import,
+        make: program::import,
         loosen: schema::loosen,
     },
     Kind {
@@ -76,7 +76,7 @@ pub const KINDS: &[Kind] = &[
         about: "a `curl` line",
         reading: Reading::CurlLine,
         recognizes: curl::recognizes,
-        import: curl::import,
+        make: curl::import,
         loosen: schema::loosen,
     },
     Kind {
@@ -84,7 +84,7 @@ pub const KINDS: &[Kind] = &[
         about: "an MCP server",
         reading: Reading::McpServer,
         recognizes: mcp::recognizes,
-        import: mcp::import,
+        make: mcp::import,
         loosen: mcp::loosen,
     },
     Kind {
@@ -92,10 +92,29 @@ pub const KINDS: &[Kind] = &[
         about: "a database of the configuration",
         reading: Reading::Database,
         recognizes: sql::recognizes,
-        import: sql::import,
+        make: sql::import,
         loosen: sql::loosen,
     },
 ];
+
+impl Kind {
+    /// Makes definitions of `document`. What the source brought is data in them.
+    pub fn import(&self, document: &Document, options: &ImportOptions) -> Result<Imported, ImportError> {
+        let mut imported = (self.make)(document, options)?;
+        literal::check(&mut imported)?;
+        Ok(imported)
+    }
+
+    /// Whether a file or an answer may be a description of this kind. What a program, a server or a database said is
+    /// written down by ourselves: a file that looks like that would choose the program and what it may do.
+    fn is_brought(&self, document: &Document) -> bool {
+        match self.reading {
+            Reading::FileOrUrl | Reading::FileOrGraphql(_) => true,
+            Reading::CurlLine => document.from.starts_with("curl "),
+            Reading::Program | Reading::McpServer | Reading::Database => false,
+        }
+    }
+}
 
 /// The kind that `word` names.
 pub fn named(word: &str) -> Option<&'static Kind> {
@@ -104,7 +123,7 @@ pub fn named(word: &str) -> Option<&'static Kind> {
 
 /// The kind of `document`.
 pub fn of(document: &Document) -> Result<&'static Kind, ImportError> {
-    KINDS.iter().find(|kind| (kind.recognizes)(document)).ok_or_else(|| {
+    KINDS.iter().find(|kind| kind.is_brought(document) && (kind.recognizes)(document)).ok_or_else(|| {
         let known: Vec<_> = KINDS.iter().map(|kind| format!("{} (`{}`)", kind.about, kind.word)).collect();
         ImportError::new("it is no description of a known kind").hint(format!("known are {}", known.join(", ")))
     })

@@ -3,7 +3,7 @@
 //! Pure: a text in, definitions out. Reading files and URLs, and writing definitions, is up to the command `import`;
 //! loading and judging them, up to the catalog. [`kinds::KINDS`] is the table of what can be imported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -17,6 +17,7 @@ pub mod graphql;
 mod http;
 mod identifiers;
 pub mod kinds;
+mod literal;
 pub mod mcp;
 pub mod names;
 mod openapi;
@@ -45,6 +46,8 @@ pub struct Imported {
     pub simplified: Vec<LeftOut>,
     /// What the human should know or do next, such as storing a key.
     pub notes: Vec<String>,
+    /// The names of the secrets that the definitions refer to.
+    pub secrets: BTreeSet<String>,
     /// What the source says of itself, kept in its record and used by nothing.
     pub about: Map<String, Value>,
 }

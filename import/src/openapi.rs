@@ -135,6 +135,7 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
         ));
     }
     imported.notes = notes;
+    imported.secrets = secrets.into_keys().collect();
     Ok(imported)
 }
 

@@ -110,7 +110,7 @@ impl<S: SlackSessions> SlackConnector<S> {
     }
 
     async fn token(&self, name: &SecretName) -> Result<(SecretName, Secret), SlackError> {
-        Ok((name.clone(), self.secrets.get(name).await?))
+        Ok((name.clone(), self.secrets.get_for(name, &self.settings.api_url).await?))
     }
 }
 

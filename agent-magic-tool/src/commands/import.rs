@@ -11,6 +11,7 @@ use clap::Parser;
 use executor::base::suspicion;
 use executor::catalog::Sources;
 use executor::config::Config;
+use executor::config::secret::SecretHost;
 use import::Imported;
 use import::document::Document;
 use import::kinds::{self, Kind, Reading};
@@ -27,6 +28,7 @@ use writing::{NameConflict, Pack, WrittenFile};
 mod agents;
 mod checking;
 mod databases;
+mod hosts;
 mod programs;
 mod reading;
 mod refresh;
@@ -55,6 +57,10 @@ pub(crate) struct Args {
     /// Read what was imported again, show what changed, and keep what was edited here
     #[arg(long, conflicts_with_all = ["name"])]
     refresh: bool,
+    /// Let requests and secrets of the pack go to this host, though they went elsewhere before: HOST, HOST:PORT or
+    /// *.DOMAIN
+    #[arg(long, value_name = "HOST")]
+    allow_host: Vec<SecretHost>,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -104,8 +110,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mut reports = Vec::new();
     for SourceToImport { document, kind, name } in documents {
         let from = document.from.clone();
-        let outcome = pack(document, kind, name.as_deref(), &args.selection, &folder, &mut taken)
-            .and_then(|(source, pack)| Ok((writing::write(&pack, args.dry_run)?, source, pack)));
+        let outcome =
+            pack(document, kind, name.as_deref(), &args.selection, &folder, &mut taken).and_then(|(source, pack)| {
+                hosts::confirm(&pack, &args.allow_host, args.dry_run, &sources, &config, context)?;
+                Ok((writing::write(&pack, args.dry_run)?, source, pack))
+            });
         match outcome {
             Ok((files, source, pack)) => {
                 source.imported.notes.iter().for_each(|note| context.output.note(note));
@@ -230,8 +239,7 @@ fn pack(
     for attempt in 0..20 {
         let mut options = selection.options(name);
         options.max_name_chars = namespace.as_ref().map(|it: &String| import::names::MAX_NAME_CHARS - it.len() - 1);
-        let mut imported =
-            (kind.import)(&document, &options).map_err(|error| reading::failed(&document.from, error))?;
+        let mut imported = kind.import(&document, &options).map_err(|error| reading::failed(&document.from, error))?;
         let unselected = selection.apply(&mut imported)?;
         checking::remove_what_does_not_load(kind, &mut imported);
         let word = name.map_or_else(|| imported.word.clone(), str::to_owned);

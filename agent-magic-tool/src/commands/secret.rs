@@ -4,10 +4,10 @@ use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
 
 use executor::config::Config;
-use executor::config::secret::{InvalidSecretName, SecretName, Secrets, weakness};
+use executor::config::secret::{InvalidSecretName, SecretHost, SecretName, Secrets, weakness};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use protocol::code::{Code, Exit};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -23,6 +23,16 @@ pub(crate) enum SecretCommand {
         /// Store it even if it is short or an ordinary word
         #[arg(long)]
         weak: bool,
+        /// A host that it may be sent to, and to no others: HOST, HOST:PORT or *.DOMAIN
+        #[arg(long, value_name = "HOST")]
+        host: Vec<SecretHost>,
+    },
+    /// Let a secret be sent to further hosts
+    Allow {
+        name: String,
+        /// HOST, HOST:PORT or *.DOMAIN; with http:// before it also over plain HTTP
+        #[arg(required = true)]
+        hosts: Vec<SecretHost>,
     },
     /// List the names and where their values come from
     List,
@@ -33,7 +43,7 @@ pub(crate) enum SecretCommand {
 pub(crate) fn run(command: &SecretCommand, context: &Context) -> Result<Exit, Error> {
     let secrets = Secrets::of(&context.paths, &Config::read(&context.paths)?);
     match command {
-        SecretCommand::Set { name, weak } => {
+        SecretCommand::Set { name, weak, host } => {
             let name = parse(name)?;
             let value = read_value(&name, context)?;
             if let Some(weakness) = weakness(&value).filter(|_| !weak) {
@@ -42,13 +52,23 @@ pub(crate) fn run(command: &SecretCommand, context: &Context) -> Result<Exit, Er
                      the service has no better one, pass --weak",
                 ));
             }
+            if !host.is_empty() {
+                secrets.set_hosts(&name, host.iter().cloned().collect())?;
+            }
             secrets.set(&name, &value)?;
-            context.output.json(&json!({"name": name.as_str(), "stored": true}))?;
+            context.output.json(&with_hosts(json!({"name": name.as_str(), "stored": true}), &name, &secrets)?)?;
+        }
+        SecretCommand::Allow { name, hosts } => {
+            let name = parse(name)?;
+            secrets.allow(&name, hosts.iter().cloned())?;
+            context.output.json(&with_hosts(json!({"name": name.as_str()}), &name, &secrets)?)?;
         }
         SecretCommand::List => {
-            let names: Vec<_> =
-                secrets.names()?.into_iter().map(|(name, from)| json!({"name": name, "from": from})).collect();
-            context.output.json(&names)?;
+            let names = secrets.names()?.into_iter().map(|(name, from)| {
+                let described = json!({"name": name, "from": from});
+                name.parse().map_or(Ok(described.clone()), |name| with_hosts(described, &name, &secrets))
+            });
+            context.output.json(&names.collect::<Result<Vec<_>, _>>()?)?;
         }
         SecretCommand::Rm { name } => {
             let name = parse(name)?;
@@ -62,6 +82,14 @@ pub(crate) fn run(command: &SecretCommand, context: &Context) -> Result<Exit, Er
         }
     }
     Ok(Exit::Ok)
+}
+
+/// Adds the hosts to which the secret may go, if it has a list of them.
+fn with_hosts(mut described: Value, name: &SecretName, secrets: &Secrets) -> Result<Value, Error> {
+    if let Some(hosts) = secrets.hosts(name)? {
+        described["hosts"] = hosts.iter().map(ToString::to_string).collect();
+    }
+    Ok(described)
 }
 
 /// Parses a name. The error never repeats it, since a caller may have passed the value instead.

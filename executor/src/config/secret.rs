@@ -27,9 +27,11 @@ use crate::config::{Config, SecretSource};
 use crate::task::failure::Failure;
 use crate::task::name::is_name;
 
+mod hosts;
 mod lock;
 mod redaction;
 
+pub use hosts::{InvalidHost, SecretHost};
 pub use redaction::HiddenTexts;
 use redaction::KnownSecrets;
 pub(crate) use redaction::StreamRedaction;
@@ -153,14 +155,28 @@ pub enum SecretError {
     NotSet { name: String },
     #[error("failed to get the secret `{name}` from `{from}`: {reason}")]
     Source { name: String, from: String, reason: String },
+    #[error("the secret `{name}` may not go to `{host}`, only to {allowed}")]
+    Host { name: String, host: String, allowed: String },
+    #[error("the secret `{name}` would go to `{host}` over plain http, where others can read it")]
+    Plain { name: String, host: String },
     #[error("failed to access the secrets folder `{path}`")]
     Folder { path: PathBuf, source: io::Error },
 }
 
 impl From<SecretError> for Failure {
     fn from(error: SecretError) -> Self {
-        let failure = Self::new(Code::SecretMissing, error.to_string());
+        let code = match error {
+            SecretError::Host { .. } | SecretError::Plain { .. } => Code::ForbiddenAddress,
+            _ => Code::SecretMissing,
+        };
+        let failure = Self::new(code, error.to_string());
         match error {
+            SecretError::Host { name, host, .. } => failure.hint(format!(
+                "if it is meant for that host, a human allows it with: agent-magic-tool secret allow {name} {host}"
+            )),
+            SecretError::Plain { name, host } => failure.hint(format!(
+                "use https; or a human allows it with: agent-magic-tool secret allow {name} http://{host}"
+            )),
             SecretError::NotSet { name } => {
                 failure.hint(format!("a human sets it with: agent-magic-tool secret set {name}"))
             }
@@ -179,6 +195,8 @@ pub struct Secrets {
     sources: std::collections::BTreeMap<String, SecretSource>,
     /// Where the programs of sources are found; `None`: where the executor finds its own.
     programs: Option<ProgramSettings>,
+    /// `http.private_hosts`: plain HTTP to them is no danger.
+    private_hosts: Vec<String>,
     /// Every value handed out so far, with its name: what must be redacted. Shared with the secrets of earlier and
     /// later configurations.
     exposed: Arc<RwLock<KnownSecrets>>,
@@ -194,12 +212,14 @@ impl fmt::Debug for Secrets {
 impl Secrets {
     /// The secrets of this user.
     pub fn of(paths: &Paths, config: &Config) -> Self {
-        Self { programs: Some(config.programs.clone()), ..Self::new(paths.secrets(), config.secrets.clone()) }
+        let private_hosts = config.http.private_hosts.clone();
+        let programs = Some(config.programs.clone());
+        Self { programs, private_hosts, ..Self::new(paths.secrets(), config.secrets.clone()) }
     }
 
     pub fn new(folder: PathBuf, sources: std::collections::BTreeMap<String, SecretSource>) -> Self {
         let seal = Arc::new(Seal::at(folder.join(".inputs.key")));
-        Self { folder, sources, programs: None, exposed: Arc::default(), seal }
+        Self { folder, sources, programs: None, private_hosts: Vec::new(), exposed: Arc::default(), seal }
     }
 
     /// What seals and opens hidden inputs.
@@ -212,10 +232,12 @@ impl Secrets {
     pub fn with_sources_of(&self, config: &Config) -> Self {
         let (exposed, seal) = (Arc::clone(&self.exposed), Arc::clone(&self.seal));
         let programs = Some(config.programs.clone());
-        Self { folder: self.folder.clone(), sources: config.secrets.clone(), programs, exposed, seal }
+        let private_hosts = config.http.private_hosts.clone();
+        Self { folder: self.folder.clone(), sources: config.secrets.clone(), programs, private_hosts, exposed, seal }
     }
 
-    /// Returns the value of `name`. A configured source takes precedence over a stored value.
+    /// Returns the value of `name`, for what stays on this machine: a program's environment, a signature. What is sent
+    /// comes from [`Self::get_for`]. A configured source takes precedence over a stored value.
     pub async fn get(&self, name: &SecretName) -> Result<Secret, SecretError> {
         let value = match self.sources.get(name.as_str()) {
             Some(SecretSource::Env(variable)) => std::env::var(variable)
@@ -360,21 +382,28 @@ impl Secrets {
     }
 
     fn write(&self, name: &SecretName, value: &str) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o700))?;
-        let temporary = self.folder.join(format!(".{}.{}", name.as_str(), uuid::Uuid::now_v7().simple()));
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        file.write_all(value.as_bytes())?;
-        file.sync_all()?;
         let path = self.folder.join(name.as_str());
         let earlier = fs::OpenOptions::new().write(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(&path);
-        fs::rename(&temporary, &path)?;
-        fs::File::open(&self.folder)?.sync_all()?;
+        self.replace(name.as_str(), value.as_bytes())?;
         // It may have another name, which no longer is that of a secret.
         match earlier {
             Ok(earlier) => earlier.set_len(0).and_then(|()| earlier.sync_all()),
             Err(_) => Ok(()),
         }
+    }
+}
+
+impl Secrets {
+    /// Writes a file of the folder under a temporary name, and renames it. Durable when it returns.
+    fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o700))?;
+        let temporary = self.folder.join(format!(".{name}.{}", uuid::Uuid::now_v7().simple()));
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&temporary, self.folder.join(name))?;
+        fs::File::open(&self.folder)?.sync_all()
     }
 }
 

@@ -111,7 +111,7 @@ impl Exporter {
     /// Sends one request, and returns how many items the collector rejected; `rejected` is their field in the answer.
     async fn send(&self, url: &Url, body: &Value, rejected: &str) -> Result<u64, ExportError> {
         let context = self.settings.runner_context();
-        let headers = headers(&context).await?;
+        let headers = headers(&context, url).await?;
         let temporary = |reason: String| ExportError::Temporary(context.secrets.redact_reason(&reason));
         let client =
             context.http.client_for_configured(url).await.map_err(|failure| temporary(failure.error.message))?;
@@ -139,11 +139,11 @@ impl Exporter {
 }
 
 /// The headers of a request under the present configuration.
-async fn headers(context: &RunnerContext) -> Result<HeaderMap, ExportError> {
+async fn headers(context: &RunnerContext, url: &Url) -> Result<HeaderMap, ExportError> {
     let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static("application/json"));
     for (name, secret) in &context.config.telemetry.otlp_headers {
-        let value = context.secrets.get(secret).await;
+        let value = context.secrets.get_for(secret, url).await;
         let value = value.map_err(|error| ExportError::Temporary(error.to_string()))?;
         let name = HeaderName::try_from(name.as_str());
         let value = HeaderValue::try_from(value.expose());

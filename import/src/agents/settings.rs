@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::redaction::is_credential_value;
 use super::{Transport, servers};
+use crate::literal;
 
 /// The longest name of a secret.
 const MAX_SECRET_NAME_CHARS: usize = 64;
@@ -101,7 +102,9 @@ impl ServerSettings {
     pub fn connection(&self, name: &str, is_key: &dyn Fn(&str) -> bool) -> ServerConnection {
         let mut secrets = Vec::new();
         let mut separate = |variable: &str, value: &str| -> String {
-            if !is_placeholder(value) && !is_credential_value(variable, value) && !is_key(value) {
+            // A text that our own configuration would take for a reference is a value like any other.
+            let is_plain = literal::text(value).is_ok();
+            if is_plain && !is_placeholder(value) && !is_credential_value(variable, value) && !is_key(value) {
                 return value.to_owned();
             }
             // `Bearer …`: the scheme is no secret.

@@ -133,6 +133,7 @@ fn request(api: &DiscoveryApi<'_>, method: &Value, verb: &str, state: &mut Clean
         body(api, method, reference, &mut request, state)?;
     }
     pagination(api, method, verb, &mut request);
+    request.check()?;
     Ok(request)
 }
 

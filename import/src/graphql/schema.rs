@@ -110,7 +110,7 @@ impl TypeReference {
             _ if depth > MAX_WRAPPERS => None,
             "LIST" => Some(Self::List(inner()?)),
             "NON_NULL" => Some(Self::NonNull(inner()?)),
-            _ => Some(Self::Named(reference["name"].as_str()?.to_owned())),
+            _ => Some(Self::Named(name(reference)?)),
         }
     }
 }
@@ -128,7 +128,7 @@ impl GraphqlSchema {
         let places = ["/data/__schema", "/__schema"];
         let schema = places.iter().find_map(|place| document.pointer(place))?;
         let root = |key: &str| schema[key]["name"].as_str().map(str::to_owned);
-        let types = schema["types"].as_array()?.iter().filter_map(|it| Some((text(it, "name")?, GraphqlType::of(it))));
+        let types = schema["types"].as_array()?.iter().filter_map(|it| Some((name(it)?, GraphqlType::of(it))));
         Some(Self { query: root("queryType"), mutation: root("mutationType"), types: types.collect() })
     }
 
@@ -165,9 +165,9 @@ impl GraphqlType {
             inputs: items("inputFields").filter_map(GraphqlArgument::of).collect(),
             values: items("enumValues")
                 .filter(is_current)
-                .filter_map(|it| Some((text(it, "name")?, text(it, "description").unwrap_or_default())))
+                .filter_map(|it| Some((name(it)?, text(it, "description").unwrap_or_default())))
                 .collect(),
-            possible: items("possibleTypes").filter_map(|it| text(it, "name")).collect(),
+            possible: items("possibleTypes").filter_map(name).collect(),
         }
     }
 }
@@ -175,7 +175,7 @@ impl GraphqlType {
 impl GraphqlField {
     fn of(value: &Value) -> Option<Self> {
         Some(Self {
-            name: text(value, "name")?,
+            name: name(value)?,
             description: text(value, "description").unwrap_or_default(),
             is_deprecated: value["isDeprecated"] == Value::Bool(true),
             arguments: value["args"].as_array().into_iter().flatten().filter_map(GraphqlArgument::of).collect(),
@@ -187,12 +187,21 @@ impl GraphqlField {
 impl GraphqlArgument {
     fn of(value: &Value) -> Option<Self> {
         Some(Self {
-            name: text(value, "name")?,
+            name: name(value)?,
             description: text(value, "description").unwrap_or_default(),
             default: text(value, "defaultValue"),
             kind: TypeReference::of(&value["type"], 0)?,
         })
     }
+}
+
+/// The name of what `value` describes. What is no name in GraphQL is none: names are written into queries, where
+/// anything else would be a part of the language, or a template.
+fn name(value: &Value) -> Option<String> {
+    let name = text(value, "name")?;
+    let is_letter = |it: char| it.is_ascii_alphabetic() || it == '_';
+    let is_name = name.starts_with(is_letter) && name.chars().all(|it| is_letter(it) || it.is_ascii_digit());
+    is_name.then_some(name)
 }
 
 fn text(value: &Value, key: &str) -> Option<String> {

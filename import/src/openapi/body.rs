@@ -153,7 +153,7 @@ fn json_body<'a>(
 ) {
     let kind = media.content_type.split(';').next().unwrap_or_default().trim();
     if kind != "application/json" && !kind.contains('*') {
-        request.header("Content-Type", kind);
+        request.literal_header("Content-Type", kind);
     }
     let mut schema = api.schemas.clean(media.schema, 0, state);
     let is_object = schema.get("type") == Some(&"object".into());

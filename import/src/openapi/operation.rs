@@ -123,6 +123,7 @@ fn request<'a>(
         request.idempotency_header = None;
     }
     responses::apply(api, method, operation, &mut request);
+    request.check()?;
     simplified.extend(std::mem::take(&mut state.loosened));
     simplified.sort();
     simplified.dedup();

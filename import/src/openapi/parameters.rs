@@ -177,7 +177,7 @@ pub(super) fn path(
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         if !value.contains('{') && parameters.iter().all(|known| known.place != "query" || known.name != name) {
-            request.query(name, crate::schema::percent_decoded(value).as_ref());
+            request.literal_query(name, crate::schema::percent_decoded(value).as_ref());
         }
     }
     Ok(())
@@ -356,7 +356,7 @@ fn header(
         return Err(format!("the header `{name}` is an object"));
     }
     if let Some(value) = only_value(&schema) {
-        request.header(name, value);
+        request.literal_header(name, &value);
         return Ok(());
     }
     let field = request.field(name, "header", schema, parameter.is_required);

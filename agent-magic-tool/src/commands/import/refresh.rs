@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
+use executor::catalog::Sources;
 use executor::config::Config;
 use import::file::SourceRecord;
 use import::kinds::{self, Reading};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::servers::{self, NamedServer};
 use super::writing::{self, ImportedFile, Pack, PackFolder};
-use super::{Args, StoredOptions, checking, databases, flagged, reading};
+use super::{Args, StoredOptions, checking, databases, flagged, hosts, reading};
 use crate::context::Context;
 use crate::error::Error;
 
@@ -48,7 +49,7 @@ pub(super) fn run(args: &Args, folder: &Path, config: &Config, context: &Context
     let mut reports = Vec::new();
     let mut has_failed = false;
     for (name, earlier) in packs {
-        match refresh(&earlier, &folder, args.dry_run, config, context) {
+        match refresh(&earlier, &folder, args, config, context) {
             Ok(report) => reports.push(report),
             Err(error) => {
                 has_failed = true;
@@ -63,11 +64,12 @@ pub(super) fn run(args: &Args, folder: &Path, config: &Config, context: &Context
 fn refresh(
     earlier: &Earlier,
     folder: &PackFolder,
-    is_dry_run: bool,
+    args: &Args,
     config: &Config,
     context: &Context,
 ) -> Result<Value, Error> {
     let Earlier { path, record, namespace } = earlier;
+    let is_dry_run = args.dry_run;
     let kind =
         kinds::named(&record.kind).ok_or_else(|| Error::usage(format!("the kind `{}` is unknown", record.kind)))?;
     let words: Vec<_> = match kind.reading {
@@ -94,7 +96,7 @@ fn refresh(
     let pack = namespace.as_ref().and_then(|namespace| record.pack.strip_suffix(&format!("-{namespace}")));
     let mut options = stored.selection.options(Some(pack.unwrap_or(&record.pack)));
     options.max_name_chars = namespace.as_ref().map(|it| import::names::MAX_NAME_CHARS - it.len() - 1);
-    let mut imported = (kind.import)(&document, &options).map_err(|error| reading::failed(&record.from, error))?;
+    let mut imported = kind.import(&document, &options).map_err(|error| reading::failed(&record.from, error))?;
     stored.selection.apply(&mut imported)?;
     checking::remove_what_does_not_load(kind, &mut imported);
     let before = record.sha256.clone();
@@ -104,6 +106,8 @@ fn refresh(
     record.from.clone_from(&document.from);
     record.about.clone_from(&imported.about);
     let pack = Pack::with_record(&record, record.pack.clone(), namespace.clone(), folder, &imported);
+    let sources = Sources::of(&context.paths, config);
+    hosts::confirm(&pack, &args.allow_host, is_dry_run, &sources, config, context)?;
     let files = writing::write(&pack, is_dry_run)?;
     let mut report = json!({
         "pack": record.pack,

@@ -18,7 +18,7 @@ use protocol::command_names::line;
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value, json};
 
-use super::reading;
+use super::{hosts, reading};
 use crate::context::Context;
 use crate::error::Error;
 
@@ -206,6 +206,9 @@ pub(super) fn ask(
     let spool = tempfile::tempdir().map_err(failed)?;
     let show = |link: &SignInLink| show(link, context);
     let show: Option<&dyn Fn(&SignInLink)> = if may_sign_in { Some(&show) } else { None };
+    if may_sign_in {
+        hosts::bind_server(&serde_json::to_value(&server).unwrap_or_default(), config, context)?;
+    }
     let take = |server: &McpServer| {
         let secrets = Secrets::of(&context.paths, config);
         server_snapshot::take(server, config, secrets, spool.path().to_owned(), show)

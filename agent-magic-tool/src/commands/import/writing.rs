@@ -109,6 +109,16 @@ impl Pack {
         &self.prefix
     }
 
+    /// What is there of each file, and what the import makes of it.
+    pub(super) fn contents(&self) -> impl Iterator<Item = (Option<&Map<String, Value>>, &Map<String, Value>)> {
+        self.files.iter().map(|file| (file.existing.as_ref(), &file.generated))
+    }
+
+    /// The files.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|file| file.path.as_path())
+    }
+
     fn is_first(&self, path: &Path) -> bool {
         path.file_stem().is_some_and(|name| *name == *self.prefix)
     }

@@ -48,7 +48,7 @@ impl ModelClient {
         let model = &chosen.model;
         let url = base_url(model.url.as_ref(), model.provider);
         let key = match &model.key {
-            Some(name) => secrets.get(name).await.map_err(|error| configuration(&error))?.expose().to_owned(),
+            Some(name) => secrets.get_for(name, &url).await.map_err(|error| configuration(&error))?.expose().to_owned(),
             // A local server needs no key, but `genai` requires one.
             None => "none".to_owned(),
         };

@@ -116,7 +116,7 @@ impl<'a> RemoteCall<'a> {
             })?),
         };
         let key = match &question.key {
-            Some(name) => Some(context.secrets.get(name).await?),
+            Some(name) => Some(context.secrets.get_for(name, &question.url).await?),
             None => None,
         };
         let sent = AtomicBool::new(left_at.is_some());
@@ -187,7 +187,9 @@ impl<'a> RemoteCall<'a> {
         if let Ok(session) = HeaderValue::from_str(&self.question.session) {
             headers.insert(SESSION_HEADER, session);
         }
-        if let Some(key) = &self.key {
+        if let (Some(key), Some(name)) = (&self.key, &self.question.key) {
+            // The agent itself may name another address for what follows.
+            self.context.secrets.may_go(name, url)?;
             let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
                 .map_err(|_| Failure::new(Code::Rejected, "the key has characters that no header can carry"))?;
             value.set_sensitive(true);

@@ -15,18 +15,7 @@ pub(super) fn address(
     values: &TemplateValues,
     endpoints: &BTreeMap<String, String>,
 ) -> Result<Url, Failure> {
-    let whole = values.value(&Value::String(http.base_url.clone()))?;
-    let base = match whole {
-        // A single reference: the input contains the whole URL. Otherwise its values are parts of the URL.
-        Some(Value::String(url)) if is_reference(&http.base_url) => url,
-        _ => {
-            let base = values.url_part(&http.base_url)?;
-            if let Some((_, path)) = base.split_once("://").and_then(|(_, rest)| rest.split_once('/')) {
-                refuse_unsafe_segments(path, true)?;
-            }
-            base
-        }
-    };
+    let base = base_url(http, values)?;
     let mut url = Url::parse(&endpoint(&base, endpoints))
         .map_err(|error| Failure::new(Code::Rejected, format!("`{base}` is not a valid URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
@@ -43,6 +32,32 @@ pub(super) fn address(
     }
     url.set_fragment(None);
     Ok(url)
+}
+
+/// The URL that the definition names, if the configuration replaces it with another endpoint.
+pub(super) fn declared(
+    http: &Http,
+    values: &TemplateValues,
+    endpoints: &BTreeMap<String, String>,
+) -> Result<Option<Url>, Failure> {
+    let base = base_url(http, values)?;
+    Ok(if endpoint(&base, endpoints) == base { None } else { Url::parse(&base).ok() })
+}
+
+/// The base of the URL, as the definition names it.
+fn base_url(http: &Http, values: &TemplateValues) -> Result<String, Failure> {
+    let whole = values.value(&Value::String(http.base_url.clone()))?;
+    Ok(match whole {
+        // A single reference: the input contains the whole URL. Otherwise its values are parts of the URL.
+        Some(Value::String(url)) if is_reference(&http.base_url) => url,
+        _ => {
+            let base = values.url_part(&http.base_url)?;
+            if let Some((_, path)) = base.split_once("://").and_then(|(_, rest)| rest.split_once('/')) {
+                refuse_unsafe_segments(path, true)?;
+            }
+            base
+        }
+    })
 }
 
 /// Whether the template is a single name, like `{{ url }}`. Any other expression could assemble a host from parts.

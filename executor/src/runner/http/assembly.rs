@@ -81,7 +81,7 @@ impl HttpCall<'_> {
     async fn revealed_json(&self, json: &PlacedJson) -> Result<Value, Failure> {
         let mut value = json.value.clone();
         for (pointer, name) in &json.secrets {
-            let secret = self.context.secrets.get(name).await?;
+            let secret = self.context.secrets.get_for(name, &self.draft.secrets_for).await?;
             let text = Value::String(secret.expose().to_owned());
             // A body contains the escaped value, without the quotes, and a server may echo that.
             let escaped = text.to_string();
@@ -98,7 +98,7 @@ impl HttpCall<'_> {
         Ok(match placed {
             PlacedValue::Text(text) => text.clone(),
             PlacedValue::Secret { prefix, name } => {
-                let secret = secrets.get(name).await?;
+                let secret = secrets.get_for(name, &self.draft.secrets_for).await?;
                 // A query contains the encoded value, and a server may echo that.
                 secrets.watch(name.as_str(), &encode(secret.expose()));
                 format!("{prefix}{}", secret.expose())
@@ -106,7 +106,7 @@ impl HttpCall<'_> {
             PlacedValue::Token(_) => format!("Bearer {}", access.map_or("", |access| access.value.expose())),
             PlacedValue::Basic { username, password } => {
                 let username = Box::pin(self.reveal(username, access)).await?;
-                let pair = format!("{username}:{}", secrets.get(password).await?.expose());
+                let pair = format!("{username}:{}", secrets.get_for(password, &self.draft.secrets_for).await?.expose());
                 let encoded = base64::engine::general_purpose::STANDARD.encode(pair);
                 secrets.watch(password.as_str(), &encoded);
                 format!("Basic {encoded}")

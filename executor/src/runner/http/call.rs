@@ -102,6 +102,7 @@ impl<'a> HttpCall<'a> {
         loop {
             let access = match self.token() {
                 Some(name) => {
+                    self.context.secrets.may_go(name, &self.draft.secrets_for)?;
                     let tokens = &self.context.tokens;
                     Some(tokens.access(name, self.context, refused.as_ref(), self.cancel).await?)
                 }
@@ -185,6 +186,12 @@ impl<'a> HttpCall<'a> {
                 self.accepted();
                 (method, body) = (Method::Get, None);
                 self.without_body_headers(&mut headers);
+            }
+            for name in self.draft.secrets().filter(|_| !is_foreign && may_keep_credentials(&url, &next)) {
+                // An endpoint of the configuration is where the human sends what is for the declared host.
+                if self.draft.secrets_for.origin() == self.draft.address.origin() {
+                    self.context.secrets.may_go(name, &next)?;
+                }
             }
             if !is_foreign && !may_keep_credentials(&url, &next) {
                 // Another origin than the declared one: it gets no secrets, and is trusted no more than a URL

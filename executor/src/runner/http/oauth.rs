@@ -238,6 +238,7 @@ async fn request_token(
     let url = Url::parse(&endpoint(token_url, &context.config.http.endpoints)).map_err(|error| {
         Failure::new(Code::BadConfig, format!("the token endpoint of `{name}` is not a valid URL: {error}"))
     })?;
+    context.secrets.check_plain(name, &url)?;
     let mut form = match &grant.refresh_token {
         Some(refresh_token) => vec![("grant_type", "refresh_token"), ("refresh_token", refresh_token)],
         None => vec![("grant_type", "client_credentials")],

@@ -43,6 +43,14 @@ impl PlacedValue {
         !matches!(self, Self::Text(_))
     }
 
+    /// The secret in it, apart from that of a user name.
+    pub(super) fn secret(&self) -> Option<&SecretName> {
+        match self {
+            Self::Text(_) => None,
+            Self::Secret { name, .. } | Self::Basic { password: name, .. } | Self::Token(name) => Some(name),
+        }
+    }
+
     /// Parses a literal `secret:NAME` of a definition. Must not be called with the output of a template.
     pub(super) fn secret_reference(text: &str) -> Option<Self> {
         SecretName::in_reference(text).map(|name| Self::Secret { prefix: String::new(), name })

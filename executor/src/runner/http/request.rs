@@ -9,13 +9,14 @@ use reqwest::header::HeaderName;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::address::address;
+use super::address::{address, declared};
 use super::parts::FormPart;
 use super::placement::{
     PlacedJson, PlacedPairs, PlacedValue, encode_redacted, encoded, header, pairs, scalar, with_query,
 };
 use super::{ArrayStyle, Auth, Body, Code, Config, Failure, Http, Invocation, Method, ResponseFormat};
 use crate::base::template::{self, TemplateValues};
+use crate::config::secret::SecretName;
 
 #[derive(Debug, Clone)]
 pub(super) enum DraftBody {
@@ -38,6 +39,8 @@ pub(super) enum DraftPart {
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) method: Method,
+    /// Where the definition says that its secrets go: the configuration may have another endpoint for it.
+    pub(super) secrets_for: Url,
     /// The URL without the parameters in `query`.
     pub(super) address: Url,
     pub(super) query: PlacedPairs,
@@ -91,9 +94,11 @@ impl Draft {
             }
             Some(auth) => set(&mut headers, HeaderName::from_static("authorization"), authorization(auth)),
         }
+        let address = address(http, &values, &config.http.endpoints)?;
         Ok(Self {
             method: http.method,
-            address: address(http, &values, &config.http.endpoints)?,
+            secrets_for: declared(http, &values, &config.http.endpoints)?.unwrap_or_else(|| address.clone()),
+            address,
             query,
             headers,
             body,
@@ -105,6 +110,12 @@ impl Draft {
     /// Returns the URL, with each query value encoded by `reveal`.
     pub(super) fn url(&self, reveal: impl Fn(&PlacedValue) -> String) -> Url {
         with_query(self.address.clone(), &self.query, reveal)
+    }
+
+    /// The secrets that it sends in headers and the query.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &SecretName> {
+        let values = self.headers.iter().map(|(_, value)| value).chain(self.query.iter().map(|(_, value)| value));
+        values.filter_map(PlacedValue::secret)
     }
 
     /// Returns the URL with names in place of secrets.

@@ -177,7 +177,10 @@ pub(super) async fn headers(server: &McpServer, context: &RunnerContext) -> Resu
         let (before, last) = text.rsplit_once(' ').map_or(("", text.as_str()), |(before, last)| (before, last));
         let value = match SecretName::in_reference(last) {
             Some(secret) => {
-                let secret = context.secrets.get(&secret).await?;
+                let secret = match server.url.as_deref().map(Url::parse) {
+                    Some(Ok(url)) => context.secrets.get_for(&secret, &url).await?,
+                    _ => return Err(Failure::new(Code::BadDefinition, "only a server with a URL has headers")),
+                };
                 let space = if before.is_empty() { "" } else { " " };
                 format!("{before}{space}{}", secret.expose())
             }

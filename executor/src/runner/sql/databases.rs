@@ -41,7 +41,11 @@ impl Databases {
         context: &RunnerContext,
     ) -> Result<OpenDatabase, Failure> {
         let password = match &settings.password {
-            Some(secret) => Some(context.secrets.get(secret).await?),
+            Some(secret) => Some(match url::Url::parse(&settings.url).ok().filter(url::Url::has_host) {
+                Some(url) => context.secrets.get_for(secret, &url).await?,
+                // A file, or a socket of this machine.
+                None => context.secrets.get(secret).await?,
+            }),
             None => None,
         };
         let mut kept = self.kept();

@@ -1,0 +1,289 @@
+//! Which hosts a stored secret may be sent to.
+//!
+//! The list is kept beside the values. Every part of the executor that sends a secret over the network gets it from
+//! [`Secrets::get_for`], which asks [`Secrets::may_go`]; packs and imports ask that too before they are taken over. A
+//! secret without a list goes where the definitions and settings of the human name it, but no import may use it before
+//! it has one. Never to a public host over plain HTTP, unless the list says `http://HOST`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::str::FromStr;
+
+use protocol::regular_file;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use url::{Host, Url};
+
+use super::{Secret, SecretError, SecretName, Secrets};
+
+/// Names of secrets have no dot, so the file is not taken for one.
+const FILE: &str = ".hosts.json";
+const MAX_FILE_BYTES: u64 = 4 << 20;
+/// A domain whose hosts all belong to one service, which has one account for all of them.
+const SHARED_DOMAIN: &str = "googleapis.com";
+
+/// Where a secret may go: `HOST`, `HOST:PORT`, `*.DOMAIN`, or one of these after `http://`, which allows plain HTTP.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SecretHost {
+    is_plain: bool,
+    host: String,
+    port: Option<u16>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not a host; write HOST, HOST:PORT or *.DOMAIN, with http:// before it to allow plain HTTP")]
+pub struct InvalidHost(String);
+
+impl SecretHost {
+    /// The host of `url`, as the list has it.
+    pub fn of(url: &Url) -> Option<Self> {
+        let host = url.host_str()?.trim_end_matches('.').to_ascii_lowercase();
+        let is_shared = host.strip_suffix(SHARED_DOMAIN).is_some_and(|rest| rest.ends_with('.'));
+        let host = if is_shared { format!("*.{SHARED_DOMAIN}") } else { host };
+        Some(Self { is_plain: false, host, port: url.port() })
+    }
+
+    /// Whether this allows what `url` leads to, whatever its scheme.
+    pub fn covers(&self, url: &Url) -> bool {
+        let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
+        let is_host = match self.host.strip_prefix("*.") {
+            Some(domain) => host.strip_suffix(domain).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
+            None => host == self.host,
+        };
+        is_host && self.port == url.port()
+    }
+}
+
+impl FromStr for SecretHost {
+    type Err = InvalidHost;
+
+    fn from_str(text: &str) -> Result<Self, InvalidHost> {
+        let invalid = || InvalidHost(text.to_owned());
+        let (is_plain, place) = match text.split_once("://") {
+            Some(("http", rest)) => (true, rest),
+            Some(("https", rest)) => (false, rest),
+            Some(_) => return Err(invalid()),
+            None => (false, text),
+        };
+        let place = place.trim_end_matches('/');
+        let (wildcard, name) = place.strip_prefix("*.").map_or(("", place), |domain| ("*.", domain));
+        let url = Url::parse(&format!("https://{name}/")).map_err(|_| invalid())?;
+        let is_host_only =
+            url.username().is_empty() && url.password().is_none() && !name.contains(['/', '?', '#', '@']);
+        let host = url.host_str().filter(|_| is_host_only && !name.contains('*')).ok_or_else(invalid)?;
+        Ok(Self { is_plain, host: format!("{wildcard}{host}"), port: url.port() })
+    }
+}
+
+impl std::fmt::Display for SecretHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.is_plain { "http://" } else { "" })?;
+        f.write_str(&self.host)?;
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+impl Serialize for SecretHost {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretHost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+type HostLists = BTreeMap<String, BTreeSet<SecretHost>>;
+
+impl Secrets {
+    /// Returns the value of `name`, to be sent to `url`.
+    pub async fn get_for(&self, name: &SecretName, url: &Url) -> Result<Secret, SecretError> {
+        self.may_go(name, url)?;
+        self.get(name).await
+    }
+
+    /// Fails if `name` may not be sent to `url`. A list that cannot be read allows nothing.
+    pub fn may_go(&self, name: &SecretName, url: &Url) -> Result<(), SecretError> {
+        let lists = self.host_lists()?;
+        let listed = lists.get(name.as_str());
+        let covering: Vec<_> = listed.into_iter().flatten().filter(|host| host.covers(url)).collect();
+        let host = exact(url);
+        let name = || name.as_str().to_owned();
+        if let (Some(listed), true) = (listed, covering.is_empty()) {
+            let allowed: Vec<_> = listed.iter().map(|host| format!("`{host}`")).collect();
+            return Err(SecretError::Host { name: name(), host: host.to_string(), allowed: allowed.join(", ") });
+        }
+        if covering.iter().any(|host| host.is_plain) { Ok(()) } else { self.refuse_plain(name(), url) }
+    }
+
+    /// Fails if a part of `name` would go to `url`, which the secret itself names, over plain HTTP.
+    pub(crate) fn check_plain(&self, name: &SecretName, url: &Url) -> Result<(), SecretError> {
+        let is_allowed = |host: &SecretHost| host.is_plain && host.covers(url);
+        let is_allowed = self.hosts(name)?.is_some_and(|hosts| hosts.iter().any(is_allowed));
+        if is_allowed { Ok(()) } else { self.refuse_plain(name.as_str().to_owned(), url) }
+    }
+
+    fn refuse_plain(&self, name: String, url: &Url) -> Result<(), SecretError> {
+        if matches!(url.scheme(), "http" | "ws") && !self.is_near(url) {
+            return Err(SecretError::Plain { name, host: exact(url).to_string() });
+        }
+        Ok(())
+    }
+
+    /// The hosts of `name`; `None` if it has no list.
+    pub fn hosts(&self, name: &SecretName) -> Result<Option<BTreeSet<SecretHost>>, SecretError> {
+        Ok(self.host_lists()?.remove(name.as_str()))
+    }
+
+    /// Lets `name` go to `hosts` too, since a human said so. Durable when it returns.
+    pub fn allow(&self, name: &SecretName, hosts: impl IntoIterator<Item = SecretHost>) -> Result<(), SecretError> {
+        self.change(name, |list| list.extend(hosts))
+    }
+
+    /// Lets `name` go to these `hosts` and to no others. Durable when it returns.
+    pub fn set_hosts(&self, name: &SecretName, hosts: BTreeSet<SecretHost>) -> Result<(), SecretError> {
+        self.change(name, |list| *list = hosts)
+    }
+
+    fn change(&self, name: &SecretName, change: impl FnOnce(&mut BTreeSet<SecretHost>)) -> Result<(), SecretError> {
+        let mut lists = self.host_lists()?;
+        change(lists.entry(name.as_str().to_owned()).or_default());
+        let text = serde_json::to_string_pretty(&lists).expect("lists are plain JSON");
+        self.replace(FILE, text.as_bytes()).map_err(|source| SecretError::Folder { path: self.folder.clone(), source })
+    }
+
+    fn host_lists(&self) -> Result<HostLists, SecretError> {
+        let path = self.folder.join(FILE);
+        let failed = |source| SecretError::Folder { path: path.clone(), source };
+        match regular_file::read(&path, MAX_FILE_BYTES) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(error.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(HostLists::new()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Whether what is sent to `url` stays on this machine or in its network, or a human listed the host as private.
+    fn is_near(&self, url: &Url) -> bool {
+        let is_listed = || {
+            let mut listed = self.private_hosts.iter().filter_map(|host| host.parse::<SecretHost>().ok());
+            listed
+                .any(|listed| listed.host == exact(url).host && listed.port.is_none_or(|port| url.port() == Some(port)))
+        };
+        let is_near = match url.host() {
+            Some(Host::Ipv4(address)) => address.is_loopback() || address.is_private() || address.is_link_local(),
+            Some(Host::Ipv6(address)) => match address.to_ipv4_mapped() {
+                Some(address) => address.is_loopback() || address.is_private() || address.is_link_local(),
+                None => address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local(),
+            },
+            Some(Host::Domain(name)) => {
+                let name = name.trim_end_matches('.');
+                // Names that the public DNS does not have.
+                !name.contains('.')
+                    || ["localhost", "local", "internal", "lan", "home.arpa", "test"]
+                        .iter()
+                        .any(|end| name.strip_suffix(end).is_some_and(|rest| rest.ends_with('.')))
+            }
+            None => false,
+        };
+        is_near || is_listed()
+    }
+}
+
+fn exact(url: &Url) -> SecretHost {
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
+    SecretHost { is_plain: false, host, port: url.port() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, Secrets, SecretName) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let secrets = Secrets::new(folder.path().join("secrets"), BTreeMap::new());
+        (folder, secrets, "github".parse().expect("a name"))
+    }
+
+    fn goes(secrets: &Secrets, name: &SecretName, url: &str) -> bool {
+        secrets.may_go(name, &url.parse().expect("a URL")).is_ok()
+    }
+
+    #[test]
+    fn a_secret_goes_only_to_the_hosts_of_its_list() {
+        let (_folder, secrets, name) = store();
+        let hosts = ["api.github.com", "127.0.0.1:8080", "*.example.com", "http://plain.example.org"];
+        secrets.allow(&name, hosts.map(|host| host.parse().expect("a host"))).expect("stored");
+        for (url, expected) in [
+            ("https://api.github.com/user", true),
+            ("https://API.GitHub.com./user", true),
+            ("http://api.github.com/user", false),
+            ("https://api.github.com:8443/", false),
+            ("https://api.github.com.evil.example/", false),
+            ("https://evil.example/api.github.com", false),
+            ("http://127.0.0.1:8080/", true),
+            ("http://127.0.0.1:8081/", false),
+            ("https://shop.example.com/", true),
+            ("https://example.com/", false),
+            ("https://evilexample.com/", false),
+            ("http://plain.example.org/", true),
+            ("https://plain.example.org/", true),
+        ] {
+            assert_eq!(goes(&secrets, &name, url), expected, "{url}");
+        }
+        let other: SecretName = "other".parse().expect("a name");
+        assert!(goes(&secrets, &other, "https://anything.example/"), "it has no list");
+        secrets.set_hosts(&name, BTreeSet::new()).expect("stored");
+        assert!(!goes(&secrets, &name, "https://api.github.com/user"), "an empty list allows nothing");
+        assert_eq!(secrets.names().expect("read"), [], "the list is not a secret");
+    }
+
+    #[test]
+    fn plain_http_carries_a_secret_only_where_nobody_else_listens() {
+        let (_folder, mut secrets, name) = store();
+        secrets.private_hosts = vec!["intranet.example.net:8000".to_owned()];
+        for (url, expected) in [
+            ("http://127.0.0.1/", true),
+            ("http://[::1]:9/", true),
+            ("http://localhost:3000/", true),
+            ("http://10.1.2.3/", true),
+            ("http://192.168.0.4:81/", true),
+            ("http://[fd00::1]/", true),
+            ("http://[::ffff:10.0.0.1]/", true),
+            ("http://postgres:5432/", true),
+            ("http://printer.local/", true),
+            ("http://intranet.example.net:8000/", true),
+            ("http://intranet.example.net/", false),
+            ("http://example.com/", false),
+            ("http://93.184.216.34/", false),
+            ("http://[2606:2800:220:1::1]/", false),
+            ("http://localhost.example.com/", false),
+            ("http://notlocal/", true),
+            ("http://evil-local.example/", false),
+            ("ws://example.com/", false),
+            ("https://example.com/", true),
+        ] {
+            assert_eq!(goes(&secrets, &name, url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_allows_nothing() {
+        let (folder, secrets, name) = store();
+        secrets.allow(&name, []).expect("stored");
+        std::fs::write(folder.path().join("secrets").join(FILE), "{").expect("written");
+        assert!(!goes(&secrets, &name, "https://api.github.com/"));
+        assert!(secrets.allow(&name, []).is_err(), "it is not replaced by an empty one");
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused() {
+        for text in
+            ["", "https://", "a/b", "user@a.example", "ftp://a.example", "*", "*.*.example", "a.*.example", "a b"]
+        {
+            assert!(text.parse::<SecretHost>().is_err(), "{text}");
+        }
+        let google: Url = "https://gmail.googleapis.com/x".parse().expect("a URL");
+        assert_eq!(SecretHost::of(&google).map(|host| host.to_string()).as_deref(), Some("*.googleapis.com"));
+    }
+}
