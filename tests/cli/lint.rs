@@ -51,7 +51,10 @@ fn what_a_definition_names_must_be_there() {
     let sql = |database: &str, field: &str, text: &str| {
         let mut sql = json!({"database": database});
         sql[field] = json!(text);
-        of(json!({"sql": sql}))
+        let mut definition = of(json!({"sql": sql}));
+        // What cannot be read may change something.
+        definition["annotations"] = json!({});
+        definition
     };
     let steps = |step: Value| of(json!({"steps": [{"name": "found", "subtool": "zebra_good", "input": {}}, step]}));
     let step = |fields: Value| {

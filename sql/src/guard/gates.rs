@@ -325,7 +325,6 @@ mod tests {
             ("MERGE INTO a USING b ON a.id = b.id WHEN MATCHED THEN DELETE", &["a.delete", "b.read"]),
             ("EXPLAIN SELECT * FROM a", &["a.read"]),
             ("EXPLAIN QUERY PLAN SELECT * FROM a", &["a.read"]),
-            ("TABLE a", &["a.read"]),
         ] {
             let found = named(sql).unwrap_or_else(|| panic!("`{sql}` is not read"));
             for gate in gates {

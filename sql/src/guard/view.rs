@@ -254,7 +254,10 @@ impl Visitor for Survey<'_, '_> {
                 self.relations.push(name.name.to_lowercase());
                 ControlFlow::Continue(())
             }
-            None => ControlFlow::Break(format!("it reads `{}`, which is not a table here", shortened(&relation.to_string()))),
+            None => ControlFlow::Break(format!(
+                "it reads `{}`, which is not a table here",
+                shortened(&relation.to_string().replace(['`', '"'], ""))
+            )),
         }
     }
 

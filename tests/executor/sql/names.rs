@@ -36,7 +36,9 @@ impl Shop {
     fn code_of(&self, subtool: &str, input: &serde_json::Value) -> String {
         let input = input.to_string();
         let ran = self.world.run(&["run", subtool, "--wait", "--if-no-approver=fail", "--input", &input]);
-        if ran.exit == 0 { "none".to_owned() } else { ran.error()["code"].as_str().unwrap_or_default().to_owned() }
+        // A task that failed says so in its result, and one that never was in the error.
+        let error = if ran.stdout.trim().is_empty() { ran.error() } else { ran.json()["error"].clone() };
+        error["code"].as_str().unwrap_or("none").to_owned()
     }
 }
 

@@ -14,7 +14,7 @@ fn tables(kind: &str) -> String {
              CREATE TRIGGER notes_change AFTER UPDATE OF body ON notes BEGIN UPDATE notes SET changed = strftime('%f', 'now') WHERE id = new.id; END;"
         }
         "postgres" => {
-            "CREATE TABLE notes (id SERIAL PRIMARY KEY, body VARCHAR(50), created TIMESTAMP DEFAULT clock_timestamp(), changed TIMESTAMP); \
+            "CREATE TABLE notes (id SERIAL PRIMARY KEY, body VARCHAR(50), created TIMESTAMP DEFAULT clock_timestamp(), changed TIMESTAMP); ALTER SEQUENCE notes_id_seq RESTART WITH 100; \
              CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.changed := clock_timestamp(); RETURN NEW; END'; \
              CREATE TRIGGER notes_change BEFORE UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION note_change();"
         }
@@ -145,6 +145,50 @@ fn an_approved_change_writes_what_was_shown_or_nothing() {
             let result = shop.world.result_file(&id);
             assert_eq!(result["status"], "succeeded", "{}: {statement}: {result:#}", shop.kind);
             assert_eq!(shop.sql(done), "1", "{}: {statement}", shop.kind);
+        }
+    });
+}
+
+#[test]
+fn a_statement_of_a_definition_writes_what_was_shown_too() {
+    each("writable = true", |shop| {
+        shop.sql(&tables(shop.kind));
+        let own = |statement: &str| {
+            json!({
+                "description": "Copies a note.",
+                "input": {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"], "additionalProperties": false},
+                "run": {"sql": {"database": "shop", "statement": statement, "parameters": {"id": "{{ id }}"}}}
+            })
+        };
+        shop.world.define(
+            "own.json",
+            &json!({
+                "copy_note": own("INSERT INTO notes (body) SELECT body FROM source WHERE id = :id"),
+                "copy_note_back": own("INSERT INTO notes (body) SELECT body FROM source WHERE id = :id RETURNING id"),
+                "drop_note": own("DELETE FROM notes WHERE id = :id"),
+            }),
+        );
+        for (subtool, word, meanwhile, done) in [
+            ("copy_note", "good", "UPDATE source SET body = 'EVIL'", "SELECT count(*) FROM notes WHERE body IN ('good', 'EVIL')"),
+            ("copy_note_back", "good", "UPDATE source SET body = 'EVIL'", "SELECT count(*) FROM notes WHERE body IN ('good', 'EVIL')"),
+            ("drop_note", "old", "UPDATE notes SET body = 'EVIL'", "SELECT 2 - count(*) FROM notes"),
+        ] {
+            for (is_overtaken, outcome) in [(true, "drifted"), (false, "")] {
+                shop.sql(FRESH);
+                let id = shop.world.start(subtool, &json!({"id": 1}));
+                until("the change was tried", || Human::of(&shop.world).card(&id).contains("It was tried"));
+                let card = Human::of(&shop.world).card(&id);
+                assert!(card.contains(word), "{}: {subtool}: no `{word}` in {card}", shop.kind);
+                if is_overtaken {
+                    shop.sql(meanwhile);
+                }
+                shop.world.decide(&id, "approve", subtool);
+                shop.world.run(&["wait", &id]);
+                let result = shop.world.result_file(&id);
+                let code = result["error"]["code"].as_str().unwrap_or_default();
+                assert_eq!(code, outcome, "{}: {subtool}: {result:#}", shop.kind);
+                assert_eq!(shop.sql(done), if is_overtaken { "0" } else { "1" }, "{}: {subtool}", shop.kind);
+            }
         }
     });
 }

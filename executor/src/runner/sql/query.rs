@@ -162,6 +162,17 @@ pub(super) async fn check_names(
     Ok(())
 }
 
+/// What the guard makes of a statement of a definition, with a value for each parameter; `None` if it does not know it.
+pub(super) async fn own(
+    statement: &str,
+    parameters: &Map<String, Value>,
+    open: &OpenDatabase,
+    cancel: &CancellationToken,
+) -> Result<Option<GuardedStatement>, Failure> {
+    let Ok(declared) = declared(open.database.dialect(), statement, parameters) else { return Ok(None) };
+    Ok(checked(&declared.with_values(), true, open, Freshness::Recent, cancel).await?.ok())
+}
+
 async fn checked(
     text: &str,
     may_write: bool,
@@ -301,7 +312,7 @@ impl Sql {
 }
 
 /// A statement with text around it, and the same parameters.
-fn around(before: &str, inner: &SqlStatement, after: &str) -> SqlStatement {
+pub(super) fn around(before: &str, inner: &SqlStatement, after: &str) -> SqlStatement {
     let sql = inner.sql.trim_end().trim_end_matches(';');
     SqlStatement { sql: format!("{before}{sql}\n{after}"), parameters: inner.parameters.clone() }
 }
