@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    FromTable, ObjectName, ObjectNamePart, Query, Select, SetExpr, Statement, TableFactor, TableObject,
-    TableWithJoins, UpdateTableFromKind, Visit as _, Visitor, visit_relations,
+    FromTable, ObjectName, ObjectNamePart, Query, Select, SetExpr, Statement, TableFactor, TableObject, TableWithJoins,
+    UpdateTableFromKind, Visit as _, Visitor, visit_relations,
 };
 
 use super::catalog::{Catalog, WrittenTable};
@@ -110,7 +110,8 @@ impl Naming<'_> {
                     name.name.eq_ignore_ascii_case(&written.name)
                         && written.schema.as_ref().is_none_or(|schema| name.schema.eq_ignore_ascii_case(schema))
                 };
-                let alike: Vec<_> = self.catalog.schema.heirs.iter().map(|(child, _)| child).filter(|it| is_it(it)).cloned().collect();
+                let alike: Vec<_> =
+                    self.catalog.schema.heirs.iter().map(|(child, _)| child).filter(|it| is_it(it)).cloned().collect();
                 for name in alike {
                     self.add_heirs(&name, access);
                 }
@@ -126,7 +127,8 @@ impl Naming<'_> {
             TableKind::Foreign { remote } => self.add_unnamed(remote, access),
             TableKind::View { definition } => {
                 let mut read = BTreeSet::new();
-                let is_known = definition.as_deref().is_some_and(|text| read_tables(&self.catalog, text, &mut read).is_ok());
+                let is_known =
+                    definition.as_deref().is_some_and(|text| read_tables(&self.catalog, text, &mut read).is_ok());
                 // A change of a view changes what it shows.
                 for access in BTreeSet::from([TableAccess::Read, access]) {
                     if !is_known {
@@ -304,9 +306,8 @@ mod tests {
     use super::*;
 
     fn named(sql: &str) -> Option<Vec<String>> {
-        let shown = |table: NamedTable| {
-            format!("{}.{}", table.exact.iter().next().expect("a name"), table.access.as_str())
-        };
+        let shown =
+            |table: NamedTable| format!("{}.{}", table.exact.iter().next().expect("a name"), table.access.as_str());
         Some(named_tables(sql, KnownNames::default())?.tables.into_iter().map(shown).collect())
     }
 

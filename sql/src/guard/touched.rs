@@ -79,9 +79,8 @@ impl Guard<'_> {
     /// Returns how `statement` is shown. Every query of it is checked like any other.
     pub(super) fn shown(&self, statement: &Statement, checked: &GuardedStatement) -> ShownChange {
         let mut shown = ShownChange {
-            why_not: volatile(self.dialect, statement).map(|found| {
-                format!("`{found}` gives something else when it is approved; write the value itself")
-            }),
+            why_not: volatile(self.dialect, statement)
+                .map(|found| format!("`{found}` gives something else when it is approved; write the value itself")),
             ..ShownChange::default()
         };
         let (with, inner) = match statement {
@@ -96,9 +95,11 @@ impl Guard<'_> {
         let Some(table) = self.schema.tables.get(name) else { return shown };
         let assigned = self.assigned(inner, table);
         let is_left = |column: &&Column| !assigned.has(self.dialect, &column.name) && column.is_set_by_database();
-        shown.set_by_database = self.visible(name, table).into_iter().filter(is_left).map(|it| it.name.clone()).collect();
+        shown.set_by_database =
+            self.visible(name, table).into_iter().filter(is_left).map(|it| it.name.clone()).collect();
         shown.added = self.added(inner, name, table);
-        let key_is_kept = |column: &&Column| !matches!(inner, Statement::Update(_)) || !assigned.has(self.dialect, &column.name);
+        let key_is_kept =
+            |column: &&Column| !matches!(inner, Statement::Update(_)) || !assigned.has(self.dialect, &column.name);
         shown.touched = self.touched(with, inner, name, table, key_is_kept);
         let is_found_again = shown.touched.as_ref().is_some_and(|touched| !touched.key.is_empty());
         let is_update = matches!(inner, Statement::Update(_));
@@ -169,7 +170,8 @@ impl Guard<'_> {
             _ => return None,
         };
         let columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
-        let of = self.qualifier(statement).map(|of| format!("{}.", written_name(self.dialect, &folded(self.dialect, &of))));
+        let of =
+            self.qualifier(statement).map(|of| format!("{}.", written_name(self.dialect, &folded(self.dialect, &of))));
         let of = of.unwrap_or_default();
         let list: Vec<_> = columns.iter().map(|column| format!("{of}{}", written_name(self.dialect, column))).collect();
         let word = if returning.is_some() { ", " } else { "RETURNING " };
@@ -190,7 +192,13 @@ impl Guard<'_> {
     }
 
     /// Returns the statement with the columns of the rows that it writes.
-    fn written(&self, statement: &Statement, inner: &Statement, name: &TableName, table: &Table) -> Option<WrittenQuery> {
+    fn written(
+        &self,
+        statement: &Statement,
+        inner: &Statement,
+        name: &TableName,
+        table: &Table,
+    ) -> Option<WrittenQuery> {
         let columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
         let mut returning = statement.clone();
         let changed = match &mut returning {

@@ -50,14 +50,16 @@ pub(super) fn read_tables(
             names.push(written);
             ControlFlow::Continue(())
         }
-        Err(_) => ControlFlow::Break(format!("it reads `{}`, whose name has other parts", shortened(&name.to_string()))),
+        Err(_) => {
+            ControlFlow::Break(format!("it reads `{}`, whose name has other parts", shortened(&name.to_string())))
+        }
     });
     if let ControlFlow::Break(why) = found {
         return Err(why);
     }
     for written in names {
-        let is_cte =
-            written.schema.is_none() && ctes.0.iter().any(|cte| same(catalog.dialect, &folded(catalog.dialect, cte), &written.name));
+        let is_cte = written.schema.is_none()
+            && ctes.0.iter().any(|cte| same(catalog.dialect, &folded(catalog.dialect, cte), &written.name));
         let Some((name, table)) = catalog.lookup(&written) else {
             if is_cte {
                 continue;
@@ -70,7 +72,9 @@ pub(super) fn read_tables(
         }
         match &table.kind {
             TableKind::View { definition: Some(definition) } => read_tables(catalog, definition, seen)?,
-            TableKind::View { definition: None } => return Err(format!("it reads the view `{}`, whose definition cannot be read", name.name)),
+            TableKind::View { definition: None } => {
+                return Err(format!("it reads the view `{}`, whose definition cannot be read", name.name));
+            }
             TableKind::Base | TableKind::Foreign { .. } | TableKind::Other => {}
         }
     }

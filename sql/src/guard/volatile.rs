@@ -3,7 +3,9 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, Value, Visit as _, Visitor};
+use sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, Value, Visit as _, Visitor,
+};
 
 use super::text::shortened;
 use crate::dialect::Dialect;
@@ -149,7 +151,16 @@ mod tests {
             ),
             (
                 Dialect::Mysql,
-                &["NOW()", "RAND()", "UUID()", "SYSDATE()", "unix_timestamp()", "CURRENT_TIMESTAMP", "utc_date()", "curdate()"][..],
+                &[
+                    "NOW()",
+                    "RAND()",
+                    "UUID()",
+                    "SYSDATE()",
+                    "unix_timestamp()",
+                    "CURRENT_TIMESTAMP",
+                    "utc_date()",
+                    "curdate()",
+                ][..],
             ),
             (
                 Dialect::Sqlite,

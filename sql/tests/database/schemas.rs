@@ -17,7 +17,16 @@ async fn table(database: &Database, schema: &str, name: &str) -> Table {
 
 fn column(name: &str, type_name: &str) -> Column {
     let (name, type_name) = (name.to_owned(), type_name.to_owned());
-    Column { name, type_name, nullable: true, default: None, key: None, comment: None, values: Vec::new(), is_filled: false }
+    Column {
+        name,
+        type_name,
+        nullable: true,
+        default: None,
+        key: None,
+        comment: None,
+        values: Vec::new(),
+        is_filled: false,
+    }
 }
 
 fn foreign(schema: &str, table: &str, column: &str) -> Key {
@@ -73,7 +82,10 @@ async fn postgres_tells_everything_about_its_tables() {
     assert!(definition.contains("FROM told.orders"), "{definition}");
     // A materialized view shows what its query reads, like any other.
     let kept = table(&database, "told", "kept").await.kind;
-    assert!(matches!(&kept, TableKind::View { definition: Some(text) } if text.contains("FROM told.orders")), "{kept:?}");
+    assert!(
+        matches!(&kept, TableKind::View { definition: Some(text) } if text.contains("FROM told.orders")),
+        "{kept:?}"
+    );
     let all = database.schema(Freshness::Recent, &CancellationToken::new()).await.unwrap();
     assert_eq!(all.search_path, ["public"]);
     assert!(all.tables.keys().all(|name| !name.schema.starts_with("pg_")));

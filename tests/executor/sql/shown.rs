@@ -169,8 +169,18 @@ fn a_statement_of_a_definition_writes_what_was_shown_too() {
             }),
         );
         for (subtool, word, meanwhile, done) in [
-            ("copy_note", "good", "UPDATE source SET body = 'EVIL'", "SELECT count(*) FROM notes WHERE body IN ('good', 'EVIL')"),
-            ("copy_note_back", "good", "UPDATE source SET body = 'EVIL'", "SELECT count(*) FROM notes WHERE body IN ('good', 'EVIL')"),
+            (
+                "copy_note",
+                "good",
+                "UPDATE source SET body = 'EVIL'",
+                "SELECT count(*) FROM notes WHERE body IN ('good', 'EVIL')",
+            ),
+            (
+                "copy_note_back",
+                "good",
+                "UPDATE source SET body = 'EVIL'",
+                "SELECT count(*) FROM notes WHERE body IN ('good', 'EVIL')",
+            ),
             ("drop_note", "old", "UPDATE notes SET body = 'EVIL'", "SELECT 2 - count(*) FROM notes"),
         ] {
             for (is_overtaken, outcome) in [(true, "drifted"), (false, "")] {
@@ -200,12 +210,27 @@ fn what_gives_something_else_each_time_is_not_put_to_a_human() {
         shop.sql(FRESH);
         let volatile: &[&str] = match shop.kind {
             "sqlite" => &["CURRENT_TIMESTAMP", "random()", "hex(randomblob(4))", "datetime('now')", "strftime('%s')"],
-            "postgres" => &["clock_timestamp()::text", "CURRENT_TIMESTAMP::text", "random()::text", "gen_random_uuid()::text", "'now'::timestamp::text"],
-            _ => &["NOW()", "RAND()", "UUID()", "SYSDATE()", "CURRENT_TIMESTAMP", "unix_timestamp()"],
+            "postgres" => &[
+                "clock_timestamp()::text",
+                "CURRENT_TIMESTAMP::text",
+                "random()::text",
+                "gen_random_uuid()::text",
+                "'now'::timestamp::text",
+            ],
+            _ => &[
+                "concat(NOW(), '')",
+                "concat(RAND(), '')",
+                "UUID()",
+                "concat(SYSDATE(), '')",
+                "concat(CURRENT_TIMESTAMP, '')",
+                "concat(unix_timestamp(), '')",
+            ],
         };
         for expression in volatile {
             for statement in [
-                format!("UPDATE notes SET body = CASE WHEN {expression} = 'x' THEN 'good' ELSE 'EVIL' END WHERE id = 1"),
+                format!(
+                    "UPDATE notes SET body = CASE WHEN {expression} = 'x' THEN 'good' ELSE 'EVIL' END WHERE id = 1"
+                ),
                 format!("INSERT INTO notes (body) SELECT substr({expression}, 1, 5) FROM source"),
                 format!("DELETE FROM notes WHERE body > {expression}"),
             ] {
@@ -213,7 +238,11 @@ fn what_gives_something_else_each_time_is_not_put_to_a_human() {
                 let result = shop.world.end_of(&id);
                 assert_eq!(result["error"]["code"], "invalid-input", "{}: {statement}: {result:#}", shop.kind);
                 let message = result["error"]["message"].as_str().unwrap_or_default();
-                assert!(message.contains("something else when it is approved"), "{}: {statement}: {message}", shop.kind);
+                assert!(
+                    message.contains("something else when it is approved"),
+                    "{}: {statement}: {message}",
+                    shop.kind
+                );
                 // It may be tried.
                 let tried = shop.world.result_of("shop_change", &json!({"statement": statement}));
                 assert_eq!(tried["status"], "succeeded", "{}: {statement}: {tried:#}", shop.kind);

@@ -56,7 +56,8 @@ fn check_inside(
     let there: Vec<String> =
         open.settings.schemas.iter().flatten().chain(&schema.search_path).map(|name| name.to_lowercase()).collect();
     let names = found.tables.iter().flat_map(|table| &table.exact);
-    let outside = names.filter_map(|name| name.split_once('.')).find(|(schema, _)| !there.iter().any(|it| it == schema));
+    let outside =
+        names.filter_map(|name| name.split_once('.')).find(|(schema, _)| !there.iter().any(|it| it == schema));
     let Some((outside, _)) = outside else { return Ok(()) };
     let message = format!("the statement of the definition names `{outside}`, which is not there for subtools");
     let hint = format!("a human can name it in `schemas` under [databases.{}] in config.toml", open.name);

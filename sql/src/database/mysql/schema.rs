@@ -8,7 +8,6 @@ use mysql_async::prelude::Queryable as _;
 use super::MysqlWorkError;
 use crate::schema::{Column, Key, Schema, Table, TableKind, TableName, is_computed};
 
-
 type TableRow = (String, String, String, String, Option<u64>, Option<String>);
 type ColumnRow = (String, String, String, String, String, Option<String>, String, String, String);
 type KeyRow = (String, String, String, Option<String>, Option<String>, Option<String>);
