@@ -80,42 +80,41 @@ struct Naming<'a> {
 
 impl Naming<'_> {
     fn add(&mut self, written: &WrittenTable, access: TableAccess) {
-        match self.catalog.lookup(written) {
-            Some((name, table)) => {
-                let is_found_without = self
-                    .catalog
-                    .lookup(&WrittenTable { schema: None, name: name.name.clone() })
-                    .is_some_and(|(found, _)| found == name);
-                let names = names_of(name);
-                let exact = if is_found_without { names.clone() } else { BTreeSet::from([full(name)]) };
-                self.found.tables.insert(NamedTable { names, exact, access, is_named: true });
-                self.add_rest(name, table, access);
-            }
-            None => {
-                let plain = written.name.to_lowercase();
-                let mut names = BTreeSet::from([plain.clone()]);
-                let exact = match &written.schema {
-                    Some(schema) => format!("{schema}.{}", written.name).to_lowercase(),
-                    None => {
-                        let schemas = self.known.likely_schemas.iter();
-                        names.extend(schemas.map(|schema| format!("{}.{plain}", schema.to_lowercase())));
-                        plain
-                    }
-                };
-                names.insert(exact.clone());
-                let exact = BTreeSet::from([exact]);
-                self.found.tables.insert(NamedTable { names, exact, access, is_named: true });
-                // A partition is no table of its own in the schema.
-                let is_it = |name: &TableName| {
-                    name.name.eq_ignore_ascii_case(&written.name)
-                        && written.schema.as_ref().is_none_or(|schema| name.schema.eq_ignore_ascii_case(schema))
-                };
-                let alike: Vec<_> =
-                    self.catalog.schema.heirs.iter().map(|(child, _)| child).filter(|it| is_it(it)).cloned().collect();
-                for name in alike {
-                    self.add_heirs(&name, access);
-                }
-            }
+        if let Some((name, table)) = self.catalog.lookup(written) {
+            let alone = WrittenTable { schema: None, name: name.name.clone() };
+            let is_found_without = self.catalog.lookup(&alone).is_some_and(|(found, _)| found == name);
+            let names = names_of(name);
+            let exact = if is_found_without { names.clone() } else { BTreeSet::from([full(name)]) };
+            self.found.tables.insert(NamedTable { names, exact, access, is_named: true });
+            self.add_rest(name, table, access);
+        } else {
+            self.add_unknown(written, access);
+        }
+    }
+
+    /// Adds a table that is not in the schema, or whose schema is not known.
+    fn add_unknown(&mut self, written: &WrittenTable, access: TableAccess) {
+        let plain = written.name.to_lowercase();
+        let mut names = BTreeSet::from([plain.clone()]);
+        let exact = if let Some(schema) = &written.schema {
+            format!("{schema}.{plain}").to_lowercase()
+        } else {
+            let schemas = self.known.likely_schemas.iter();
+            names.extend(schemas.map(|schema| format!("{}.{plain}", schema.to_lowercase())));
+            plain
+        };
+        names.insert(exact.clone());
+        let exact = BTreeSet::from([exact]);
+        self.found.tables.insert(NamedTable { names, exact, access, is_named: true });
+        // A partition is no table of its own in the schema.
+        let is_it = |name: &TableName| {
+            name.name.eq_ignore_ascii_case(&written.name)
+                && written.schema.as_ref().is_none_or(|schema| name.schema.eq_ignore_ascii_case(schema))
+        };
+        let heirs = self.catalog.schema.heirs.iter().map(|(child, _)| child);
+        let alike: Vec<_> = heirs.filter(|child| is_it(child)).cloned().collect();
+        for name in alike {
+            self.add_heirs(&name, access);
         }
     }
 
@@ -236,15 +235,23 @@ impl Search {
                     self.add_joined(&update.table, TableAccess::Delete);
                 }
                 if let Some(UpdateTableFromKind::BeforeSet(tables)) = &update.from {
-                    tables.iter().for_each(|table| self.add_joined(table, TableAccess::Update));
+                    for table in tables {
+                        self.add_joined(table, TableAccess::Update);
+                    }
                 }
             }
             Statement::Delete(delete) => {
                 let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
-                from.iter().for_each(|table| self.add_joined(table, TableAccess::Delete));
-                delete.tables.iter().for_each(|name| self.add(name, TableAccess::Delete));
+                for table in from {
+                    self.add_joined(table, TableAccess::Delete);
+                }
+                for name in &delete.tables {
+                    self.add(name, TableAccess::Delete);
+                }
                 if self.dialect == Dialect::Mysql {
-                    delete.using.iter().flatten().for_each(|table| self.add_joined(table, TableAccess::Delete));
+                    for table in delete.using.iter().flatten() {
+                        self.add_joined(table, TableAccess::Delete);
+                    }
                 }
             }
             Statement::Merge(merge) => {

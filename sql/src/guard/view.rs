@@ -176,12 +176,9 @@ impl Survey<'_, '_> {
     }
 
     fn function(&self, function: &Function) -> ControlFlow<String> {
-        let called = match functions::may_call(self.catalog, &function.name) {
-            Ok(called) => called,
-            Err(_) => {
-                let name = shortened(&function.name.to_string());
-                return ControlFlow::Break(format!("it calls the function `{name}`, which is not on the list"));
-            }
+        let Ok(called) = functions::may_call(self.catalog, &function.name) else {
+            let name = shortened(&function.name.to_string());
+            return ControlFlow::Break(format!("it calls the function `{name}`, which is not on the list"));
         };
         if let FunctionArguments::List(list) = &function.args {
             for argument in &list.args {
