@@ -169,7 +169,7 @@ fn names_of(name: &TableName) -> BTreeSet<String> {
 
 /// The tables as a statement writes them; `None` if it is one that may change other things than rows.
 fn written_tables(dialect: Dialect, statement: &Statement) -> Option<Vec<(WrittenTable, TableAccess)>> {
-    let mut search = Search { dialect, found: Vec::new(), may_do_anything: false };
+    let mut search = TableSearch { dialect, found: Vec::new(), may_do_anything: false };
     let reading = visit_relations(statement, |name: &ObjectName| {
         search.add(name, TableAccess::Read);
         ControlFlow::<()>::Continue(())
@@ -180,13 +180,13 @@ fn written_tables(dialect: Dialect, statement: &Statement) -> Option<Vec<(Writte
     (!search.may_do_anything).then_some(search.found)
 }
 
-struct Search {
+struct TableSearch {
     dialect: Dialect,
     found: Vec<(WrittenTable, TableAccess)>,
     may_do_anything: bool,
 }
 
-impl Search {
+impl TableSearch {
     fn add(&mut self, name: &ObjectName, access: TableAccess) {
         let part = |part: &ObjectNamePart| match part.as_ident() {
             Some(ident) => folded(self.dialect, ident),
@@ -266,7 +266,7 @@ impl Search {
     }
 }
 
-impl Visitor for Search {
+impl Visitor for TableSearch {
     type Break = ();
 
     /// Also a statement inside of another one: `WITH gone AS (DELETE …)`, `EXPLAIN UPDATE …`.
@@ -286,7 +286,7 @@ impl Visitor for Search {
     }
 }
 
-impl Search {
+impl TableSearch {
     /// `TABLE name` is a query whose table no visitor sees.
     fn body(&mut self, body: &SetExpr) {
         match body {
