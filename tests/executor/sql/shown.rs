@@ -220,7 +220,7 @@ fn what_gives_something_else_each_time_is_not_put_to_a_human() {
             _ => &[
                 "concat(NOW(), '')",
                 "concat(RAND(), '')",
-                "UUID()",
+                "concat(UUID(), '')",
                 "concat(SYSDATE(), '')",
                 "concat(CURRENT_TIMESTAMP, '')",
                 "concat(unix_timestamp(), '')",
