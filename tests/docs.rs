@@ -21,6 +21,8 @@ struct Block {
 #[test]
 fn definitions_in_the_documents_load() {
     let world = World::new();
+    // The chapter on databases asks this one.
+    world.configure("[databases.shop]\nurl = \"mysql://reader@127.0.0.1:3306/shop\"\n");
     let mut checked = 0;
     for block in blocks().iter().filter(|block| block.kind.starts_with("json") && block.kind != "json pack") {
         let value: Value = serde_json::from_str(&block.text).unwrap_or_else(|error| panic!("{}: {error}", block.place));

@@ -23,7 +23,9 @@ use crate::config::Config;
 use crate::config::seal;
 use crate::config::secret::HiddenTexts;
 use crate::runner::attempt_clock::AttemptClock;
-use crate::runner::{Feedback, Invocation, OutputData, ResponseFacts, RunnerContext, RunnerOutput, ShutdownProbe, SubtoolLabel};
+use crate::runner::{
+    Feedback, Invocation, OutputData, ResponseFacts, RunnerContext, RunnerOutput, ShutdownProbe, SubtoolLabel,
+};
 use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
 use crate::task::failure::{Failure, Retry, SideEffect};

@@ -53,7 +53,7 @@ pub use refusal::{Refusal, RefusalKind};
 pub use table_use::{TableAccess, TableUse};
 pub use text::MAX_STATEMENT_BYTES;
 pub(crate) use text::{on_a_deep_stack, parse_one};
-pub use touched::{MAX_COMPARED_ROWS, OtherRows, TouchedQuery, WrittenQuery};
+pub use touched::{AddedReturning, MAX_COMPARED_ROWS, OtherRows, TouchedQuery, WrittenQuery};
 pub use visibility::VisibleTable;
 
 use crate::dialect::Dialect;
@@ -195,6 +195,11 @@ impl GuardedStatement {
     /// Returns the statement that also gives the rows that a change writes, where [`Self::touched`] does not tell all.
     pub fn written(&self) -> Option<&WrittenQuery> {
         self.shown.written.as_ref()
+    }
+
+    /// Returns what a statement of one's own, of which this one is a copy, ends with to give the rows that it writes.
+    pub fn added_returning(&self) -> Option<&AddedReturning> {
+        self.shown.added.as_ref()
     }
 
     /// The columns of a changed table to which the change gives no value, and the database may give another one each time.

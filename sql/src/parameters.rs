@@ -92,7 +92,12 @@ impl DeclaredStatement {
 
     /// The statement with NULL in the place of each parameter: for looking at it, not for running it.
     pub fn with_nulls(&self) -> String {
-        with_nulls(&self.parts)
+        with_literals(&self.parts, " NULL ")
+    }
+
+    /// Like [`Self::with_nulls`], with a value in the place of each parameter, so that it counts as given.
+    pub fn with_values(&self) -> String {
+        with_literals(&self.parts, " '1' ")
     }
 
     /// The names of the parameters in the order in which the text has them, repeated ones too.
@@ -256,10 +261,10 @@ impl<'a> Places<'a> {
     }
 }
 
-fn with_nulls(parts: &[Part]) -> String {
+fn with_literals(parts: &[Part], literal: &str) -> String {
     let text = |part: &Part| match part {
         Part::Text(text) => text.clone(),
-        Part::Parameter(_) => " NULL ".to_owned(),
+        Part::Parameter(_) => literal.to_owned(),
     };
     parts.iter().map(text).collect()
 }
@@ -268,7 +273,7 @@ fn kind_of(dialect: Dialect, sql: &str) -> DeclaredKind {
     on_a_deep_stack(|| {
         // The tokens of a parameter are an expression only in some dialects, so a literal stands in for each.
         let Ok(parts) = parts_of(dialect, sql) else { return DeclaredKind::Unknown };
-        match parse_one(dialect, &with_nulls(&parts)) {
+        match parse_one(dialect, &with_literals(&parts, " NULL ")) {
             Err(_) => DeclaredKind::Unknown,
             Ok(statement) => kind_of_statement(&statement),
         }

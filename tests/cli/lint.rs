@@ -51,7 +51,10 @@ fn what_a_definition_names_must_be_there() {
     let sql = |database: &str, field: &str, text: &str| {
         let mut sql = json!({"database": database});
         sql[field] = json!(text);
-        of(json!({"sql": sql}))
+        let mut definition = of(json!({"sql": sql}));
+        // What cannot be read may change something.
+        definition["annotations"] = json!({});
+        definition
     };
     let steps = |step: Value| of(json!({"steps": [{"name": "found", "subtool": "zebra_good", "input": {}}, step]}));
     let step = |fields: Value| {
@@ -70,7 +73,11 @@ fn what_a_definition_names_must_be_there() {
         ("zebra_agent", "unknown-model", of(json!({"agent": {"model": "large", "prompt": "Count."}}))),
         ("zebra_item", "item-without-each", step(json!({"input": {"zoo": "{{ item.zoo }}"}}))),
         ("zebra_deep_item", "item-without-each", step(json!({"input": {"zoo": [{"a": "x {{ item }}"}]}}))),
-        ("zebra_when", "item-without-each", step(json!({"each": "{{ steps.found }}", "when": "item.zoo == 'a'", "input": {"zoo": "{{ item }}"}}))),
+        (
+            "zebra_when",
+            "item-without-each",
+            step(json!({"each": "{{ steps.found }}", "when": "item.zoo == 'a'", "input": {"zoo": "{{ item }}"}})),
+        ),
     ];
     let right = [
         ("zebra_good", sql("shop", "statement", "SELECT a FROM zebras WHERE b = 'item'")),
@@ -87,7 +94,11 @@ fn what_a_definition_names_must_be_there() {
     world.define("own.json", &Value::Object(definitions));
     let found = world.run(&["lint"]).json();
     let has = |name: &str, code: &str| {
-        found.as_array().expect("findings").iter().any(|it| it["subtool"] == name && it["code"] == code && it["level"] == "error")
+        found
+            .as_array()
+            .expect("findings")
+            .iter()
+            .any(|it| it["subtool"] == name && it["code"] == code && it["level"] == "error")
     };
     for (name, code, _) in &wrong {
         assert!(has(name, code), "`{name}` has no `{code}`: {found:#}");

@@ -210,9 +210,12 @@ fn a_step_of_a_read_only_session_only_reads() {
         },
         "note_once": silent, "note_each": each, "note_nested": nested, "only_reads": reads,
     }));
-    for (name, code) in
-        [("note_once", "refused-by-policy"), ("note_each", "refused-by-policy"), ("note_nested", "refused-by-policy"), ("only_reads", "")]
-    {
+    for (name, code) in [
+        ("note_once", "refused-by-policy"),
+        ("note_each", "refused-by-policy"),
+        ("note_nested", "refused-by-policy"),
+        ("only_reads", ""),
+    ] {
         let run = || {
             let mut command = world.command(&["run", name, "--wait"]);
             let output = command.env("AGENT_MAGIC_TOOL_READ_ONLY", "1").output().expect("it runs");

@@ -103,7 +103,7 @@ impl DatabaseSettings {
         if self.schemas.is_some() && settings.dialect() == Dialect::Sqlite {
             return Err("`schemas` is for PostgreSQL and MySQL; a SQLite database has one".to_owned());
         }
-        settings.schemas = self.schemas.clone();
+        settings.schemas.clone_from(&self.schemas);
         settings.password = password.map(|password| password.expose().to_owned());
         settings.max_connections = self.connections;
         settings.statement_timeout = self.timeout.get();

@@ -258,9 +258,10 @@ impl GateRules for Policy {
                 && rule.then != RuleAction::Allow
                 && rule.covers(&subtool.name, &subtool.tags)
                 && gates.any(&rule.gates)
-                && rule.when.as_ref().is_none_or(|when| {
-                    rule.holds(when, &invocation.input, &invocation.caller).unwrap_or(true)
-                })
+                && rule
+                    .when
+                    .as_ref()
+                    .is_none_or(|when| rule.holds(when, &invocation.input, &invocation.caller).unwrap_or(true))
         };
         let rule = self.rules.iter().filter(applies).max_by_key(|rule| rule.then)?;
         let why = rule.because.clone();

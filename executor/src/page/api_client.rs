@@ -163,6 +163,9 @@ pub struct GateChange {
     pub shown: usize,
     pub diff: Option<String>,
     pub rows: Option<PlainText>,
+    /// The columns that the database sets by itself: what is written there may differ from what is shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set_by_database: Vec<PlainText>,
 }
 
 /// A decision on a task.

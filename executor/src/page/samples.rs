@@ -291,7 +291,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
     let question = task("ask_user", json!({"question": "Which?", "form": form}), State::AwaitingConfirmation);
     let mut change = task("gmail_trash_message", json!({"message_id": "m"}), State::AwaitingConfirmation);
     change.confirmation.as_mut().expect("a confirmation").preview = Some(ReplacedValues::Change(TriedChange {
-        set_by_database: vec!["id".to_owned()],
+        set_by_database: Vec::new(),
         rows_affected: 2,
         before: Some(vec![json!({"id": 4, "status": "pending"})]),
         after: Some(vec![json!({"id": 4, "status": "shipped"})]),

@@ -6,10 +6,10 @@ use base64::Engine as _;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
+use super::SqlStatement;
 use super::error::DatabaseError;
 use super::rows::{RowCollector, Rows};
 use super::settings::RowCaps;
-use super::SqlStatement;
 use crate::dialect::Dialect;
 use crate::guard::{MAX_COMPARED_ROWS, OtherRows};
 use crate::schema::TableName;
@@ -187,7 +187,6 @@ fn cut(rows: Rows, caps: RowCaps) -> Rows {
 }
 
 impl WriteOutcome {
-
     /// Decides whether a change may be committed.
     pub(crate) fn check(&self, mode: &WriteMode, max_affected: Option<u64>) -> Result<bool, DatabaseError> {
         if let Some(max) = max_affected.filter(|max| self.rows_affected > *max) {
@@ -306,7 +305,8 @@ mod tests {
             rows: rows.iter().map(|row| row.iter().map(|cell| json!(cell)).collect()).collect(),
             ..Rows::default()
         };
-        let read = ReadChange { rows_affected: 1, before: Some(rows(before)), after: Some(rows(after)), returned: None };
+        let read =
+            ReadChange { rows_affected: 1, before: Some(rows(before)), after: Some(rows(after)), returned: None };
         let set_by_database = set_by_database.iter().map(|&name| name.to_owned()).collect();
         let query = WriteQuery { set_by_database, ..WriteQuery::default() };
         // What is shown is far less than what is compared.

@@ -6,7 +6,7 @@ use sqlparser::ast::{
     OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Value, Values,
 };
 
-use super::dialects::{folded, same};
+use super::dialects::{folded, same, written_name};
 use super::print::exact;
 use super::table_use::TableAccess;
 use super::text::parse_one;
@@ -40,6 +40,15 @@ pub struct WrittenQuery {
     pub otherwise: OtherRows,
 }
 
+/// What is added at the end of a change, so that it gives the rows that it writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddedReturning {
+    pub text: String,
+    pub columns: Vec<String>,
+    /// It gives the rows as they were: it deletes them.
+    pub are_before: bool,
+}
+
 /// The rows that an `INSERT` writes, without `RETURNING`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OtherRows {
@@ -55,6 +64,7 @@ pub enum OtherRows {
 pub(super) struct ShownChange {
     pub(super) touched: Option<TouchedQuery>,
     pub(super) written: Option<WrittenQuery>,
+    pub(super) added: Option<AddedReturning>,
     pub(super) set_by_database: Vec<String>,
     pub(super) why_not: Option<String>,
 }
@@ -69,9 +79,8 @@ impl Guard<'_> {
     /// Returns how `statement` is shown. Every query of it is checked like any other.
     pub(super) fn shown(&self, statement: &Statement, checked: &GuardedStatement) -> ShownChange {
         let mut shown = ShownChange {
-            why_not: volatile(self.dialect, statement).map(|found| {
-                format!("`{found}` gives something else when it is approved; write the value itself")
-            }),
+            why_not: volatile(self.dialect, statement)
+                .map(|found| format!("`{found}` gives something else when it is approved; write the value itself")),
             ..ShownChange::default()
         };
         let (with, inner) = match statement {
@@ -86,8 +95,11 @@ impl Guard<'_> {
         let Some(table) = self.schema.tables.get(name) else { return shown };
         let assigned = self.assigned(inner, table);
         let is_left = |column: &&Column| !assigned.has(self.dialect, &column.name) && column.is_set_by_database();
-        shown.set_by_database = self.visible(name, table).into_iter().filter(is_left).map(|it| it.name.clone()).collect();
-        let key_is_kept = |column: &&Column| !matches!(inner, Statement::Update(_)) || !assigned.has(self.dialect, &column.name);
+        shown.set_by_database =
+            self.visible(name, table).into_iter().filter(is_left).map(|it| it.name.clone()).collect();
+        shown.added = self.added(inner, name, table);
+        let key_is_kept =
+            |column: &&Column| !matches!(inner, Statement::Update(_)) || !assigned.has(self.dialect, &column.name);
         shown.touched = self.touched(with, inner, name, table, key_is_kept);
         let is_found_again = shown.touched.as_ref().is_some_and(|touched| !touched.key.is_empty());
         let is_update = matches!(inner, Statement::Update(_));
@@ -149,8 +161,44 @@ impl Guard<'_> {
         Some(TouchedQuery { sql, table: name.clone(), key })
     }
 
+    /// Returns the end with which a statement gives the rows that it writes; `None` if no server of the dialect does.
+    fn added(&self, statement: &Statement, name: &TableName, table: &Table) -> Option<AddedReturning> {
+        let returning = match statement {
+            Statement::Insert(insert) => &insert.returning,
+            Statement::Delete(delete) => &delete.returning,
+            Statement::Update(update) if self.dialect != Dialect::Mysql => &update.returning,
+            _ => return None,
+        };
+        let columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
+        let of =
+            self.qualifier(statement).map(|of| format!("{}.", written_name(self.dialect, &folded(self.dialect, &of))));
+        let of = of.unwrap_or_default();
+        let list: Vec<_> = columns.iter().map(|column| format!("{of}{}", written_name(self.dialect, column))).collect();
+        let word = if returning.is_some() { ", " } else { "RETURNING " };
+        let text = format!("{word}{}", list.join(", "));
+        Some(AddedReturning { text, columns, are_before: matches!(statement, Statement::Delete(_)) })
+    }
+
+    /// What the target is called before its columns, where other tables may have columns of the same names.
+    fn qualifier(&self, statement: &Statement) -> Option<Ident> {
+        match (statement, self.dialect) {
+            (Statement::Update(update), Dialect::Postgres) => target_name(&update.table),
+            (Statement::Delete(delete), Dialect::Postgres) => match &delete.from {
+                FromTable::WithFromKeyword(from) => from.first().and_then(target_name),
+                FromTable::WithoutKeyword(_) => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Returns the statement with the columns of the rows that it writes.
-    fn written(&self, statement: &Statement, inner: &Statement, name: &TableName, table: &Table) -> Option<WrittenQuery> {
+    fn written(
+        &self,
+        statement: &Statement,
+        inner: &Statement,
+        name: &TableName,
+        table: &Table,
+    ) -> Option<WrittenQuery> {
         let columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
         let mut returning = statement.clone();
         let changed = match &mut returning {
@@ -160,15 +208,7 @@ impl Guard<'_> {
             },
             plain => plain,
         };
-        // Other tables of the statement may have columns of the same names.
-        let of = match (&*changed, self.dialect) {
-            (Statement::Update(update), Dialect::Postgres) => target_name(&update.table),
-            (Statement::Delete(delete), Dialect::Postgres) => match &delete.from {
-                FromTable::WithFromKeyword(from) => from.first().and_then(target_name),
-                FromTable::WithoutKeyword(_) => None,
-            },
-            _ => None,
-        };
+        let of = self.qualifier(changed);
         let item = |column: &String| {
             SelectItem::UnnamedExpr(match &of {
                 Some(table) => Expr::CompoundIdentifier(vec![table.clone(), exact(column)]),

@@ -50,14 +50,16 @@ pub(super) fn read_tables(
             names.push(written);
             ControlFlow::Continue(())
         }
-        Err(_) => ControlFlow::Break(format!("it reads `{}`, whose name has other parts", shortened(&name.to_string()))),
+        Err(_) => {
+            ControlFlow::Break(format!("it reads `{}`, whose name has other parts", shortened(&name.to_string())))
+        }
     });
     if let ControlFlow::Break(why) = found {
         return Err(why);
     }
     for written in names {
-        let is_cte =
-            written.schema.is_none() && ctes.0.iter().any(|cte| same(catalog.dialect, &folded(catalog.dialect, cte), &written.name));
+        let is_cte = written.schema.is_none()
+            && ctes.0.iter().any(|cte| same(catalog.dialect, &folded(catalog.dialect, cte), &written.name));
         let Some((name, table)) = catalog.lookup(&written) else {
             if is_cte {
                 continue;
@@ -70,7 +72,9 @@ pub(super) fn read_tables(
         }
         match &table.kind {
             TableKind::View { definition: Some(definition) } => read_tables(catalog, definition, seen)?,
-            TableKind::View { definition: None } => return Err(format!("it reads the view `{}`, whose definition cannot be read", name.name)),
+            TableKind::View { definition: None } => {
+                return Err(format!("it reads the view `{}`, whose definition cannot be read", name.name));
+            }
             TableKind::Base | TableKind::Foreign { .. } | TableKind::Other => {}
         }
     }
@@ -172,12 +176,9 @@ impl Survey<'_, '_> {
     }
 
     fn function(&self, function: &Function) -> ControlFlow<String> {
-        let called = match functions::may_call(self.catalog, &function.name) {
-            Ok(called) => called,
-            Err(_) => {
-                let name = shortened(&function.name.to_string());
-                return ControlFlow::Break(format!("it calls the function `{name}`, which is not on the list"));
-            }
+        let Ok(called) = functions::may_call(self.catalog, &function.name) else {
+            let name = shortened(&function.name.to_string());
+            return ControlFlow::Break(format!("it calls the function `{name}`, which is not on the list"));
         };
         if let FunctionArguments::List(list) = &function.args {
             for argument in &list.args {
@@ -254,7 +255,10 @@ impl Visitor for Survey<'_, '_> {
                 self.relations.push(name.name.to_lowercase());
                 ControlFlow::Continue(())
             }
-            None => ControlFlow::Break(format!("it reads `{}`, which is not a table here", shortened(&relation.to_string()))),
+            None => ControlFlow::Break(format!(
+                "it reads `{}`, which is not a table here",
+                shortened(&relation.to_string().replace(['`', '"'], ""))
+            )),
         }
     }
 

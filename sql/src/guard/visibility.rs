@@ -32,8 +32,11 @@ impl<'a> Catalog<'a> {
     }
 
     pub(super) fn visible_tables(&self) -> Vec<VisibleTable<'a>> {
-        let tables =
-            self.schema.tables.iter().filter(|(name, table)| self.rules.allows(name) && self.why_not(name, table).is_none());
+        let tables = self
+            .schema
+            .tables
+            .iter()
+            .filter(|(name, table)| self.rules.allows(name) && self.why_not(name, table).is_none());
         let visible = tables.map(|(name, table)| {
             let columns = table.columns.iter().filter(|column| !self.rules.hides(name, &column.name)).collect();
             VisibleTable { name, table, columns }
@@ -84,10 +87,14 @@ impl<'a> Catalog<'a> {
             TableKind::View { definition: Some(text) } if self.hides_anything => check_harmless(self, text).err(),
             TableKind::View { definition: Some(text) } => check_inside(self, text).err(),
             TableKind::Foreign { remote } => {
-                let shows_hidden = table.columns.iter().any(|column| {
-                    self.rules.hides(remote, &column.name) && !self.rules.hides(name, &column.name)
-                });
-                let why = format!("it shows `{}.{}` of another server, which is denied or has hidden columns", remote.schema, remote.name);
+                let shows_hidden = table
+                    .columns
+                    .iter()
+                    .any(|column| self.rules.hides(remote, &column.name) && !self.rules.hides(name, &column.name));
+                let why = format!(
+                    "it shows `{}.{}` of another server, which is denied or has hidden columns",
+                    remote.schema, remote.name
+                );
                 (shows_hidden || !self.rules.allows(remote)).then_some(why)
             }
             TableKind::Other => self.hides_anything.then(|| "what it reads is not known".to_owned()),

@@ -3,7 +3,9 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, Value, Visit as _, Visitor};
+use sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, Value, Visit as _, Visitor,
+};
 
 use super::text::shortened;
 use crate::dialect::Dialect;
@@ -59,17 +61,17 @@ const TIMES: &[&str] = &["now", "today", "tomorrow", "yesterday"];
 
 /// Returns what of a change is volatile, as it is written there.
 pub(super) fn volatile(dialect: Dialect, statement: &Statement) -> Option<String> {
-    match statement.visit(&mut Search { dialect }) {
+    match statement.visit(&mut VolatileSearch { dialect }) {
         ControlFlow::Break(found) => Some(shortened(&found)),
         ControlFlow::Continue(()) => None,
     }
 }
 
-struct Search {
+struct VolatileSearch {
     dialect: Dialect,
 }
 
-impl Search {
+impl VolatileSearch {
     fn is_volatile(&self, function: &Function) -> bool {
         let name = function.name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase());
         let Some(name) = name else { return false };
@@ -101,7 +103,7 @@ fn is_time_value(value: &Value) -> bool {
     TIMES.contains(&text.trim().to_lowercase().as_str())
 }
 
-impl Visitor for Search {
+impl Visitor for VolatileSearch {
     type Break = String;
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<String> {
@@ -149,7 +151,16 @@ mod tests {
             ),
             (
                 Dialect::Mysql,
-                &["NOW()", "RAND()", "UUID()", "SYSDATE()", "unix_timestamp()", "CURRENT_TIMESTAMP", "utc_date()", "curdate()"][..],
+                &[
+                    "NOW()",
+                    "RAND()",
+                    "UUID()",
+                    "SYSDATE()",
+                    "unix_timestamp()",
+                    "CURRENT_TIMESTAMP",
+                    "utc_date()",
+                    "curdate()",
+                ][..],
             ),
             (
                 Dialect::Sqlite,

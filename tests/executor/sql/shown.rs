@@ -14,7 +14,7 @@ fn tables(kind: &str) -> String {
              CREATE TRIGGER notes_change AFTER UPDATE OF body ON notes BEGIN UPDATE notes SET changed = strftime('%f', 'now') WHERE id = new.id; END;"
         }
         "postgres" => {
-            "CREATE TABLE notes (id SERIAL PRIMARY KEY, body VARCHAR(50), created TIMESTAMP DEFAULT clock_timestamp(), changed TIMESTAMP); \
+            "CREATE TABLE notes (id SERIAL PRIMARY KEY, body VARCHAR(50), created TIMESTAMP DEFAULT clock_timestamp(), changed TIMESTAMP); ALTER SEQUENCE notes_id_seq RESTART WITH 100; \
              CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.changed := clock_timestamp(); RETURN NEW; END'; \
              CREATE TRIGGER notes_change BEFORE UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION note_change();"
         }
@@ -150,18 +150,87 @@ fn an_approved_change_writes_what_was_shown_or_nothing() {
 }
 
 #[test]
+fn a_statement_of_a_definition_writes_what_was_shown_too() {
+    each("writable = true", |shop| {
+        shop.sql(&tables(shop.kind));
+        let own = |statement: &str| {
+            json!({
+                "description": "Copies a note.",
+                "input": {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"], "additionalProperties": false},
+                "run": {"sql": {"database": "shop", "statement": statement, "parameters": {"id": "{{ id }}"}}}
+            })
+        };
+        shop.world.define(
+            "own.json",
+            &json!({
+                "copy_note": own("INSERT INTO notes (body) SELECT body FROM source WHERE id = :id"),
+                "copy_note_back": own("INSERT INTO notes (body) SELECT body FROM source WHERE id = :id RETURNING id"),
+                "drop_note": own("DELETE FROM notes WHERE id = :id"),
+            }),
+        );
+        for (subtool, word, meanwhile, done) in [
+            (
+                "copy_note",
+                "good",
+                "UPDATE source SET body = 'EVIL'",
+                "SELECT count(*) FROM notes WHERE body IN ('good', 'EVIL')",
+            ),
+            (
+                "copy_note_back",
+                "good",
+                "UPDATE source SET body = 'EVIL'",
+                "SELECT count(*) FROM notes WHERE body IN ('good', 'EVIL')",
+            ),
+            ("drop_note", "old", "UPDATE notes SET body = 'EVIL'", "SELECT 2 - count(*) FROM notes"),
+        ] {
+            for (is_overtaken, outcome) in [(true, "drifted"), (false, "")] {
+                shop.sql(FRESH);
+                let id = shop.world.start(subtool, &json!({"id": 1}));
+                until("the change was tried", || Human::of(&shop.world).card(&id).contains("It was tried"));
+                let card = Human::of(&shop.world).card(&id);
+                assert!(card.contains(word), "{}: {subtool}: no `{word}` in {card}", shop.kind);
+                if is_overtaken {
+                    shop.sql(meanwhile);
+                }
+                shop.world.decide(&id, "approve", subtool);
+                shop.world.run(&["wait", &id]);
+                let result = shop.world.result_file(&id);
+                let code = result["error"]["code"].as_str().unwrap_or_default();
+                assert_eq!(code, outcome, "{}: {subtool}: {result:#}", shop.kind);
+                assert_eq!(shop.sql(done), if is_overtaken { "0" } else { "1" }, "{}: {subtool}", shop.kind);
+            }
+        }
+    });
+}
+
+#[test]
 fn what_gives_something_else_each_time_is_not_put_to_a_human() {
     each("writable = true", |shop| {
         shop.sql(&tables(shop.kind));
         shop.sql(FRESH);
         let volatile: &[&str] = match shop.kind {
             "sqlite" => &["CURRENT_TIMESTAMP", "random()", "hex(randomblob(4))", "datetime('now')", "strftime('%s')"],
-            "postgres" => &["clock_timestamp()::text", "CURRENT_TIMESTAMP::text", "random()::text", "gen_random_uuid()::text", "'now'::timestamp::text"],
-            _ => &["NOW()", "RAND()", "UUID()", "SYSDATE()", "CURRENT_TIMESTAMP", "unix_timestamp()"],
+            "postgres" => &[
+                "clock_timestamp()::text",
+                "CURRENT_TIMESTAMP::text",
+                "random()::text",
+                "gen_random_uuid()::text",
+                "'now'::timestamp::text",
+            ],
+            _ => &[
+                "concat(NOW(), '')",
+                "concat(RAND(), '')",
+                "concat(UUID(), '')",
+                "concat(SYSDATE(), '')",
+                "concat(CURRENT_TIMESTAMP, '')",
+                "concat(unix_timestamp(), '')",
+            ],
         };
         for expression in volatile {
             for statement in [
-                format!("UPDATE notes SET body = CASE WHEN {expression} = 'x' THEN 'good' ELSE 'EVIL' END WHERE id = 1"),
+                format!(
+                    "UPDATE notes SET body = CASE WHEN {expression} = 'x' THEN 'good' ELSE 'EVIL' END WHERE id = 1"
+                ),
                 format!("INSERT INTO notes (body) SELECT substr({expression}, 1, 5) FROM source"),
                 format!("DELETE FROM notes WHERE body > {expression}"),
             ] {
@@ -169,7 +238,11 @@ fn what_gives_something_else_each_time_is_not_put_to_a_human() {
                 let result = shop.world.end_of(&id);
                 assert_eq!(result["error"]["code"], "invalid-input", "{}: {statement}: {result:#}", shop.kind);
                 let message = result["error"]["message"].as_str().unwrap_or_default();
-                assert!(message.contains("something else when it is approved"), "{}: {statement}: {message}", shop.kind);
+                assert!(
+                    message.contains("something else when it is approved"),
+                    "{}: {statement}: {message}",
+                    shop.kind
+                );
                 // It may be tried.
                 let tried = shop.world.result_of("shop_change", &json!({"statement": statement}));
                 assert_eq!(tried["status"], "succeeded", "{}: {statement}: {tried:#}", shop.kind);

@@ -108,6 +108,7 @@ impl ShownChange {
             shown: self.shown,
             diff: self.diff.as_ref().map(LineDiff::plain),
             rows: self.rows.as_ref().map(VisibleText::plain),
+            set_by_database: self.set_by_database.iter().map(VisibleText::plain).collect(),
         }
     }
 }

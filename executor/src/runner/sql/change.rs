@@ -4,6 +4,7 @@ use protocol::code::Code;
 use serde_json::Value;
 use sql::answer::Answer;
 use sql::database::{Rows, SqlStatement, TouchedRows, WriteMode, WriteOutcome, WriteQuery, WrittenRows};
+use sql::guard::{GuardedStatement, OtherRows};
 use tokio_util::sync::CancellationToken;
 
 use super::databases::OpenDatabase;
@@ -77,8 +78,19 @@ impl Sql {
         let mut write = match self.operation() {
             Operation::Statement(statement) => {
                 query::check_names(statement, (&self.parameters, self.sees_hidden), open, cancel).await?;
+                let checked =
+                    if is_approved { query::own(statement, &self.parameters, open, cancel).await? } else { None };
                 let statement = query::bound(statement, &self.parameters, invocation, open.database.dialect())?;
-                WriteQuery { statement, ..WriteQuery::default() }
+                // What a developer wrote with the time or a random number in it stands on the card as it is.
+                let checked = checked.filter(|checked| checked.why_not_shown().is_none());
+                let written = checked.as_ref().and_then(GuardedStatement::added_returning).map(|added| WrittenRows {
+                    statement: query::around("", &statement, &added.text),
+                    columns: added.columns.clone(),
+                    are_before: added.are_before,
+                    otherwise: OtherRows::Constant,
+                });
+                let set_by_database = checked.map(|checked| checked.set_by_database().to_vec()).unwrap_or_default();
+                WriteQuery { statement, written, set_by_database, ..WriteQuery::default() }
             }
             Operation::Change(template) => {
                 let statement = query::guarded(&Self::text(template, invocation)?, true, open, cancel).await?;

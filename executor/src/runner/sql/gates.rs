@@ -99,9 +99,7 @@ impl Gates {
     /// Whether `patterns` have any of them, by any of its names, or what they are is not known.
     pub fn any(&self, patterns: &GatePatterns) -> bool {
         self.tables.as_ref().is_none_or(|found| {
-            let has = |table: &NamedTable| {
-                table.names.iter().any(|name| self.matches(name, table.access, patterns))
-            };
+            let has = |table: &NamedTable| table.names.iter().any(|name| self.matches(name, table.access, patterns));
             found.tables.iter().any(has) || found.unknown.iter().any(|access| patterns.have_access(*access))
         })
     }

@@ -56,7 +56,8 @@ fn check_inside(
     let there: Vec<String> =
         open.settings.schemas.iter().flatten().chain(&schema.search_path).map(|name| name.to_lowercase()).collect();
     let names = found.tables.iter().flat_map(|table| &table.exact);
-    let outside = names.filter_map(|name| name.split_once('.')).find(|(schema, _)| !there.iter().any(|it| it == schema));
+    let outside =
+        names.filter_map(|name| name.split_once('.')).find(|(schema, _)| !there.iter().any(|it| it == schema));
     let Some((outside, _)) = outside else { return Ok(()) };
     let message = format!("the statement of the definition names `{outside}`, which is not there for subtools");
     let hint = format!("a human can name it in `schemas` under [databases.{}] in config.toml", open.name);
@@ -160,6 +161,17 @@ pub(super) async fn check_names(
         }
     }
     Ok(())
+}
+
+/// What the guard makes of a statement of a definition, with a value for each parameter; `None` if it does not know it.
+pub(super) async fn own(
+    statement: &str,
+    parameters: &Map<String, Value>,
+    open: &OpenDatabase,
+    cancel: &CancellationToken,
+) -> Result<Option<GuardedStatement>, Failure> {
+    let Ok(declared) = declared(open.database.dialect(), statement, parameters) else { return Ok(None) };
+    Ok(checked(&declared.with_values(), true, open, Freshness::Recent, cancel).await?.ok())
 }
 
 async fn checked(
@@ -301,7 +313,7 @@ impl Sql {
 }
 
 /// A statement with text around it, and the same parameters.
-fn around(before: &str, inner: &SqlStatement, after: &str) -> SqlStatement {
+pub(super) fn around(before: &str, inner: &SqlStatement, after: &str) -> SqlStatement {
     let sql = inner.sql.trim_end().trim_end_matches(';');
     SqlStatement { sql: format!("{before}{sql}\n{after}"), parameters: inner.parameters.clone() }
 }

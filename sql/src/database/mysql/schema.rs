@@ -1,13 +1,13 @@
 //! Reads the tables of a MySQL or MariaDB server that the user may read.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 
 use super::MysqlWorkError;
 use crate::schema::{Column, Key, Schema, Table, TableKind, TableName, is_computed};
-
 
 type TableRow = (String, String, String, String, Option<u64>, Option<String>);
 type ColumnRow = (String, String, String, String, String, Option<String>, String, String, String);
@@ -93,8 +93,14 @@ pub(super) async fn read(conn: &mut Conn, others: &[String]) -> Result<Schema, M
 
 /// Writes a name as a text of the server, in hexadecimal digits, so that no sign of it counts.
 pub(super) fn quoted_text(name: &str) -> String {
-    let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
-    if digits.is_empty() { "''".to_owned() } else { format!("CONVERT(X'{digits}' USING utf8mb4)") }
+    format!("CONVERT(X'{}' USING utf8mb4)", hex(name.as_bytes()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut digits, byte| {
+        write!(digits, "{byte:02x}").expect("a string takes any text");
+        digits
+    })
 }
 
 /// Returns what an `enum('a','b')` or a `set(…)` may hold.
