@@ -351,7 +351,9 @@ fn resolve(transaction: &Transaction<'_>, id: TaskId, resolution: &Resolution) -
     let resolved = transaction
         .prepare_cached(
             "INSERT INTO resolutions (task, at, resolution)
-             SELECT id, ?2, ?3 FROM tasks WHERE id = ?1 AND state = ?4 ON CONFLICT DO NOTHING",
+             SELECT id, ?2, ?3 FROM tasks WHERE id = ?1 AND state = ?4
+             ON CONFLICT DO UPDATE SET at = excluded.at, resolution = excluded.resolution
+             WHERE resolutions.resolution ->> 'by' = 'caller' AND excluded.resolution ->> 'by' = 'human'",
         )?
         .execute(params![name, at, to_json(resolution)?, State::Unknown.as_str()])?;
     if resolved != 1 {
