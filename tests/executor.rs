@@ -16,6 +16,7 @@ mod mcp;
 mod mcp_sign_in;
 mod notices;
 mod recovery;
+mod result_space;
 mod sandbox;
 mod schedules;
 mod sql;

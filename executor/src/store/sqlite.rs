@@ -97,6 +97,8 @@ impl SqliteStore {
         let connection = Connection::open(path)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
+        // What is forgotten is overwritten.
+        connection.pragma_update(None, "secure_delete", true)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         for migration in &MIGRATIONS[known_schema(&connection)?..] {
             connection.execute_batch(migration)?;
@@ -279,7 +281,12 @@ impl Store for SqliteStore {
                 statement.execute([id.to_string()])?;
             }
         }
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        if !ids.is_empty() {
+            // The log still has what was forgotten. A reader that holds it up leaves it to the next checkpoint.
+            self.connection.query_row(CHECKPOINT, [], |_| Ok(()))?;
+        }
+        Ok(())
     }
 
     fn forget_grants(&mut self, ids: &[GrantId]) -> Result<(), StoreError> {
