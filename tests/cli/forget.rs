@@ -138,20 +138,3 @@ fn no_file_keeps_the_text_of_a_forgotten_session() {
     assert_eq!(world.run(&["tasks", "--forget-session", "mine"]).json()["forgotten"], 3);
     assert_eq!(found(), [] as [PathBuf; 0]);
 }
-
-/// A task that ends after its session was forgotten teaches nothing.
-#[test]
-fn a_forgotten_session_is_not_learned_later() {
-    let world = world();
-    run_in(&world, "mine", &["list", "tools", "--query=ends when a file is removed"]);
-    let open = run_in(&world, "mine", &["run", "hold"]).json()["id"].as_str().expect("an id").to_owned();
-    run_in(&world, "mine", &["tasks", "--forget-session"]);
-    fs::remove_file(world.folder().join("hold")).expect("removed");
-    assert_eq!(world.run(&["wait", &open]).exit, 0);
-    // What another session learns afterwards shows that the first one has been considered.
-    run_in(&world, "other", &["list", "tools", "--query=gives much"]);
-    ended(&world, "other", "data");
-    let learned = || fs::read_to_string(world.state().join("learned.jsonl")).unwrap_or_default();
-    until("the other session is learned", || learned().contains("much"));
-    assert!(!learned().contains("removed"), "{}", learned());
-}
