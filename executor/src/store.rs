@@ -458,7 +458,7 @@ pub(crate) mod contract {
 
         store.commit(&change(by(false, ResolvedBy::Caller))).expect("resolved");
         let again = store.commit(&change(by(true, ResolvedBy::Caller)));
-        assert!(matches!(again, Err(StoreError::NotResolvable(_))), "a caller overrules nobody");
+        assert!(matches!(again, Err(StoreError::NotResolvable(_))), "a caller overrules no one");
         store.commit(&resolve(true)).expect("a human overrules a caller");
         assert!(matches!(store.commit(&change(by(false, ResolvedBy::Caller))), Err(StoreError::NotResolvable(_))));
         let resolved = Task { resolution: Some(resolution(true)), ..unknown };

@@ -62,7 +62,7 @@ impl Caller {
     }
 
     /// Whose tasks the caller has, if not those of its whole user: the clients of a server that share one, and a caller
-    /// whose tool scope is restricted, have their own alone. What belongs to nobody in particular is not theirs.
+    /// whose tool scope is restricted, have their own alone. Tasks without an owner are not theirs.
     pub fn owner(&self) -> Option<String> {
         if let Some(client) = self.client() {
             return Some(format!("{SHARED_LABEL}{client}"));
