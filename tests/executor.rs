@@ -16,6 +16,7 @@ mod mcp;
 mod mcp_sign_in;
 mod notices;
 mod recovery;
+mod result_space;
 mod rule_targets;
 mod sandbox;
 mod schedules;

@@ -1,6 +1,7 @@
 //! `agent-magic-tool mcp`, driven by the clients that others wrote: the official SDKs, the Inspector, the conformance suite.
 
 mod access;
+mod callers;
 mod confirmation;
 mod conformance;
 mod conformance_client;

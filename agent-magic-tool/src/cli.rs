@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use protocol::code::{Code, Exit};
-use protocol::command_names::AGENT_COMMANDS;
+use protocol::command_names::{AGENT_COMMANDS, INSTALLATION_COMMANDS};
 use protocol::paths::{NoHomeFolder, Paths};
 use protocol::tool_scope::ToolScope;
 
@@ -161,9 +161,17 @@ pub(crate) fn main() -> ExitCode {
 ///
 /// Refuses commands and arguments that are for humans.
 pub(crate) fn call(arguments: &[String], context: &Context) -> Exit {
-    let is_for_agents = arguments.first().is_some_and(|name| AGENT_COMMANDS.contains(&name.as_str()));
+    let first = arguments.first().map(String::as_str);
+    let is_for_agents = first.is_some_and(|name| AGENT_COMMANDS.contains(&name));
     let arguments: Vec<_> =
         iter::once("agent-magic-tool").chain(arguments.iter().map(String::as_str)).map(Into::into).collect();
+    let shows_installation = first.is_some_and(|name| INSTALLATION_COMMANDS.contains(&name));
+    if let Some(name) = first.filter(|_| shows_installation && context.caller.client().is_some()) {
+        let message = format!("`{name}` shows an installation that your user shares with others");
+        let error = Error::new(Code::HumansOnly, message)
+            .hint("the fields of a subtool: agent-magic-tool list tools NAME; leave the rest to those who run it");
+        return report(&error, &context.output);
+    }
     match parse(&arguments, &context.output, || Ok(context.paths.clone())) {
         Ok(command) if is_for_agents && !command.has_human_only_arguments() => execute(command, context),
         Ok(_) => {

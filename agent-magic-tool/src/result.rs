@@ -3,8 +3,10 @@
 
 use std::path::Path;
 
+use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
 use protocol::mailbox::Mailbox;
+use protocol::mailbox::result::OWNER;
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value};
 
@@ -21,13 +23,15 @@ pub(crate) struct ResultFile {
 }
 
 impl ResultFile {
-    pub(crate) fn read(mailbox: &Mailbox, id: TaskId) -> Result<Self, Error> {
+    /// Reads the result file of a task that `caller` may see; for it, there are no others.
+    pub(crate) fn read(mailbox: &Mailbox, id: TaskId, caller: &Caller) -> Result<Self, Error> {
         let path = mailbox.result_file(id);
+        let unknown = || {
+            Error::new(Code::UnknownTask, format!("no task `{id}` in the mailbox `{}`", mailbox.root().display()))
+                .hint("to list the tasks: agent-magic-tool tasks")
+        };
         let bytes = mailbox.read_result(id).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::new(Code::UnknownTask, format!("no task `{id}` in the mailbox `{}`", mailbox.root().display()))
-                    .hint("to list the tasks: agent-magic-tool tasks")
-            }
+            std::io::ErrorKind::NotFound => unknown(),
             _ => Error::io(&format!("failed to read the result file `{}`", path.display()), &error),
         })?;
         let malformed = |reason: String| {
@@ -36,6 +40,9 @@ impl ResultFile {
         let fields: Map<String, Value> =
             serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
         let word = |key: &str| fields.get(key).and_then(Value::as_str);
+        if !caller.owns(word(OWNER)) {
+            return Err(unknown());
+        }
         if word("id") != Some(id.to_string().as_str()) {
             return Err(malformed("it is not that of this task".to_owned()));
         }

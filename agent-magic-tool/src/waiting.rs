@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use executor::config::Config;
+use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::publication::PublicationWatch;
 use protocol::mailbox::watch::watch_folder;
@@ -59,7 +60,7 @@ pub(crate) fn wait_for(
     let started = Instant::now();
     let mut launch = Launch::new(&context.paths, mailbox);
     let mut announced = Vec::new();
-    wait_until(ids, mailbox, |files, waited| {
+    wait_until(ids, mailbox, &context.caller, |files, waited| {
         let left = || limit.unwrap_or_else(|| configured_limit(context)).saturating_sub(waited);
         if mode.is_done(files, left) || limit.is_some_and(|limit| limit <= waited) {
             return Ok(NextLook::Never);
@@ -117,11 +118,12 @@ pub(crate) enum NextLook {
 pub(crate) fn wait_until(
     ids: &[TaskId],
     mailbox: &Mailbox,
+    caller: &Caller,
     mut next_look: impl FnMut(&[ResultFile], Duration) -> Result<NextLook, Error>,
 ) -> Result<Vec<ResultFile>, Error> {
     // Before the first read, so that no end is missed.
     let mut publications = PublicationWatch::new(mailbox);
-    let mut files = ids.iter().map(|id| ResultFile::read(mailbox, *id)).collect::<Result<Vec<_>, _>>()?;
+    let mut files = ids.iter().map(|id| ResultFile::read(mailbox, *id, caller)).collect::<Result<Vec<_>, _>>()?;
     let mut backoff = Backoff::new(MAX_POLL_PAUSE);
     let mut watch = None;
     loop {
@@ -138,7 +140,7 @@ pub(crate) fn wait_until(
             }
         }
         for file in files.iter_mut().filter(|file| !file.is_final()) {
-            *file = ResultFile::read(mailbox, file.id)?;
+            *file = ResultFile::read(mailbox, file.id, caller)?;
         }
     }
 }

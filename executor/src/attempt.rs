@@ -82,7 +82,8 @@ pub async fn perform(
         }
     });
     // All of it counts: the checks before it, the expressions after it.
-    let mut result = attempt.within(timeout(&definition, purpose, &context.config), work).await;
+    let result = attempt.within(timeout(&definition, purpose, &context.config), work).await;
+    let mut result = attempt.settle(result, timeout(&definition, purpose, &context.config));
     let end = match &mut result {
         Ok(end) => end,
         Err(failed) => &mut failed.end,
@@ -142,6 +143,7 @@ pub async fn preview(
         feedback,
     };
     let found = lookup::preview(&attempt, &definition).await;
+    attempt.count(0).unwrap_or_else(|failure| tracing::debug!(error = failure.error.message, "not counted"));
     let mut found = found.unwrap_or_else(|| ReplacedValues::Fields(Map::new()));
     match &mut found {
         ReplacedValues::Fields(fields) => fields.values_mut().for_each(|value| hidden.redact_value(value)),
@@ -238,6 +240,29 @@ impl Attempt<'_> {
                 Err(failed(failure, self.task, timeout, &self.cause, duration, self.context))
             }
         }
+    }
+
+    /// Counts what the result takes on the disk. An attempt whose data exceeds what its caller may keep has failed.
+    fn settle(&self, result: Result<End, FailedAttempt>, timeout: PositiveDuration) -> Result<End, FailedAttempt> {
+        let bytes = match result.as_ref().map(|end| &end.outcome) {
+            Ok(Outcome::Data(data)) => compact_bytes(data),
+            Ok(Outcome::File { bytes, .. }) => *bytes,
+            Ok(Outcome::Error(_)) | Err(_) => 0,
+        };
+        let counted = self.count(bytes);
+        match (result, counted) {
+            (Ok(end), Err(failure)) => {
+                let duration = end.meta.get("duration_ms").and_then(Value::as_u64).unwrap_or_default();
+                let failure = after_effect(failure, self.task);
+                Err(failed(failure, self.task, timeout, &self.cause, duration, self.context))
+            }
+            (result, _) => result,
+        }
+    }
+
+    fn count(&self, bytes: u64) -> Result<(), Failure> {
+        let settings = &self.context.config.executor;
+        self.context.results.settle(self.task.id, &self.task.caller, bytes, settings)
     }
 
     /// The digest of the rows that the human was shown. The change itself compares it.

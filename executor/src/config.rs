@@ -254,6 +254,12 @@ pub struct ExecutorSettings {
     pub inline_bytes: usize,
     /// A task with more bytes of data than this fails.
     pub output_bytes: u64,
+    /// How many bytes of results one session may have.
+    pub result_bytes_per_session: u64,
+    /// How many bytes of results all sessions of one API key may have.
+    pub result_bytes_per_key: u64,
+    /// How many bytes of results there may be.
+    pub result_bytes: u64,
     /// How long result files and records of ended tasks are kept.
     pub keep: PositiveDuration,
     /// When ended tasks take more bytes than this, the oldest are deleted earlier; 0 means no limit.

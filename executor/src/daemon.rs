@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::{fs, io};
 
+use jiff::Timestamp;
 use notify::RecommendedWatcher;
 use protocol::clock;
 use protocol::code::Code;
@@ -42,6 +43,7 @@ use crate::net::clients::HttpClients;
 use crate::page::PageSite;
 use crate::runner::RunnerContext;
 use crate::runner::delegation::Delegation;
+use crate::runner::result_space::ResultSpace;
 use crate::store::sqlite::SqliteStore;
 use crate::store::switched_off::SwitchedOffTools;
 use crate::store::{Store, StoreError};
@@ -248,7 +250,13 @@ impl Daemon {
         let secrets = Secrets::of(paths, &config);
         let context = RunnerContext::new(config, secrets, spool).map_err(SettingsError::from)?;
         let (own_folders, jq, delegation) = (OwnFolders::of(paths), Arc::new(jq), Some(Arc::new(delegation)));
-        let context = RunnerContext { own_folders, jq, delegation, ..context };
+        let results = ResultSpace::new(mailbox.clone());
+        results.count_existing(|| {
+            store
+                .ended_since(Timestamp::MIN)
+                .map(|ended| ended.into_iter().map(|task| (task.id, task.caller)).collect())
+        })?;
+        let context = RunnerContext { own_folders, jq, delegation, results: Arc::new(results), ..context };
         let settings = Settings::new(1, sources, context).map_err(SettingsError::from)?;
         let settings = match config_file.problem_at_start(settings.config()) {
             Some(problem) => {

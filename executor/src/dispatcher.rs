@@ -82,12 +82,12 @@ pub enum Event {
     Cancel {
         request: TaskId,
         task: TaskId,
-        uid: u32,
+        caller: Box<Caller>,
     },
     /// The sender of `request` cancels all open tasks of a session.
     Abandon {
         request: TaskId,
-        uid: u32,
+        caller: Box<Caller>,
         session: String,
     },
     /// The sender of a request resolves a task that ended as unknown.
@@ -346,8 +346,8 @@ impl Dispatcher {
         self.expire(now, effects);
         match event {
             Event::Admit(admission) => self.admit(*admission, now, effects),
-            Event::Cancel { request, task, uid } => self.cancel(request, task, uid, now, effects),
-            Event::Abandon { request, uid, session } => self.abandon(request, uid, &session, now, effects),
+            Event::Cancel { request, task, caller } => self.cancel(request, task, &caller, now, effects),
+            Event::Abandon { request, caller, session } => self.abandon(request, &caller, &session, now, effects),
             Event::Resolve(request) => self.handle_resolve(*request, now, effects),
             Event::AttemptFinished(report) => self.finish(*report, now, effects),
             Event::AttemptTold { id, attempt, news } => self.note_news(id, attempt, news, effects),

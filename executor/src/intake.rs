@@ -76,16 +76,16 @@ pub enum IntakeOutcome {
     },
     Cancel {
         task: TaskId,
-        uid: u32,
+        caller: Box<Caller>,
     },
     Resolve {
         task: TaskId,
-        uid: u32,
+        caller: Box<Caller>,
         verdict: ResolutionClaim,
     },
     Abandon {
         session: String,
-        uid: u32,
+        caller: Box<Caller>,
     },
     Forget {
         session: String,
@@ -257,13 +257,18 @@ impl Intake {
         let caller = Caller { uid: taken.uid, ..request.caller };
         match request.operation {
             Operation::Run(run) => self.run(taken.id, caller, *run, now),
-            Operation::Cancel { id } => IntakeOutcome::Cancel { task: id, uid: taken.uid },
+            Operation::Cancel { id } => IntakeOutcome::Cancel { task: id, caller: Box::new(caller) },
             Operation::Resolve { id, happened, note } => {
                 // A mailbox request is never a human's decision: only the page can establish that.
                 let verdict = ResolutionClaim { happened, by: ResolvedBy::Caller, note };
-                IntakeOutcome::Resolve { task: id, uid: taken.uid, verdict }
+                IntakeOutcome::Resolve { task: id, caller: Box::new(caller), verdict }
             }
-            Operation::Abandon { session } => IntakeOutcome::Abandon { session, uid: taken.uid },
+            Operation::Abandon { session } => IntakeOutcome::Abandon { session, caller: Box::new(caller) },
+            Operation::Forget { session } if caller.owner().is_some() && caller.session.as_ref() != Some(&session) => {
+                let error = ErrorBody::new(Code::HumansOnly, "the session belongs to another caller")
+                    .hint("if it is to be deleted, ask the user to do so in a terminal");
+                IntakeOutcome::Answer(Answer::Refused(error))
+            }
             Operation::Forget { session } => IntakeOutcome::Forget { session, uid: taken.uid },
             Operation::Status => IntakeOutcome::Status,
         }
@@ -355,8 +360,9 @@ impl Intake {
             return refused(error);
         }
         let (tool, hash) = (subtool.name.clone(), subtool.hash.clone());
+        let idempotency_key = run.idempotency_key.map(|key| caller.own_key(key));
         let mut task = Task {
-            idempotency_key: run.idempotency_key,
+            idempotency_key,
             run_at,
             notes: TaskNotes { found_by: run.found_by, ..TaskNotes::of_reason(run.reason.as_deref()) },
             ..Task::accepted(id, tool, hash, subtool.definition.effect_class(), input, caller, now)

@@ -21,6 +21,7 @@ use crate::base::template::{TemplateError, TemplateValues};
 use crate::config::Config;
 use crate::config::secret::{HiddenTexts, Secrets};
 use crate::net::clients::{HttpClients, HttpClientsError};
+use crate::runner::result_space::ResultSpace;
 use crate::task::failure::{Failure, Retry};
 use crate::task::fingerprint::{FileRole, Fingerprint};
 
@@ -36,6 +37,7 @@ pub mod http;
 pub mod llm;
 pub mod mcp;
 pub mod process;
+pub mod result_space;
 pub mod server_snapshot;
 mod spool;
 pub mod sql;
@@ -155,6 +157,8 @@ pub struct RunnerContext {
     pub own_folders: OwnFolders,
     /// The executor's folder for output that is too large for memory or is not text.
     pub spool: PathBuf,
+    /// How much disk the results of each caller take.
+    pub results: Arc<ResultSpace>,
     /// Evaluates the jq expressions of definitions.
     pub jq: Arc<JqPool>,
     /// The MCP servers that are kept.
@@ -178,6 +182,7 @@ impl RunnerContext {
             tokens: Arc::default(),
             own_folders: OwnFolders::default(),
             spool,
+            results: Arc::default(),
             jq: Arc::new(JqPool::in_process()),
             mcp: Arc::default(),
             databases: Arc::default(),
@@ -200,6 +205,7 @@ impl RunnerContext {
             tokens: Arc::clone(&self.tokens),
             own_folders: self.own_folders.clone(),
             spool: self.spool.clone(),
+            results: Arc::clone(&self.results),
             jq: Arc::clone(&self.jq),
             mcp: Arc::clone(&self.mcp),
             databases: Arc::clone(&self.databases),

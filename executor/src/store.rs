@@ -52,7 +52,7 @@ pub enum Change {
         attempt: u32,
         notes: Box<TaskNotes>,
     },
-    /// Resolves a task that is [`State::Unknown`] and not yet resolved.
+    /// Resolves a task that is [`State::Unknown`] and not yet resolved, or only by a caller and now by a human.
     Resolve(TaskId, Box<Resolution>),
     /// Remembers the last signature counter of a key; it never goes back.
     KeyCounter {
@@ -250,6 +250,7 @@ pub(crate) mod contract {
 
     use protocol::code::Code;
     use protocol::error::ErrorBody;
+    use protocol::resolution::ResolvedBy;
 
     use super::*;
     use crate::task::Outcome;
@@ -446,13 +447,10 @@ pub(crate) mod contract {
         let (start, running) = step(&queued, Step::Start, None);
         store.commit(&[Change::Accept(Box::new(accepted.clone())), enqueue, start]).expect("committed");
         let at = Timestamp::from_second(1_700_000_005).expect("a time");
-        let resolution = |happened| Resolution {
-            happened,
-            by: protocol::resolution::ResolvedBy::Human,
-            note: Some("ü".to_owned()),
-            at,
-        };
-        let resolve = |happened| [Change::Resolve(accepted.id, Box::new(resolution(happened)))];
+        let by = |happened, by| Resolution { happened, by, note: Some("ü".to_owned()), at };
+        let resolution = |happened| by(happened, ResolvedBy::Human);
+        let change = |resolution| [Change::Resolve(accepted.id, Box::new(resolution))];
+        let resolve = |happened| change(resolution(happened));
         assert!(matches!(store.commit(&resolve(true)), Err(StoreError::NotResolvable(_))), "it has not ended");
         let error = ErrorBody::new(Code::UnknownOutcome, "lost");
         let end = End { at: accepted.created_at, outcome: Outcome::Error(error), meta: Map::new() };
@@ -460,12 +458,16 @@ pub(crate) mod contract {
         store.commit(&[lose]).expect("committed");
         assert_eq!(store.ended_since(at).expect("read"), []);
 
-        store.commit(&resolve(true)).expect("resolved");
+        store.commit(&change(by(false, ResolvedBy::Caller))).expect("resolved");
+        let again = store.commit(&change(by(true, ResolvedBy::Caller)));
+        assert!(matches!(again, Err(StoreError::NotResolvable(_))), "a caller overrules no one");
+        store.commit(&resolve(true)).expect("a human overrules a caller");
+        assert!(matches!(store.commit(&change(by(false, ResolvedBy::Caller))), Err(StoreError::NotResolvable(_))));
         let resolved = Task { resolution: Some(resolution(true)), ..unknown };
         for happened in [true, false] {
             assert!(
                 matches!(store.commit(&resolve(happened)), Err(StoreError::NotResolvable(_))),
-                "the first resolution is final"
+                "that of a human is final"
             );
             assert_eq!(
                 store.task(accepted.id).expect("read").as_ref(),

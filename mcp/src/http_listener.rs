@@ -16,6 +16,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// The most connections of a server. Those of this machine are not told apart, so other users of it must not easily use
+/// up all of them with connections on which they say nothing.
+pub const MAX_CONNECTIONS: usize = 4_096;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_HEADER_BYTES: usize = 64 << 10;
 /// The pause after `accept` fails, usually because no file descriptor is free.

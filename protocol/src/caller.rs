@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::data_class::DataClass;
+use crate::digest;
 use crate::tool_scope::ToolScope;
 
 /// The caller of a command.
@@ -58,11 +60,53 @@ impl Caller {
         // Behind a colon stands what the client calls its session.
         Some(client.split_once(':').map_or(client, |(client, _)| client))
     }
+
+    /// Whose tasks the caller has, if not those of its whole user: the clients of a server that share one, and a caller
+    /// whose tool scope is restricted, have their own alone. Tasks without an owner are not theirs.
+    pub fn owner(&self) -> Option<String> {
+        if let Some(client) = self.client() {
+            return Some(format!("{SHARED_LABEL}{client}"));
+        }
+        match &self.session {
+            Some(session) if session.starts_with(SHARED_LABEL) => Some(session.clone()),
+            _ if self.tool_scope.is_everything() => None,
+            Some(session) => Some(session.clone()),
+            None => {
+                let digest = digest::hex(&Sha256::digest(self.tool_scope.to_env_value()));
+                Some(format!("scope-{}", &digest[..OWNER_DIGITS]))
+            }
+        }
+    }
+
+    /// Whether the caller may see, stop and resolve a task of `other`.
+    pub fn may_touch(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.owns(other.owner().as_deref())
+    }
+
+    /// Whether the caller has what belongs to `owner`, as [`Caller::owner`] names it.
+    pub fn owns(&self, owner: Option<&str>) -> bool {
+        self.owner().is_none_or(|own| owner == Some(own.as_str()))
+    }
+
+    /// The idempotency key under which the caller's `key` is kept. No caller can name the key of another owner.
+    #[must_use]
+    pub fn own_key(&self, key: String) -> String {
+        match self.owner() {
+            Some(owner) => format!("{}-{key}", &digest::hex(&Sha256::digest(owner))[..OWNER_DIGITS]),
+            None => key,
+        }
+    }
 }
+
+/// How many digits of a digest stand for an owner.
+const OWNER_DIGITS: usize = 32;
 
 /// What the label of a session begins with whose client shares the server with others, and those of its sub-agents. Such
 /// a session sees its own tasks alone.
 pub const SHARED_LABEL: &str = "shared-";
+
+/// What the client of a key begins with whom `mcp` serves over HTTP.
+pub const MCP_CLIENT: &str = "mcp@";
 
 /// The label of a session, or of a sub-agent, that works for `client`; for our own user without one. `name` is what the
 /// client calls its session, by which a human recognizes it.
@@ -102,5 +146,38 @@ mod tests {
             let caller = Caller { session: Some(label), ..Caller::default() };
             assert_eq!(caller.client(), client, "{caller:?}");
         }
+    }
+
+    #[test]
+    fn a_caller_touches_what_belongs_to_it_alone() {
+        let of = |session: Option<&str>, scope: &[&str]| {
+            let patterns = scope.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+            let everything = ToolScope::default();
+            let tool_scope =
+                if patterns.is_empty() { everything } else { everything.narrowed(patterns).expect("globs") };
+            Caller { session: session.map(str::to_owned), tool_scope, ..Caller::default() }
+        };
+        let callers = [
+            of(None, &[]),
+            of(Some("s"), &["a"]),
+            of(Some("t"), &["a"]),
+            of(None, &["a"]),
+            of(None, &["b"]),
+            of(Some("shared-phone.1-0"), &[]),
+            of(Some("shared-tablet.2-0"), &[]),
+            of(Some("shared-"), &[]),
+        ];
+        for (number, caller) in callers.iter().enumerate() {
+            for (other_number, other) in callers.iter().enumerate() {
+                let expected = number == 0 || number == other_number;
+                assert_eq!(caller.may_touch(other), expected, "{caller:?} {other:?}");
+                let is_same_key = caller.own_key("k".to_owned()) == other.own_key("k".to_owned());
+                assert_eq!(is_same_key, number == other_number, "{caller:?} {other:?}");
+            }
+        }
+        // The sessions of a client, and a scope that is narrowed within a session, have the same owner.
+        assert!(callers[5].may_touch(&of(Some("shared-phone.1:x-9"), &["a"])));
+        assert!(callers[1].may_touch(&of(Some("s"), &["b"])));
+        assert!(!callers[0].may_touch(&Caller { uid: 1, ..Caller::default() }));
     }
 }

@@ -166,6 +166,8 @@ codes! {
     BadResponse = "bad-response", Exit::Failed;
     /// The response is larger than the limit.
     ResponseTooLarge = "response-too-large", Exit::Failed;
+    /// The results of the caller, or of all callers, take as much of the disk as they may.
+    QuotaExceeded = "quota-exceeded", Exit::Failed;
     /// Subtools may not connect to this address.
     ForbiddenAddress = "forbidden-address", Exit::Failed;
     /// The secret is not set or not readable.

@@ -9,6 +9,9 @@ use crate::nearest::nearest;
 pub const AGENT_COMMANDS: [&str; 10] =
     ["list", "run", "wait", "read", "tasks", "cancel", "resolve", "inspect", "lint", "doctor"];
 
+/// The commands of agents that show an installation as a whole: not for the clients of a server, who share it.
+pub const INSTALLATION_COMMANDS: [&str; 3] = ["doctor", "lint", "inspect"];
+
 /// The commands for humans and for programs, which agents are told about by name.
 pub const OTHER_COMMANDS: [&str; 20] = [
     "secret",

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::agent::aimock::Model;
+use crate::executor::leaks::files_with;
 use crate::world::{Transcript, World, until};
 
 /// A world with a subtool whose data is in a file of its own, and one that runs until a file is removed.
@@ -111,4 +112,29 @@ fn deleting_a_chat_deletes_its_results() {
     let deleted = world.run(&["agent", "--delete", "101"]);
     assert_eq!((&deleted.json()["forgotten"], &deleted.json()["open"]), (&json!(1), &json!([])), "{deleted}");
     assert_eq!(ids(&world.run(&["tasks"]).json()), [other.as_str()]);
+}
+
+/// Spare result files and the log of the database have the text of what was forgotten, unless they are cleared as well.
+#[test]
+fn no_file_keeps_the_text_of_a_forgotten_session() {
+    const CANARY: &str = "canary-of-the-forgotten-session";
+    let world = world();
+    world.define(
+        "say.json",
+        &json!({"say": {"description": "Says a text again.", "annotations": {"readOnlyHint": true},
+            "input": {"type": "object", "properties": {"text": {"type": "string"}}},
+            "run": {"process": {"argv": ["sh", "-c", "while [ -e hold ]; do sleep 0.02; done; printf %s \"$0\"", "{{ text }}"]}}}}),
+    );
+    let field = format!("text={CANARY}");
+    let started: Vec<_> = (0..3)
+        .map(|_| run_in(&world, "mine", &["run", "say", &field]).json()["id"].as_str().expect("an id").to_owned())
+        .collect();
+    fs::remove_file(world.folder().join("hold")).expect("removed");
+    for id in &started {
+        assert_eq!(world.run(&["wait", id]).exit, 0);
+    }
+    let found = || [world.state(), world.mailbox()].map(|folder| files_with(&folder, CANARY)).concat();
+    assert!(!found().is_empty(), "the text is somewhere before");
+    assert_eq!(world.run(&["tasks", "--forget-session", "mine"]).json()["forgotten"], 3);
+    assert_eq!(found(), [] as [PathBuf; 0]);
 }

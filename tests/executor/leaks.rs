@@ -19,7 +19,7 @@ fn failing_server(body: String) -> String {
 }
 
 /// A server on loopback that answers every request alike; returns its base URL.
-fn server(status: &'static str, content_type: &'static str, body: Vec<u8>) -> String {
+pub(super) fn server(status: &'static str, content_type: &'static str, body: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     // The thread ends with the test program.

@@ -27,7 +27,8 @@ fn a_delegated_run_is_a_task_that_outlives_the_server() {
     define(&world);
     let held = hold(&world);
     let (by_line, by_tool) = {
-        let mut peer = Peer::start(&world, &packages, Sdk::Python, Reach::Stdio(&["--expose", "h*"]), true);
+        let server = HttpServer::start(&world, &["--expose", "h*"]);
+        let mut peer = Peer::start(&world, &packages, Sdk::Python, Reach::Http(&server), true);
         let by_line = peer.line("agent-magic-tool run hold");
         assert_eq!((&by_line["resultType"], &by_line["status"]), (&json!("task"), &json!("working")), "{by_line}");
         let by_tool = peer.call("hold", &json!({}));
@@ -37,6 +38,7 @@ fn a_delegated_run_is_a_task_that_outlives_the_server() {
     };
     world.kill_executor();
     std::fs::remove_file(held).expect("removed");
+    // The same key, so it has the same tasks.
     let server = HttpServer::start(&world, &[]);
     let mut peer = Peer::start(&world, &packages, Sdk::Python, Reach::Http(&server), true);
     let ended = until_status(&mut peer, &by_line, "completed");

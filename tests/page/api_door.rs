@@ -270,3 +270,24 @@ fn wrong_keys_are_limited_and_keep_no_valid_key_out() {
     assert_eq!(siege.get("/api/key", &siege.deciding).status, 200);
     assert_eq!(siege.approve(&bearer(&siege.deciding)).status, 200);
 }
+
+/// The human gave the scope to the entry that was shown: one whose end was changed in the file decides nothing.
+#[test]
+fn a_key_whose_entry_was_changed_decides_nothing() {
+    let siege = Siege::new();
+    let file = siege.world.state().join("serve/keys.json");
+    let mut keys: Value = serde_json::from_slice(&std::fs::read(&file).expect("the keys")).expect("JSON");
+    let hash = siege.world.shown_api_key("phone")["hash"].clone();
+    let list = keys["keys"].as_array_mut().expect("a list");
+    let entry = list.iter_mut().find(|key| key["hash"] == hash).expect("the key");
+    let unchanged = entry.clone();
+    entry["expires_at"] = "2999-01-01T00:00:00Z".into();
+    std::fs::write(&file, keys.to_string()).expect("written");
+    let answer = siege.approve(&bearer(&siege.deciding));
+    assert_eq!(answer.status, 403, "{}", answer.body);
+    siege.holds("with a changed entry");
+    let list = keys["keys"].as_array_mut().expect("a list");
+    *list.iter_mut().find(|key| key["hash"] == hash).expect("the key") = unchanged;
+    std::fs::write(&file, keys.to_string()).expect("written");
+    assert_eq!(siege.approve(&bearer(&siege.deciding)).status, 200);
+}

@@ -21,7 +21,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     let id = result::task_of(&args.task, &mailbox)?;
-    let ended = || ResultFile::read(&mailbox, id).ok().filter(ResultFile::is_final);
+    let ended = || ResultFile::read(&mailbox, id, &context.caller).ok().filter(ResultFile::is_final);
     if let Some(file) = ended() {
         return Err(already_ended(&file));
     }

@@ -15,6 +15,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use executor::config::Config;
+use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
 use protocol::duration::PositiveDuration;
 use protocol::mailbox::Mailbox;
@@ -121,8 +122,14 @@ fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
         Some(wait) => wait,
         None => args.client.wait(&Config::read(&paths)?.wake),
     };
-    let waiter =
-        Waiter { call, mailbox, paths, deadline: Instant::now() + wait.get(), name: TaskId::new().to_string() };
+    let waiter = Waiter {
+        caller: context.caller.clone(),
+        call,
+        mailbox,
+        paths,
+        deadline: Instant::now() + wait.get(),
+        name: TaskId::new().to_string(),
+    };
     waiter.mailbox.set_waiter(&waiter.call.target, &waiter.name).map_err(failed)?;
     waiter.wait(&context.output, args.client)
 }
@@ -149,6 +156,7 @@ fn read_input() -> Result<Value, Error> {
 /// A hook that waits for the results of one session.
 #[derive(Debug)]
 struct Waiter {
+    caller: Caller,
     call: HookCall,
     mailbox: Mailbox,
     paths: Paths,
@@ -172,7 +180,7 @@ impl Waiter {
             }
             let ids: Vec<_> = files.iter().map(|file| file.id).collect();
             let until = self.deadline.min(Instant::now() + REPLACED_CHECK_INTERVAL);
-            waiting::wait_until(&ids, &self.mailbox, |files, waited| {
+            waiting::wait_until(&ids, &self.mailbox, &self.caller, |files, waited| {
                 if waited >= WATCH_AFTER {
                     launch.ensure()?;
                 }
@@ -186,8 +194,8 @@ impl Waiter {
     fn awaited_files(&self) -> Result<Vec<ResultFile>, Error> {
         let ids = self.mailbox.wakeups_for(&self.call.target);
         let ids = ids.map_err(|error| Error::io("failed to read the wake-ups of the session", &error))?;
-        // A task without a result file was deleted meanwhile.
-        Ok(ids.into_iter().filter_map(|id| ResultFile::read(&self.mailbox, id).ok()).collect())
+        // A task without a result file was deleted meanwhile; that of another owner is not for this session.
+        Ok(ids.into_iter().filter_map(|id| ResultFile::read(&self.mailbox, id, &self.caller).ok()).collect())
     }
 
     /// Prints the wake-up and then removes its records. If the hook is killed in between, the session is woken twice

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Err(if left_out.is_empty() { error } else { error.detail("left_out", left_out) });
     };
     let policy = Policy::new(&config.confirm)?;
-    let input = args.input.as_deref().map(|text| run::read_input(text, name, &context.stdin)).transpose()?;
+    let input = args.input.as_deref().map(|text| run::read_input(text, name, context)).transpose()?;
     let confirmation = confirmation(&subtool, input, &policy, context)?;
     let definition = &*subtool.definition;
     context.output.json(&json!({

@@ -79,7 +79,7 @@ fn line_range(text: &str) -> Result<Range, String> {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
-    let file = ResultFile::read(&mailbox, result::task_of(&args.task, &mailbox)?)?;
+    let file = ResultFile::read(&mailbox, result::task_of(&args.task, &mailbox)?, &context.caller)?;
     if !file.is_final() {
         launch::revive(context, &mailbox);
     }

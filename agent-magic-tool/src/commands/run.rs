@@ -13,7 +13,7 @@ use protocol::{json, schedule};
 use serde_json::{Map, Value};
 
 use crate::answer;
-use crate::context::{Context, Stdin};
+use crate::context::Context;
 use crate::error::Error;
 use crate::handover;
 use crate::option_value::not_empty;
@@ -87,7 +87,7 @@ struct WaitOptions {
 
 pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     let input = match &args.input {
-        Some(text) => read_input(text, &args.name, &context.stdin)?,
+        Some(text) => read_input(text, &args.name, context)?,
         None => Map::new(),
     };
     let at = match (&args.at, args.after) {
@@ -124,7 +124,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     match reply {
         Reply::Accepted(id) => accepted(id, &wait_options, &mailbox, context),
         Reply::Answer(Answer::SameAs(id)) => {
-            let file = ResultFile::read(&mailbox, id)?;
+            let file = ResultFile::read(&mailbox, id, &context.caller)?;
             let start = match file.field("run_at").as_str() {
                 Some(at) => format!("; it starts at {at}"),
                 None if is_scheduled => "; it keeps its own start time".to_owned(),
@@ -155,7 +155,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
 fn accepted(id: TaskId, options: &WaitOptions, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {
     let Some(wait) = options.wait else {
         let wakes = WakePromise::of(context, mailbox).is_made();
-        let file = ResultFile::read(mailbox, id).map_err(|error| {
+        let file = ResultFile::read(mailbox, id, &context.caller).map_err(|error| {
             error
                 .detail("id", id.to_string())
                 .hint(format!("the task was accepted; to see how it ends: agent-magic-tool wait {id}"))
@@ -169,12 +169,16 @@ fn accepted(id: TaskId, options: &WaitOptions, mailbox: &Mailbox, context: &Cont
 }
 
 /// Reads the value of `--input`: JSON, `@FILE`, or `-` for standard input.
-pub(super) fn read_input(value: &str, name: &str, stdin: &Stdin) -> Result<Map<String, Value>, Error> {
+pub(super) fn read_input(value: &str, name: &str, context: &Context) -> Result<Map<String, Value>, Error> {
     let text = match (value, value.strip_prefix('@')) {
-        ("-", _) => stdin
+        ("-", _) => context
+            .stdin
             .read_at_most(MAX_REQUEST_BYTES + 1)
             .map_err(|error| Error::io("failed to read standard input", &error))?,
-        (_, Some(path)) => read_input_file(path)?,
+        (_, Some(path)) => {
+            check_file(path, context)?;
+            read_input_file(path)?
+        }
         _ => value.as_bytes().to_vec(),
     };
     if text.len() as u64 > MAX_REQUEST_BYTES {
@@ -198,6 +202,29 @@ pub(super) fn read_input(value: &str, name: &str, stdin: &Stdin) -> Result<Map<S
                 .hint(hint.replace("NAME", name)))
         }
     }
+}
+
+/// Refuses a file that the caller may not read: a client of a server has none here, and one with tasks of its own reads
+/// no file of another task.
+fn check_file(path: &str, context: &Context) -> Result<(), Error> {
+    let refused = |why: &str| {
+        Error::new(Code::NotFound, format!("failed to read the input file `{path}`: {why}"))
+            .hint("write the input as key=value, or pass it on standard input: --input=-")
+    };
+    let caller = &context.caller;
+    if caller.client().is_some() {
+        return Err(refused("a client of a server has no files on this machine"));
+    }
+    let Ok(place) = std::fs::canonicalize(path) else { return Ok(()) };
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
+    let root =
+        std::fs::canonicalize(mailbox.root()).map_err(|error| Error::io("failed to find the mailbox", &error))?;
+    if caller.owner().is_none() || !place.starts_with(&root) {
+        return Ok(());
+    }
+    let name = place.file_name().filter(|_| place.parent() == Some(root.join("results").as_path()));
+    let is_own = name.and_then(Mailbox::task_of_file).is_some_and(|id| mailbox.may_see(caller, id));
+    if is_own { Ok(()) } else { Err(refused("there is no such file")) }
 }
 
 fn read_input_file(path: &str) -> Result<Vec<u8>, Error> {

@@ -80,8 +80,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mut more = 0;
     // Ids sort by time.
     for id in ids.into_iter().rev() {
-        // Skips a file that was deleted meanwhile or is not trusted.
-        let Ok(file) = ResultFile::read(&mailbox, id) else { continue };
+        // Skips a file that was deleted meanwhile, is not trusted or belongs to another caller.
+        let Ok(file) = ResultFile::read(&mailbox, id, &context.caller) else { continue };
         let matches = match args.state {
             None => true,
             Some(StateFilter::Pending) => !file.is_final(),

@@ -91,12 +91,6 @@ impl Shell for OwnTasksShell {
             return PrintedOutput::refused(&error.hint("to list the tasks: agent-magic-tool tasks"));
         }
         match words.first().map(String::as_str) {
-            Some(command @ ("doctor" | "lint" | "inspect")) => {
-                let message = format!("`{command}` shows an installation that your user shares with others");
-                let hint =
-                    "the fields of a subtool: agent-magic-tool list tools NAME; leave the rest to those who run it";
-                PrintedOutput::refused(&ErrorBody::new(Code::HumansOnly, message).hint(hint))
-            }
             Some("tasks") if words.iter().any(|word| word.starts_with(FORGET)) => {
                 let error = ErrorBody::new(Code::HumansOnly, "a session is deleted by the program that asks in it");
                 PrintedOutput::refused(&error.hint("your user can type: !delete NUMBER"))
@@ -196,7 +190,7 @@ mod tests {
         let all = json!([{"id": foreign}, {"id": own}, {"id": step}]).to_string();
         let listed = shell.call(&words("tasks --limit 1"), &all, &caller("s")).stdout;
         assert_eq!(listed, format!("[{{\"id\":\"{own}\"}}]\n"));
-        for command in ["doctor", "lint", "inspect", "tasks --forget-session=other"] {
+        for command in ["tasks --forget-session=other"] {
             assert_eq!(shell.call(&words(command), "", &caller("s")).status, Code::HumansOnly.exit() as u8);
         }
     }

@@ -149,16 +149,16 @@ impl Inbox {
                 let off = if may_be_off { self.switched_off.refuse(&tool, &caller)? } else { None };
                 RequestOutcome::Answer(off.map_or(Answer::Plan(plan), Answer::Refused))
             }
-            IntakeOutcome::Cancel { task, uid } => {
-                RequestOutcome::Event(Event::Cancel { request: request.id, task, uid })
+            IntakeOutcome::Cancel { task, caller } => {
+                RequestOutcome::Event(Event::Cancel { request: request.id, task, caller })
             }
-            IntakeOutcome::Resolve { task: id, uid, verdict } => {
+            IntakeOutcome::Resolve { task: id, caller, verdict } => {
                 let asked =
-                    ResolveRequest { request: request.id, id, uid, task: store.task(id)?, verdict, touch: None };
+                    ResolveRequest { request: request.id, id, caller, task: store.task(id)?, verdict, touch: None };
                 RequestOutcome::Event(Event::Resolve(Box::new(asked)))
             }
-            IntakeOutcome::Abandon { session, uid } => {
-                RequestOutcome::Event(Event::Abandon { request: request.id, uid, session })
+            IntakeOutcome::Abandon { session, caller } => {
+                RequestOutcome::Event(Event::Abandon { request: request.id, caller, session })
             }
             IntakeOutcome::Forget { session, uid } => RequestOutcome::Forget { session, uid },
             IntakeOutcome::Status => RequestOutcome::Status,

@@ -33,6 +33,10 @@ impl Learner {
     /// Notes that a task is about to be accepted.
     pub(super) fn on_request(&mut self, task: &Task) {
         let Some(words) = task.notes.found_by.as_ref().filter(|words| words.len() <= MAX_WORD_BYTES) else { return };
+        // What a caller with tasks of its own searches for changes nothing for others.
+        if task.caller.owner().is_some() {
+            return;
+        }
         if !self.settings.current().config().catalog.learn || self.pending.len() >= MAX_PENDING {
             return;
         }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
+use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::Answer;
 use protocol::paths::Paths;
@@ -150,11 +151,14 @@ impl PageEndpoint {
             }
             PageCommand::TakeScope { hash } => Event::ChangeScope(ticket, Box::new(ScopeChange::TakeBack { hash })),
             PageCommand::Revoke { grant, touch } => Event::Revoke { ticket, grant, touch: touch.map(Box::new) },
-            PageCommand::Cancel { task, uid } => Event::Cancel { request: ticket, task, uid },
+            PageCommand::Cancel { task, uid } => {
+                let caller = Box::new(Caller { uid, ..Caller::default() });
+                Event::Cancel { request: ticket, task, caller }
+            }
             PageCommand::Resolve { task, happened, note, touch } => {
                 let verdict = ResolutionClaim { happened, by: ResolvedBy::Human, note };
-                let (id, uid) = (task.id, task.caller.uid);
-                let asked = ResolveRequest { request: ticket, id, uid, task: Some(*task), verdict, touch };
+                let (id, caller) = (task.id, Box::new(task.caller.clone()));
+                let asked = ResolveRequest { request: ticket, id, caller, task: Some(*task), verdict, touch };
                 Event::Resolve(Box::new(asked))
             }
             PageCommand::RefreshCatalog => {

@@ -20,8 +20,15 @@ impl Dispatcher {
         ids
     }
 
-    pub(super) fn cancel(&mut self, request: TaskId, id: TaskId, uid: u32, now: Timestamp, effects: &mut Effects) {
-        let is_own = self.open.get(&id).is_some_and(|open| open.task.caller.uid == uid);
+    pub(super) fn cancel(
+        &mut self,
+        request: TaskId,
+        id: TaskId,
+        caller: &Caller,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let is_own = self.open.get(&id).is_some_and(|open| caller.may_touch(&open.task.caller));
         let answer = if is_own {
             Answer::Cancelling { id, state: self.stop(id, now, effects) }
         } else {
@@ -62,8 +69,16 @@ impl Dispatcher {
     }
 
     /// Cancels all open tasks of a session.
-    pub(super) fn abandon(&mut self, request: TaskId, uid: u32, session: &str, now: Timestamp, effects: &mut Effects) {
-        let ids = self.open_in_session(uid, session);
+    pub(super) fn abandon(
+        &mut self,
+        request: TaskId,
+        caller: &Caller,
+        session: &str,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let mut ids = self.open_in_session(caller.uid, session);
+        ids.retain(|id| self.open.get(id).is_some_and(|open| caller.may_touch(&open.task.caller)));
         for id in &ids {
             self.stop(*id, now, effects);
         }
@@ -97,7 +112,11 @@ mod tests {
         }
         assert_eq!(bench.dispatcher.open_in_session(1, "s"), [running.id, queued.id]);
         let mut effects = Effects::default();
-        let event = Event::Abandon { request: TaskId::new(), uid: 1, session: "s".to_owned() };
+        let event = Event::Abandon {
+            request: TaskId::new(),
+            caller: Box::new(Caller { uid: 1, ..Caller::default() }),
+            session: "s".to_owned(),
+        };
         bench.dispatcher.handle(event, bench.now, &mut effects);
         assert_eq!(bench.dispatcher.open_in_session(1, "s"), [running.id], "it stays open until it reports");
         let interrupted = effects

@@ -273,11 +273,11 @@ pub(super) fn count_down<K: Eq + Hash, N: SubAssign + From<u8> + PartialEq>(coun
 }
 
 /// What identical calls have in common that share one confirmation: in another folder a program does something else, and
-/// a human who is asked for one client of a server decides nothing for others.
+/// a human who is asked for one caller with tasks of its own decides nothing for others.
 type SharedCall = (Digest, Option<PathBuf>, Option<String>);
 
 fn shared_call(task: &Task) -> SharedCall {
-    (call_digest(task), task.caller.folder.clone(), task.caller.client().map(str::to_owned))
+    (call_digest(task), task.caller.folder.clone(), task.caller.owner())
 }
 
 /// Returns a digest of what the caller asked for: user, subtool, definition and input. Not of the session or the

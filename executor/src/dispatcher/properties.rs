@@ -285,7 +285,8 @@ impl PropertyModel {
             }
             Act::ChangeRules { which, verdict } => self.change_of_rules(*which, *verdict)?,
             Act::Cancel { which, uid } => {
-                Event::Cancel { request: TaskId::new(), task: pick(&self.known, *which)?, uid: *uid }
+                let caller = Box::new(Caller { uid: *uid, ..Caller::default() });
+                Event::Cancel { request: TaskId::new(), task: pick(&self.known, *which)?, caller }
             }
             Act::Finish { which, how } => {
                 if self.running.is_empty() {

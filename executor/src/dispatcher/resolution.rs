@@ -3,6 +3,7 @@
 //! Ended tasks are not in memory, so the event carries the stored task.
 
 use jiff::Timestamp;
+use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
@@ -21,7 +22,7 @@ use crate::task::{Task, resolution};
 pub struct ResolveRequest {
     pub request: TaskId,
     pub id: TaskId,
-    pub uid: u32,
+    pub caller: Box<Caller>,
     /// The stored task; `None` if there is no such task.
     pub task: Option<Task>,
     pub verdict: ResolutionClaim,
@@ -31,7 +32,8 @@ pub struct ResolveRequest {
 
 impl Dispatcher {
     pub(super) fn handle_resolve(&mut self, resolve: ResolveRequest, now: Timestamp, effects: &mut Effects) {
-        let ResolveRequest { request, id, uid, task, verdict, touch } = resolve;
+        let ResolveRequest { request, id, caller, task, verdict, touch } = resolve;
+        let task = task.filter(|task| caller.may_touch(&task.caller));
         // A human who approved it with a touch resolves it with one.
         let decision = task.as_ref().and_then(|task| task.confirmation.as_ref()?.decision.as_ref());
         let was_touched = decision.is_some_and(|decision| decision.proof.is_some());
@@ -42,7 +44,8 @@ impl Dispatcher {
                 return effects.actions.push(Action::Reply(request, Err(error)));
             }
         }
-        let result = match task.filter(|task| task.caller.uid == uid) {
+        let result = match task {
+            Some(_) if verdict.by == ResolvedBy::Caller && was_touched => Err(needs_touch(id)),
             Some(task) => self.resolve(task, verdict, now, effects),
             None => Err(ErrorBody::new(Code::UnknownTask, format!("no task `{id}`"))
                 .hint("to list the tasks: agent-magic-tool tasks")),
@@ -54,8 +57,8 @@ impl Dispatcher {
         effects.actions.push(Action::Answer(request, Box::new(answer)));
     }
 
-    /// Records the resolution of a stored task and publishes it. The first resolution is final: a later equal one
-    /// succeeds, and a different one is refused.
+    /// Records the resolution of a stored task and publishes it. A later equal one succeeds, and a different one is
+    /// refused, unless a human overrules a caller.
     pub fn resolve(
         &mut self,
         mut task: Task,
@@ -64,15 +67,14 @@ impl Dispatcher {
         effects: &mut Effects,
     ) -> Result<Resolution, ErrorBody> {
         let id = task.id;
-        if task.resolution.is_some() {
-            self.resolutions.remove(&id);
-        } else {
+        match self.resolutions.get(&id) {
+            Some(recorded) if task.resolution.as_ref() == Some(recorded) => drop(self.resolutions.remove(&id)),
             // Resolved in the same turn, or while the disk was full, so it may not be in the store yet.
-            task.resolution = self.resolutions.get(&id).cloned();
+            Some(recorded) => task.resolution = Some(recorded.clone()),
+            None => {}
         }
-        let is_new = task.resolution.is_none();
         let resolution = resolution::resolve(&task, verdict, now)?;
-        if is_new {
+        if task.resolution.as_ref() != Some(&resolution) {
             self.resolutions.insert(id, resolution.clone());
             effects.changes.push(Change::Resolve(id, Box::new(resolution.clone())));
         }
@@ -81,6 +83,11 @@ impl Dispatcher {
         effects.actions.push(Action::Publish(Box::new(task)));
         Ok(resolution)
     }
+}
+
+fn needs_touch(id: TaskId) -> ErrorBody {
+    let message = format!("task `{id}` was approved with a touch of a key, so only a human resolves it");
+    ErrorBody::new(Code::HumansOnly, message).hint("tell the user to do so on the page: agent-magic-tool executor page")
 }
 
 #[cfg(test)]
@@ -97,7 +104,8 @@ mod tests {
         use crate::store::Store as _;
         let verdict = ResolutionClaim { happened, by: ResolvedBy::Caller, note: None };
         let task = bench.store.task(id).expect("read");
-        Event::Resolve(Box::new(ResolveRequest { request: TaskId::new(), id, uid, task, verdict, touch: None }))
+        let caller = Box::new(Caller { uid, ..Caller::default() });
+        Event::Resolve(Box::new(ResolveRequest { request: TaskId::new(), id, caller, task, verdict, touch: None }))
     }
 
     fn codes(answers: &[Answer]) -> Vec<Result<bool, Code>> {

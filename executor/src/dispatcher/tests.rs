@@ -157,7 +157,8 @@ impl Bench {
     }
 
     pub(super) fn cancel(&mut self, id: TaskId, uid: u32) -> Turn {
-        self.handle(Event::Cancel { request: TaskId::new(), task: id, uid })
+        let caller = Box::new(Caller { uid, ..Caller::default() });
+        self.handle(Event::Cancel { request: TaskId::new(), task: id, caller })
     }
 
     pub(super) fn pass(&mut self, time: Duration) {

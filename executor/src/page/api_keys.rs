@@ -77,9 +77,11 @@ pub(super) async fn view(State(page): State<Arc<Page>>) -> ViewResult {
 
 fn row(key: &ClientKey, scope: Option<(&DecideScope, ScopeStatus)>, now: Timestamp) -> ApiKeyRow {
     let (status, is_valid) = (scope.map(|(_, status)| status), key.is_valid_at(now));
-    let may_decide = is_valid && status == Some(ScopeStatus::Live);
+    let is_changed = scope.is_some_and(|(scope, _)| scope.expires_at != key.expires_at);
+    let may_decide = is_valid && !is_changed && status == Some(ScopeStatus::Live);
     let words = match status {
         _ if !is_valid => "It has expired.",
+        Some(ScopeStatus::Live) if is_changed => "It may not decide: its end was changed since that was given.",
         Some(ScopeStatus::Live) => "It may decide in your place.",
         Some(ScopeStatus::Unproved) => "It may not decide: your keys do not stand behind it.",
         Some(ScopeStatus::Expired) => "It may not decide: that was given until an earlier end of the key.",

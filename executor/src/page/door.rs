@@ -134,9 +134,11 @@ fn verified_key(page: &Page, headers: &HeaderMap) -> Result<ClientKey, Response>
 impl Page {
     /// Whether this key may decide now. The dispatcher asks itself again at each decision.
     pub(super) fn may_decide(&self, key: &ClientKey) -> Result<bool, StoreError> {
+        let expires_at = key.expires_at;
         let key = ApiKeyRef { name: key.name.clone(), hash: key.hash.clone() };
         let scopes = self.read(RecordReader::decide_scopes)?;
-        let scope = scopes.iter().find(|scope| scope.key == key);
+        // The human gave it to the entry that was shown.
+        let scope = scopes.iter().find(|scope| scope.key == key && scope.expires_at == expires_at);
         Ok(scope.is_some_and(|scope| self.scope_status(scope) == ScopeStatus::Live))
     }
 

@@ -10,6 +10,7 @@ use axum::{Extension, Json};
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::code::Code;
+use protocol::resolution::ResolvedBy;
 use protocol::task::{State as TaskState, Step, TaskId};
 use protocol::{clock, excerpt};
 use search::{LearnedRequests, Unusable};
@@ -321,7 +322,7 @@ pub(super) async fn task(
             "input_asked": asked_input.map(|input| fields(unchanged, input, None)),
         },
         "story": story(&page, &task, &session.0, now)?, "confirmation": decision_view, "result": result, "error": error, "meta": meta,
-        "held_until": task.held_until(), "can_stop": !task.state.is_final(), "can_resolve": task.state == TaskState::Unknown && task.resolution.is_none(),
+        "held_until": task.held_until(), "can_stop": !task.state.is_final(), "can_resolve": task.state == TaskState::Unknown && task.resolution.as_ref().is_none_or(|first| first.by == ResolvedBy::Caller),
     });
     Ok(page.show("task.html", &view))
 }

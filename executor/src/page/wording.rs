@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use jiff::Timestamp;
+use protocol::caller::MCP_CLIENT;
 use protocol::task::{State, Step};
 use serde::Serialize;
 
@@ -134,6 +135,9 @@ pub(super) fn scope_words(uid: u32, client: Option<&str>, folder: Option<&Path>)
 
 /// A client of a server that several share, from what [`protocol::caller::Caller::client`] calls it.
 pub(super) fn client_words(client: &str) -> String {
+    if let Some(name) = client.strip_prefix(MCP_CLIENT) {
+        return format!("the MCP client {name}");
+    }
     match client.split_once('.') {
         Some((key, _)) => format!("the API key {key}"),
         None if client == "slack" => "Slack".to_owned(),

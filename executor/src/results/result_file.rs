@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use protocol::layout::{compact_bytes, to_lines};
-use protocol::mailbox::result::{LARGE_BYTES, PREVIEW_CHARS, WILL_BE_WOKEN};
+use protocol::mailbox::result::{LARGE_BYTES, OWNER, PREVIEW_CHARS, WILL_BE_WOKEN};
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
@@ -82,6 +82,9 @@ pub fn render(
     file.insert("id".into(), task.id.to_string().into());
     file.insert("tool".into(), task.tool.as_str().into());
     file.insert("input".into(), Value::Object(seal::shown(&task.input)));
+    if let Some(owner) = task.caller.owner() {
+        file.insert(OWNER.into(), owner.into());
+    }
     let Some(end) = &task.end else {
         file.insert("status".into(), "pending".into());
         // A human is not shown the task before it is known what it would do.

@@ -295,6 +295,9 @@ impl Delegation {
     /// Cancels the tasks that a stopped sub-agent left open. An executor that is stopping leaves this request to the
     /// next executor.
     pub(super) async fn abandon(&self, invocation: &Invocation, session: &str) {
+        // The sub-agent's tasks are its own, so they are stopped in its name.
+        let caller = Caller { session: Some(session.to_owned()), ..invocation.caller.clone() };
+        let invocation = &Invocation { caller, ..invocation.clone() };
         let Ok(request) = self.post(invocation, Operation::Abandon { session: session.to_owned() }) else { return };
         if !is_answered(&request).await {
             tracing::debug!(session, "the next executor will cancel the open tasks of a sub-agent");

@@ -8,7 +8,9 @@ use futures_util::{Stream, StreamExt as _};
 use protocol::code::Code;
 use tokio::io::AsyncWriteExt as _;
 
+use super::result_space::ResultSpace;
 use super::{Invocation, OutputData, RunnerContext};
+use crate::config::ExecutorSettings;
 use crate::config::secret::{HiddenTexts, Secrets};
 use crate::net::clients::too_large;
 use crate::task::failure::Failure;
@@ -23,14 +25,25 @@ pub(super) struct Spool<'a> {
     secrets: &'a Secrets,
     hidden: &'a HiddenTexts,
     max_bytes: u64,
+    invocation: &'a Invocation,
+    results: &'a ResultSpace,
+    settings: &'a ExecutorSettings,
 }
 
 impl<'a> Spool<'a> {
     pub(super) fn of(context: &'a RunnerContext, invocation: &'a Invocation, max_bytes: u64) -> Self {
-        Self { folder: &context.spool, secrets: &context.secrets, hidden: &invocation.hidden, max_bytes }
+        Self {
+            folder: &context.spool,
+            secrets: &context.secrets,
+            hidden: &invocation.hidden,
+            max_bytes,
+            invocation,
+            results: &context.results,
+            settings: &context.config.executor,
+        }
     }
 
-    /// Writes `chunks`, without secrets, to a file; deletes the file if any chunk fails.
+    /// Writes `chunks`, without secrets, to a file; deletes the file if any chunk fails or exceeds what the caller may keep.
     pub(super) async fn store<B: AsRef<[u8]>>(
         self,
         chunks: impl Stream<Item = Result<B, Failure>>,
@@ -54,13 +67,19 @@ impl<'a> Spool<'a> {
             if received.max(written) > self.max_bytes {
                 return Err(too_large(self.max_bytes));
             }
+            self.count(redacted.len())?;
             file.write_all(&redacted).await.map_err(|error| unwritable(&error))?;
         }
         let rest = redaction.finish();
         written += rest.len() as u64;
+        self.count(rest.len())?;
         file.write_all(&rest).await.map_err(|error| unwritable(&error))?;
         file.flush().await.map_err(|error| unwritable(&error))?;
         let path = path.keep().map_err(|error| unwritable(&error))?;
         Ok(OutputData::File { path, content_type, bytes: written })
+    }
+
+    fn count(&self, bytes: usize) -> Result<(), Failure> {
+        self.results.add(&self.invocation.id, &self.invocation.caller, bytes as u64, self.settings)
     }
 }

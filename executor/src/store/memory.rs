@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use protocol::resolution::{Resolution, ResolvedBy};
 use protocol::task::{State, Step, TaskId};
 
 use super::outbox::{DeliveryState, HookDelivery, Outbox, UndeliveredHook};
@@ -99,7 +100,9 @@ impl Store for MemoryStore {
                 }
                 Change::Resolve(id, resolution) => {
                     let Some((task, steps)) = tasks.get_mut(id) else { return Err(StoreError::NotResolvable(*id)) };
-                    if task.state != State::Unknown || task.resolution.is_some() {
+                    let stays =
+                        |first: &Resolution| first.by == ResolvedBy::Human || resolution.by == ResolvedBy::Caller;
+                    if task.state != State::Unknown || task.resolution.as_ref().is_some_and(stays) {
                         return Err(StoreError::NotResolvable(*id));
                     }
                     task.resolution = Some((**resolution).clone());

@@ -97,6 +97,8 @@ impl SqliteStore {
         let connection = Connection::open(path)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
+        // What is forgotten is overwritten.
+        connection.pragma_update(None, "secure_delete", true)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         for migration in &MIGRATIONS[known_schema(&connection)?..] {
             connection.execute_batch(migration)?;
@@ -279,7 +281,12 @@ impl Store for SqliteStore {
                 statement.execute([id.to_string()])?;
             }
         }
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        if !ids.is_empty() {
+            // The log still has what was forgotten. A reader that holds it up leaves it to the next checkpoint.
+            self.connection.query_row(CHECKPOINT, [], |_| Ok(()))?;
+        }
+        Ok(())
     }
 
     fn forget_grants(&mut self, ids: &[GrantId]) -> Result<(), StoreError> {
@@ -351,7 +358,9 @@ fn resolve(transaction: &Transaction<'_>, id: TaskId, resolution: &Resolution) -
     let resolved = transaction
         .prepare_cached(
             "INSERT INTO resolutions (task, at, resolution)
-             SELECT id, ?2, ?3 FROM tasks WHERE id = ?1 AND state = ?4 ON CONFLICT DO NOTHING",
+             SELECT id, ?2, ?3 FROM tasks WHERE id = ?1 AND state = ?4
+             ON CONFLICT DO UPDATE SET at = excluded.at, resolution = excluded.resolution
+             WHERE resolutions.resolution ->> 'by' = 'caller' AND excluded.resolution ->> 'by' = 'human'",
         )?
         .execute(params![name, at, to_json(resolution)?, State::Unknown.as_str()])?;
     if resolved != 1 {

@@ -1,7 +1,7 @@
 //! Resolution: a caller or a human says what happened to a task that ended as unknown.
 //!
-//! The task's end does not change; the resolution is recorded beside it, once, and never changes. This module only
-//! decides; the dispatcher records the resolution and notifies.
+//! The task's end does not change; the resolution is recorded beside it. The first one stays, unless it is a caller's: then
+//! a human, who can look for themselves, overrules it. This module only decides; the dispatcher records the resolution and notifies.
 
 use jiff::Timestamp;
 use protocol::code::Code;
@@ -22,12 +22,14 @@ pub struct ResolutionClaim {
     pub note: Option<String>,
 }
 
-/// Returns the resolution of `task` after `claim`: a new one, or the earlier one if both agree.
+/// Returns the resolution of `task` after `claim`: a new one, or the earlier one if both agree. A human's takes the place
+/// of a caller's.
 ///
-/// Fails if the task did not end as unknown, if an earlier resolution says the opposite, or if the note is too long.
+/// Fails if the task did not end as unknown, if an earlier resolution says the opposite and stays, or if the note is too long.
 pub fn resolve(task: &Task, claim: ResolutionClaim, at: Timestamp) -> Result<Resolution, ErrorBody> {
     let id = task.id;
-    if let Some(first) = &task.resolution {
+    let may_overrule = |first: &Resolution| first.by == ResolvedBy::Caller && claim.by == ResolvedBy::Human;
+    if let Some(first) = task.resolution.as_ref().filter(|first| !may_overrule(first)) {
         return if first.happened == claim.happened { Ok(first.clone()) } else { Err(already_resolved(task, first)) };
     }
     if task.state.after(Step::Resolve).is_err() {
@@ -56,7 +58,7 @@ fn already_resolved(task: &Task, first: &Resolution) -> ErrorBody {
     let note = first.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
     let message = format!("{who} already resolved task `{}` at {}: {what}{note}", task.id, first.at);
     ErrorBody::new(Code::AlreadyResolved, message)
-        .hint("the first resolution is final; it is in the result as `_meta.resolution`")
+        .hint("the first resolution stays; it is in the result as `_meta.resolution`. Only a human overrules a caller's, on the page")
         .detail("resolution", serde_json::to_value(first).expect("a resolution is plain JSON"))
 }
 
@@ -86,16 +88,28 @@ mod tests {
     }
 
     #[test]
-    fn the_first_resolution_is_final() {
+    fn the_first_resolution_stays_unless_a_human_overrules_a_caller() {
         let mut task = Task { state: State::Unknown, ..contract::task(None) };
         let first = resolve(&task, claim(false), task.created_at).expect("resolved");
         task.resolution = Some(first.clone());
         let later = Timestamp::MAX;
-        let again = ResolutionClaim { by: ResolvedBy::Human, note: None, ..claim(false) };
+        let again = ResolutionClaim { note: None, ..claim(false) };
         assert_eq!(resolve(&task, again, later), Ok(first));
         let refused = resolve(&task, claim(true), later).expect_err("it contradicts the first resolution");
         assert_eq!(refused.code, Code::AlreadyResolved);
         assert!(refused.message.ends_with(": it did not happen: it is in the outbox"), "{}", refused.message);
+        for happened in [true, false] {
+            let human = ResolutionClaim { by: ResolvedBy::Human, note: None, happened };
+            let overruled = resolve(&task, human, later).expect("a human may");
+            assert_eq!((overruled.happened, overruled.by, overruled.at), (happened, ResolvedBy::Human, later));
+            let resolved = Task { resolution: Some(overruled.clone()), ..task.clone() };
+            for by in [ResolvedBy::Caller, ResolvedBy::Human] {
+                let other = ResolutionClaim { by, ..claim(!happened) };
+                assert_eq!(resolve(&resolved, other, later).expect_err("it is final").code, Code::AlreadyResolved);
+                let same = ResolutionClaim { by, ..claim(happened) };
+                assert_eq!(resolve(&resolved, same, later).as_ref(), Ok(&overruled));
+            }
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use protocol::caller::Caller;
 use protocol::command_executor::{CommandOutput, OpenedTask};
 use protocol::task::{State, TaskId};
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult, JsonObject};
@@ -33,7 +34,8 @@ impl Handler {
         let output = server.turns.run_line(&server.settings, client, line.to_owned(), key(&context), &context).await?;
         if follows_tasks(&context)
             && let Some(id) = receipt_of(&output)
-            && let Some(now) = ResultNow::read(&server.settings.mailbox, id).filter(|now| !now.is_final())
+            && let Some(now) =
+                ResultNow::read(&server.settings.mailbox, id, &client.caller).filter(|now| !now.is_final())
         {
             let task = tasks::task(TaskHandle { id, data_only: false }, &now, &server.settings.mailbox);
             return Ok(CreateTaskResult::new(task).into());
@@ -66,7 +68,7 @@ impl Handler {
         let is_followed = follows_tasks(&context);
         let limit = if is_followed { exposed::WAIT_BEFORE_TASK } else { exposed::WAIT };
         let handle = TaskHandle { id, data_only: true };
-        match self.await_end(id, limit, &mut progress, &context).await? {
+        match self.await_end(id, &client.caller, limit, &mut progress, &context).await? {
             Some(now) if now.is_final() => Ok(self.result_of(client, handle, now, &context).await?.into()),
             Some(now) if is_followed => Ok(CreateTaskResult::new(tasks::task(handle, &now, &settings.mailbox)).into()),
             _ => {
@@ -105,6 +107,7 @@ impl Handler {
     async fn await_end(
         &self,
         id: TaskId,
+        caller: &Caller,
         limit: Duration,
         progress: &mut Progress,
         context: &RequestContext<RoleServer>,
@@ -113,7 +116,7 @@ impl Handler {
         let deadline = Instant::now() + limit;
         let mut reported = None;
         loop {
-            let now = ResultNow::read(&self.server.settings.mailbox, id);
+            let now = ResultNow::read(&self.server.settings.mailbox, id, caller);
             if now.as_ref().is_none_or(|now| now.is_final() || now.waits_for_absent_human()) {
                 return Ok(now);
             }

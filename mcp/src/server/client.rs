@@ -1,10 +1,12 @@
 //! Who sent a request, and what the client may use.
 
 use hyper::http::request::Parts;
-use protocol::caller::Caller;
+use protocol::caller::{Caller, MCP_CLIENT, session_label};
+use protocol::digest;
 use protocol::task::TaskId;
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
+use sha2::{Digest as _, Sha256};
 
 use super::ServerSettings;
 use super::access::ClientAccess;
@@ -32,11 +34,14 @@ impl Client {
             Some(KeyName(name)) => name.clone(),
             None => settings.client.clone().or_else(stated).unwrap_or_else(|| "client".to_owned()),
         };
-        // A client without a session of the protocol is known by its key alone.
-        let has_session = parts.is_none_or(|parts| parts.headers.contains_key("mcp-session-id"));
-        let own = settings.caller.session.clone().filter(|_| key.is_none());
-        let session =
-            own.unwrap_or_else(|| if has_session { format!("mcp:{name}:{connection}") } else { format!("mcp:{name}") });
+        let session = match (key, &settings.caller.session) {
+            // What it delegates belongs to the key, whichever connection it uses.
+            (Some(KeyName(key)), _) => session_label(Some(&client_label(key)), None, "key"),
+            (None, Some(own)) => own.clone(),
+            // A client that the configuration names has its tasks also when it comes back.
+            (None, None) if settings.client.is_some() => format!("mcp:{name}"),
+            (None, None) => format!("mcp:{name}:{connection}"),
+        };
         let access = settings.access.of(&name);
         let mut caller = Caller { session: Some(session), ..settings.caller.clone() };
         caller.tool_scope = caller.tool_scope.also(&access.subtools);
@@ -48,6 +53,15 @@ impl Client {
         let message = format!("the client `{}` may not use the {kind} `{name}`: it is not on its list", self.name);
         ErrorData::invalid_params(message, None)
     }
+}
+
+/// What callers call the client of a key: other clients never have the same label.
+fn client_label(name: &str) -> String {
+    let plain = plain(name);
+    if plain == name {
+        return format!("{MCP_CLIENT}{plain}");
+    }
+    format!("{MCP_CLIENT}{plain}.{}", &digest::hex(&Sha256::digest(name))[..16])
 }
 
 /// The characters of a client's name that need no quoting anywhere.

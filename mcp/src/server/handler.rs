@@ -65,13 +65,13 @@ impl Handler {
     /// restores it and goes on.
     async fn result_now(&self, client: &Client, id: TaskId) -> Result<Option<ResultNow>, ErrorData> {
         let mailbox = &self.server.settings.mailbox;
-        let now = ResultNow::read(mailbox, id);
+        let now = ResultNow::read(mailbox, id, &client.caller);
         if now.as_ref().is_some_and(|now| now.is_final() || !mailbox.has_unfinished_tasks()) {
             return Ok(now);
         }
         let line = format!("agent-magic-tool read {id}");
         self.server.turns.run_short(&self.server.settings, client, line).await?;
-        Ok(ResultNow::read(mailbox, id))
+        Ok(ResultNow::read(mailbox, id, &client.caller))
     }
 
     fn subscriptions(&self) -> std::sync::MutexGuard<'_, HashMap<String, CancellationToken>> {
@@ -213,7 +213,8 @@ impl ServerHandler for Handler {
                 earlier.cancel();
             }
         }
-        let mut changes = ResultChanges::of([id], &self.server.settings.mailbox, self.server.result_events());
+        let mut changes =
+            ResultChanges::of([id], &self.server.settings.mailbox, &client.caller, self.server.result_events());
         let (peer, uri) = (context.peer, request.uri);
         self.server.background.spawn(followed.clone().run_until_cancelled_owned(async move {
             while changes.next().await.is_some() {
@@ -250,7 +251,8 @@ impl ServerHandler for Handler {
         let uris: Vec<String> = accepted.resource_subscriptions.clone().unwrap_or_default();
         let uris: Vec<_> = uris.into_iter().filter(|uri| client.access.resources.covers(uri)).collect();
         let ids = uris.iter().filter_map(|uri| ResultUri::parse(uri)).map(ResultUri::task);
-        let mut changes = ResultChanges::of(ids, &self.server.settings.mailbox, self.server.result_events());
+        let mut changes =
+            ResultChanges::of(ids, &self.server.settings.mailbox, &client.caller, self.server.result_events());
         let wants_tools = accepted.tools_list_changed == Some(true);
         let mut tools = self.server.exposed.changes();
         if wants_tools {

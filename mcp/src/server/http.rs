@@ -27,7 +27,6 @@ use crate::http_listener;
 const PATH: &str = "/mcp";
 const SESSION_ID: &str = "mcp-session-id";
 const MAX_BODY_BYTES: usize = 4 << 20;
-const MAX_CONNECTIONS: usize = 256;
 /// The most sessions of clients before 2026-07-28; later ones have none.
 const MAX_SESSIONS: usize = 256;
 /// A session that is unused for this long ends.
@@ -73,7 +72,7 @@ pub(super) async fn serve(
     let address = listener.local_addr().map_err(|source| ServeError::Listen { address, source })?;
     let endpoint = Arc::new(Endpoint::new(Server::new(settings), address, &public_names, keys, &ended));
     announce(&format!("http://{address}{PATH}"));
-    http_listener::accept(listener, MAX_CONNECTIONS, &ended, |stream, _| {
+    http_listener::accept(listener, http_listener::MAX_CONNECTIONS, &ended, |stream, _| {
         let (endpoint, ended) = (Arc::clone(&endpoint), ended.clone());
         async move {
             let service = service_fn(move |request| {

@@ -5,8 +5,10 @@ use std::io::Read as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use protocol::caller::Caller;
 use protocol::command_executor::OpenedTask;
 use protocol::mailbox::Mailbox;
+use protocol::mailbox::result::OWNER;
 use protocol::task::{State, TaskId};
 use rmcp::ErrorData;
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
@@ -93,10 +95,10 @@ pub(super) struct ResultNow {
 }
 
 impl ResultNow {
-    /// `None` if there is no such file, or none that can be read.
-    pub(super) fn read(mailbox: &Mailbox, id: TaskId) -> Option<Self> {
-        let file = serde_json::from_slice(&mailbox.read_result(id).ok()?).ok()?;
-        Some(Self { id, file })
+    /// `None` if there is no such file, none that can be read, or one that is not the caller's.
+    pub(super) fn read(mailbox: &Mailbox, id: TaskId, caller: &Caller) -> Option<Self> {
+        let file: Value = serde_json::from_slice(&mailbox.read_result(id).ok()?).ok()?;
+        caller.owns(file[OWNER].as_str()).then_some(Self { id, file })
     }
 
     pub(super) fn state(&self) -> State {

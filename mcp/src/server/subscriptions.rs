@@ -1,5 +1,6 @@
 //! Result files that clients follow: each change is announced, until they are final.
 
+use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::task::TaskId;
 
@@ -10,6 +11,7 @@ use super::watch::FolderEvents;
 #[derive(Debug)]
 pub(super) struct ResultChanges {
     mailbox: Mailbox,
+    caller: Caller,
     events: FolderEvents,
     files: Vec<FollowedFile>,
 }
@@ -24,19 +26,29 @@ struct FollowedFile {
 
 impl ResultChanges {
     /// A file that is final already is announced once: it may have become so since the client read it.
-    pub(super) fn of(ids: impl IntoIterator<Item = TaskId>, mailbox: &Mailbox, events: FolderEvents) -> Self {
+    pub(super) fn of(
+        ids: impl IntoIterator<Item = TaskId>,
+        mailbox: &Mailbox,
+        caller: &Caller,
+        events: FolderEvents,
+    ) -> Self {
         let followed = |id| {
-            let seen = ResultNow::read(mailbox, id).filter(|now| !now.is_final());
+            let seen = ResultNow::read(mailbox, id, caller).filter(|now| !now.is_final());
             FollowedFile { id, seen, is_over: false }
         };
-        Self { mailbox: mailbox.clone(), events, files: ids.into_iter().map(followed).collect() }
+        Self {
+            mailbox: mailbox.clone(),
+            caller: caller.clone(),
+            events,
+            files: ids.into_iter().map(followed).collect(),
+        }
     }
 
     /// Waits for the next change; `None` when all files are final. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<TaskId> {
         loop {
             for file in self.files.iter_mut().filter(|file| !file.is_over) {
-                let now = ResultNow::read(&self.mailbox, file.id);
+                let now = ResultNow::read(&self.mailbox, file.id, &self.caller);
                 if now.is_some() && now != file.seen {
                     file.is_over = now.as_ref().is_some_and(ResultNow::is_final);
                     file.seen = now;
@@ -65,7 +77,7 @@ mod tests {
         mailbox.publish(open, r#"{"status": "pending", "state": "queued"}"#).expect("published");
         mailbox.publish(ended, r#"{"status": "failed"}"#).expect("published");
         let watch = FolderWatch::new(&[mailbox.results()], Watched::Arrivals);
-        let mut changes = ResultChanges::of([open, ended], &mailbox, watch.events());
+        let mut changes = ResultChanges::of([open, ended], &mailbox, &Caller::default(), watch.events());
         assert_eq!(changes.next().await, Some(ended));
         mailbox.publish(open, r#"{"status": "pending", "state": "running"}"#).expect("published");
         assert_eq!(changes.next().await, Some(open));

@@ -61,6 +61,10 @@ impl<'a> ResultReader<'a> {
         Self { mailbox, shell, caller, stdin: Vec::new(), collected: Vec::new() }
     }
 
+    fn may_see(&self, task: TaskId) -> bool {
+        self.shell.may_see(task) && self.mailbox.may_see(self.caller, task)
+    }
+
     /// Runs one of [`PROGRAMS`].
     pub(super) fn run(&mut self, words: &[String], stdin: Vec<u8>) -> ProgramOutput {
         self.stdin = stdin;
@@ -89,7 +93,7 @@ impl<'a> ResultReader<'a> {
             return Ok(Box::new(Cursor::new(std::mem::take(&mut self.stdin))));
         }
         let file_name = self.file_name(name)?;
-        let task = Mailbox::task_of_file(file_name).filter(|id| self.shell.may_see(*id));
+        let task = Mailbox::task_of_file(file_name).filter(|id| self.may_see(*id));
         let opened = task.map_or_else(|| Err(io::ErrorKind::NotFound.into()), |_| self.mailbox.open_result(file_name));
         let file = opened.map_err(|error| {
             ProgramFailure(
@@ -151,7 +155,7 @@ impl<'a> ResultReader<'a> {
             .flatten()
             .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.metadata().ok()?)))
             .filter(|(_, found)| found.is_file())
-            .filter(|(name, _)| Mailbox::task_of_file(name.as_ref()).is_some_and(|id| self.shell.may_see(id)))
+            .filter(|(name, _)| Mailbox::task_of_file(name.as_ref()).is_some_and(|id| self.may_see(id)))
             .filter(|(name, _)| named.is_empty() || named.iter().any(|wanted| wanted.to_str() == Some(name)))
             .collect();
         if let Some(missing) = named.iter().find(|wanted| found.iter().all(|(name, _)| wanted.to_str() != Some(name))) {

@@ -8,6 +8,10 @@ pub const PREVIEW_CHARS: usize = 2_000;
 /// The message for callers that are woken when their task is final.
 pub const WILL_BE_WOKEN: &str = "You will be woken when it is final: end your turn or go on with other work.";
 
+/// The field that says to whom a task belongs, as [`Caller::owner`](crate::caller::Caller::owner) names it; absent if it
+/// belongs to its whole user.
+pub const OWNER: &str = "owner";
+
 /// Whether `text` is a complete result file of a task that has ended.
 ///
 /// A pending result has a status line that cannot occur elsewhere in the file: inside strings the quotes are

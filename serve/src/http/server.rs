@@ -21,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 use super::door::Connection;
 use crate::limits::ConcurrencyLimit;
 
-const MAX_CONNECTIONS: usize = 4_096;
 /// The most connections from one place, so that no client uses up all of them.
 const MAX_CONNECTIONS_OF_PLACE: usize = 256;
 const TLS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -96,7 +95,7 @@ fn tls(settings: &ServeSettings) -> Result<Option<TlsAcceptor>, BindingError> {
 pub async fn serve(binding: Binding, routes: Router, stopping: CancellationToken) {
     let Binding { listener, tls, proxies, .. } = binding;
     let of_places = ConcurrencyLimit::new(MAX_CONNECTIONS_OF_PLACE);
-    http_listener::accept(listener, MAX_CONNECTIONS, &stopping, |stream, peer| {
+    http_listener::accept(listener, http_listener::MAX_CONNECTIONS, &stopping, |stream, peer| {
         let (routes, tls, stopping) = (routes.clone(), tls.clone(), stopping.clone());
         let permit = place(peer.ip(), &proxies).map(|place| of_places.try_acquire(&place));
         async move {

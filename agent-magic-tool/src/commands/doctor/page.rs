@@ -2,6 +2,7 @@
 //! nothing.
 
 use executor::config::Config;
+use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::task::State;
 use serde_json::Value;
@@ -38,7 +39,7 @@ pub(super) fn check(config: &Config, mailbox: Option<&Mailbox>, context: &Contex
             return Check::bad(NAME, message, "agent-magic-tool executor status");
         }
     };
-    let found = waiting_tasks(mailbox);
+    let found = waiting_tasks(mailbox, &context.caller);
     let count = page["waiting"].as_u64().unwrap_or_default();
     let Some(origin) = page["origin"].as_str() else {
         let message = format!("the executor serves no page, and {count} tasks wait for confirmation");
@@ -55,9 +56,9 @@ pub(super) fn check(config: &Config, mailbox: Option<&Mailbox>, context: &Contex
 }
 
 /// The tasks that wait for confirmation, oldest first, read from their result files.
-fn waiting_tasks(mailbox: &Mailbox) -> Vec<String> {
+fn waiting_tasks(mailbox: &Mailbox, caller: &Caller) -> Vec<String> {
     let ids = mailbox.tasks_with_results().unwrap_or_default();
-    let files = ids.into_iter().filter_map(|id| ResultFile::read(mailbox, id).ok());
+    let files = ids.into_iter().filter_map(|id| ResultFile::read(mailbox, id, caller).ok());
     let line = |file: ResultFile| {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (tool, since) = (text(file.field("tool")), text(file.field("created_at")));

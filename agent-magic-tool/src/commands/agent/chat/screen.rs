@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use executor::agent::driver::{LoopEvent, LoopObserver};
 use executor::model::conversation::{EndedTask, StopReason, ToolResult};
 use executor::results::shown::{preview, result_text};
+use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 
 use super::super::wording;
@@ -98,8 +99,9 @@ impl Screen {
         let state = wording::state(task);
         let took = self.state.remove_tasks(&[task.id]);
         let took = took.map_or_else(String::new, |duration| format!(" after {}", format_duration(duration)));
-        let result =
-            ResultFile::read(&self.mailbox, task.id).map(|file| result_text(&file.to_value())).unwrap_or_default();
+        let result = ResultFile::read(&self.mailbox, task.id, &Caller::default())
+            .map(|file| result_text(&file.to_value()))
+            .unwrap_or_default();
         let result = prefix_lines("  | ", &preview(&sanitize(&result), self.preview()));
         self.say(&format!("  {} ({}) {state}{took}\n{result}", task.tool, short_id(task.id)));
     }

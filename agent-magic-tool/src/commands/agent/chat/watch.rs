@@ -10,6 +10,7 @@ use std::time::Duration;
 use executor::page::client::PageClientError;
 use executor::page::terminal::{PendingQuestion, TerminalSession};
 use notify::RecommendedWatcher;
+use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::watch::watch_folder;
@@ -119,7 +120,7 @@ pub(super) fn watch(
         }
         for (id, task) in state.open_tasks() {
             // The loop reports a result file that was removed.
-            let Ok(file) = ResultFile::read(mailbox, id) else { continue };
+            let Ok(file) = ResultFile::read(mailbox, id, &Caller::default()) else { continue };
             if file.is_final() || !state.update_task(id, file.state) {
                 continue;
             }
