@@ -94,7 +94,8 @@ fn refresh(
     let pack = namespace.as_ref().and_then(|namespace| record.pack.strip_suffix(&format!("-{namespace}")));
     let mut options = stored.selection.options(Some(pack.unwrap_or(&record.pack)));
     options.max_name_chars = namespace.as_ref().map(|it| import::names::MAX_NAME_CHARS - it.len() - 1);
-    let mut imported = (kind.import)(&document, &options).map_err(|error| reading::failed(&record.from, error))?;
+    let mut imported = kind.read(&document, &options).map_err(|error| reading::failed(&record.from, error))?;
+    let idle = stored.selection.idle(&imported)?;
     stored.selection.apply(&mut imported)?;
     checking::remove_what_does_not_load(kind, &mut imported);
     let before = record.sha256.clone();
@@ -113,6 +114,10 @@ fn refresh(
         "imported": imported.subtools.len(),
         "files": files.iter().map(|file| file.to_json(is_dry_run)).collect::<Vec<_>>(),
     });
+    if !idle.is_empty() {
+        context.output.note(&format!("`{}`: {} matches nothing anymore", record.pack, idle.join(", ")));
+        report["matched_nothing"] = json!(idle);
+    }
     let flagged = flagged(kind, &imported);
     if !flagged.is_empty() {
         report["flagged"] = json!(flagged);
