@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 use crate::base::jq_pool::Query;
 use crate::base::select::SelectError;
-use crate::base::{credential, schema};
+use crate::base::{credential, missing, schema};
 use crate::catalog::definition::{Definition, ResultShape};
 use crate::catalog::privileges;
 use crate::config::Config;
@@ -371,6 +371,15 @@ impl Attempt<'_> {
         let (status, headers) = ResponseFacts::values(facts);
         match &shape.select {
             Some(expression) => {
+                // Work that is not finished has no result to select from.
+                let misnamed = missing::of_path(expression, &data).filter(|_| status != 202);
+                if let Some(there) = misnamed {
+                    let message = format!("`result.select`, `{}`, finds nothing: {there}", expression.trim());
+                    let failure = Failure::new(Code::SelectFailed, message)
+                        .hint("correct `result.select` of the subtool; for a field that may be missing: `.a // null`")
+                        .detail("data", excerpt(&data));
+                    return Err(after_effect(failure, self.task));
+                }
                 self.select(expression, data, input, &[("$status", &status), ("$headers", &headers)]).await
             }
             None => Ok(json!({"status": status, "headers": declared_headers(shape, facts), "body": data})),

@@ -73,7 +73,14 @@ fn data(text: &str) -> Result<Value, ImportError> {
 }
 
 fn yaml(text: &str) -> Result<Value, String> {
-    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+    // OpenAPI names YAML 1.2: `no` and `y` are texts. A number that only YAML 1.1 reads as one is kept as it is written.
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
+        underscored_numbers_as_strings: true,
+        non_finite_float_policy: serde_saphyr::options::NonFiniteFloatPolicy::AsString,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! OpenAPI and Google's documents are read by modules of their own; what they find is written here, so that both make
 //! the same of the same request.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::identifiers::Identifiers;
@@ -66,6 +68,8 @@ pub(crate) struct Request {
     properties: Map<String, Value>,
     required: Vec<Value>,
     path: String,
+    /// The fields that stand in the path, by their names on the wire.
+    in_path: BTreeMap<String, String>,
     query: Map<String, Value>,
     headers: Map<String, Value>,
     cookies: Vec<String>,
@@ -76,6 +80,7 @@ pub(crate) struct Request {
     pub(crate) idempotency_header: Option<String>,
     pub(crate) response: Option<&'static str>,
     pub(crate) pagination: Option<Value>,
+    pub(crate) poll: Option<Value>,
     /// Why a text of the source cannot be sent.
     refused: Option<String>,
 }
@@ -84,10 +89,32 @@ impl Request {
     /// Declares a field of the input for `wire`, and returns its name.
     pub(crate) fn field(&mut self, wire: &str, role: &str, schema: Map<String, Value>, is_required: bool) -> String {
         let name = self.identifiers.make(wire, role);
-        if is_required {
+        if role == "path" {
+            self.in_path.insert(wire.to_owned(), name.clone());
+        }
+        // What is required and has a default is optional: the executor fills it in.
+        if is_required && !schema.contains_key("default") {
             self.required.push(name.as_str().into());
         }
         self.properties.insert(name.clone(), schema.into());
+        name
+    }
+
+    /// Declares a field of the body for `wire`, and returns its name. The id that stands in the path is that field.
+    pub(crate) fn body_field(&mut self, wire: &str, schema: Map<String, Value>, is_required: bool) -> String {
+        let kind = |schema: &Map<String, Value>| schema.get("type").and_then(Value::as_str).map(str::to_owned);
+        let own_kind = kind(&schema);
+        let is_plain = own_kind.as_deref().is_none_or(|kind| ["string", "integer", "number"].contains(&kind));
+        let in_path = self.in_path.get(wire).filter(|_| is_id(wire) && is_plain).cloned();
+        let Some(name) = in_path else { return self.field(wire, "body", schema, is_required) };
+        if let (Some(property), Some(own_kind)) = (self.property_mut(&name), own_kind)
+            && kind(property).as_deref() == Some("string")
+            && own_kind != "string"
+        {
+            // A path takes any text; the body takes a number.
+            property.retain(|key, _| key == "description");
+            property.insert("type".to_owned(), own_kind.into());
+        }
         name
     }
 
@@ -250,8 +277,17 @@ impl Request {
         if let Some(pagination) = self.pagination {
             http.insert("pagination".to_owned(), pagination);
         }
+        if let Some(poll) = self.poll {
+            http.insert("poll".to_owned(), poll);
+        }
         http
     }
+}
+
+/// Whether a name is that of an identifier, which no request changes. A name or a key may be changed.
+fn is_id(wire: &str) -> bool {
+    let last = crate::names::words(wire).pop().unwrap_or_default();
+    ["id", "uuid", "guid"].contains(&last.as_str())
 }
 
 /// The template that is the value of a field.

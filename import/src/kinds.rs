@@ -1,9 +1,12 @@
 //! The table of what can be imported. A kind has a file of its own and one line here.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::document::Document;
-use crate::{ImportError, ImportOptions, Imported, curl, google, graphql, literal, mcp, openapi, program, schema, sql};
+use crate::{
+    ImportError, ImportOptions, Imported, ImportedSubtool, curl, google, graphql, literal, mcp, openapi, program, schema,
+    sql,
+};
 
 /// How the words that the user gave become a [`Document`]. Reading is up to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,9 @@ pub struct Kind {
     /// Simplifies a definition that the catalog refuses; returns what was simplified, in words.
     pub loosen: fn(&mut Map<String, Value>) -> &'static str,
 }
+
+/// How often a read is repeated that failed in a way that passes, such as 429 or 503.
+const READ_RETRIES: u32 = 2;
 
 /// Every kind.
 pub const KINDS: &[Kind] = &[
@@ -98,9 +104,17 @@ pub const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// Makes definitions of `document`. What the source brought is data in them.
+    /// Makes definitions of `document`: what each kind makes of it, and what holds for the definitions of all kinds.
+    /// What the source brought is data in them.
     pub fn import(&self, document: &Document, options: &ImportOptions) -> Result<Imported, ImportError> {
         let mut imported = (self.make)(document, options)?;
+        for ImportedSubtool { definition, .. } in &mut imported.subtools {
+            let reads = definition.get("annotations").is_some_and(|hints| hints["readOnlyHint"] == true);
+            let asks_a_server = ["http", "mcp"].iter().any(|kind| definition["run"].get(*kind).is_some());
+            if reads && asks_a_server && !definition.contains_key("retries") {
+                definition.insert("retries".to_owned(), json!({"times": READ_RETRIES}));
+            }
+        }
         literal::check(&mut imported)?;
         Ok(imported)
     }

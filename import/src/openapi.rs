@@ -4,13 +4,16 @@
 //! wrong operation must not hide the others.
 
 mod body;
+mod entities;
+mod jobs;
 mod operation;
 mod parameters;
 mod responses;
 mod security;
 mod servers;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
@@ -37,6 +40,8 @@ pub(crate) struct OpenApi<'a> {
     boilerplate: describe::Boilerplate,
     /// Operation ids that several operations have.
     repeated_ids: BTreeSet<&'a str>,
+    /// The references to the schemas of whole entities.
+    entities: Rc<HashSet<String>>,
 }
 
 pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imported, ImportError> {
@@ -73,6 +78,7 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
             operations(data).filter_map(|operation| operation["description"].as_str()),
         ),
         repeated_ids: repeated_ids(data),
+        entities: Rc::new(entities::of(data)),
     };
     let mut secrets = BTreeMap::new();
     let mut operations = Vec::new();

@@ -7,7 +7,8 @@
 //! keeps the names of its fields in its description. The number of schemas of one input is bounded, so expanding ends.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
@@ -15,6 +16,7 @@ use crate::describe;
 use keywords::{enumeration, format_of, number_limits, type_of};
 
 mod composition;
+pub(crate) mod defaults;
 mod keywords;
 
 /// How many levels of objects an input has unless the user wants more or fewer.
@@ -65,6 +67,12 @@ pub(crate) struct Cleaned {
     schemas: usize,
     /// The references that lead to the schema in work.
     path: Vec<String>,
+    /// The references to whole entities, while the body of a PATCH is read.
+    pub(crate) entities: Option<Rc<HashSet<String>>>,
+    /// Whether the schema in work says what a whole entity has, of which a PATCH sends a part.
+    pub(crate) is_partial: bool,
+    /// Whether the executor fills in no defaults there: in alternatives, and in fields of any name.
+    pub(crate) is_unfilled: bool,
 }
 
 impl Cleaned {
@@ -142,7 +150,11 @@ impl<'a> Schemas<'a> {
             return described(cut, own);
         }
         state.path.push(reference.to_owned());
+        let is_entity = level == 0 && state.entities.as_ref().is_some_and(|known| known.contains(reference));
+        let was_partial = state.is_partial;
+        state.is_partial |= is_entity;
         let cleaned = self.clean(target, level, state);
+        state.is_partial = was_partial;
         state.path.pop();
         described(cleaned, own)
     }
@@ -191,7 +203,10 @@ impl<'a> Schemas<'a> {
             items => items,
         };
         if let Some(items @ Value::Object(_)) = items {
+            // What stands in a list replaces the whole list, so it is whole.
+            let was_partial = std::mem::replace(&mut state.is_partial, false);
             let items = self.clean(items, level, state);
+            state.is_partial = was_partial;
             if !items.is_empty() {
                 cleaned.insert("items".to_owned(), items.into());
             }
@@ -207,8 +222,10 @@ impl<'a> Schemas<'a> {
             }
             return;
         }
-        let mut required: Vec<&str> =
-            own.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let is_partial = state.is_partial;
+        let declared = own.get("required").and_then(Value::as_array).into_iter().flatten().filter(|_| !is_partial);
+        let mut required: Vec<&str> = declared.filter_map(Value::as_str).collect();
+        let mut is_declared: HashSet<&str> = required.iter().copied().collect();
         let (mut properties, mut is_open) = (Map::new(), false);
         for (name, field) in fields.into_iter().flatten() {
             if state.is_too_large() {
@@ -217,21 +234,25 @@ impl<'a> Schemas<'a> {
                 break;
             }
             if self.is_unset(field) {
-                required.retain(|required| required != name);
+                is_declared.remove(name.as_str());
                 is_open = true;
                 continue;
             }
-            let is_required = required.contains(&name.as_str()) || field.get("required") == Some(&Value::Bool(true));
+            let is_marked = !is_partial && field.get("required") == Some(&Value::Bool(true));
+            let is_required = is_declared.contains(name.as_str()) || is_marked;
             if level > 0 && properties.len() >= MAX_INNER_FIELDS && !is_required {
                 (state.is_cut, is_open) = (true, true);
                 continue;
             }
-            if is_required && !required.contains(&name.as_str()) {
+            let mut cleaned = self.clean(field, level + 1, state);
+            if is_required && !state.is_unfilled && defaults::keep(self.resolve(field), field, &mut cleaned) {
+                is_declared.remove(name.as_str());
+            } else if is_required && is_declared.insert(name.as_str()) {
                 required.push(name);
             }
-            properties.insert(name.clone(), self.clean(field, level + 1, state).into());
+            properties.insert(name.clone(), cleaned.into());
         }
-        let known = |name: &&str| properties.contains_key(*name);
+        let known = |name: &&str| properties.contains_key(*name) && is_declared.remove(*name);
         let required: Vec<Value> = required.into_iter().filter(known).map(Value::from).collect();
         let more = own.get("additionalProperties");
         if !properties.is_empty() {
@@ -247,7 +268,9 @@ impl<'a> Schemas<'a> {
                 cleaned.insert("additionalProperties".to_owned(), false.into());
             }
             Some(schema @ Value::Object(fields)) if !fields.is_empty() && !is_open => {
+                let was_unfilled = std::mem::replace(&mut state.is_unfilled, true);
                 let schema = self.clean(schema, level + 1, state);
+                state.is_unfilled = was_unfilled;
                 if !schema.is_empty() {
                     cleaned.insert("additionalProperties".to_owned(), schema.into());
                 }

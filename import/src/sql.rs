@@ -66,6 +66,13 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
     imported.defaults.insert("run".to_owned(), json!({"sql": {"database": database}}));
     imported.defaults.insert("tags".to_owned(), json!([pack, "database", "sql"]));
     if let Some(patterns) = options.others.get(TABLES) {
+        let is_like = |pattern: &str| globs(pattern).map(|glob| tables.iter().any(|it| glob.is_match(text(it, "name"))));
+        for pattern in patterns.split(',').filter(|pattern| !pattern.is_empty()) {
+            if !is_like(pattern)? {
+                return Err(ImportError::new(format!("no table matches `--table {pattern}`"))
+                    .hint(format!("there is {}", source.table_names(MAX_NAMED_TABLES))));
+            }
+        }
         let patterns = globs(patterns)?;
         let chosen: Vec<_> = tables.iter().filter(|table| patterns.is_match(text(table, "name"))).collect();
         if chosen.is_empty() {

@@ -80,6 +80,8 @@ struct ImportedSource {
     imported: Imported,
     /// The operations that the options do not select.
     unselected: Vec<String>,
+    /// The options that match none of its operations.
+    idle: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
@@ -108,16 +110,22 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mut taken = writing::TakenNames::of(&sources, &folder);
     let folder = writing::PackFolder::read(&folder, args.name.is_some() || is_server);
     let mut reports = Vec::new();
+    let is_only = documents.len() == 1;
+    let mut idle: Option<Vec<String>> = None;
     for SourceToImport { document, kind, name } in documents {
         let from = document.from.clone();
         let outcome =
-            pack(document, kind, name.as_deref(), &args.selection, &folder, &mut taken).and_then(|(source, pack)| {
+            pack(document, kind, name.as_deref(), (&args.selection, is_only), &folder, &mut taken).and_then(|(source, pack)| {
                 hosts::confirm(&pack, &args.allow_host, args.dry_run, &sources, &config, context)?;
                 Ok((writing::write(&pack, args.dry_run)?, source, pack))
             });
         match outcome {
             Ok((files, source, pack)) => {
                 source.imported.notes.iter().for_each(|note| context.output.note(note));
+                match &mut idle {
+                    Some(idle) => idle.retain(|option| source.idle.contains(option)),
+                    None => idle = Some(source.idle.clone()),
+                }
                 let removed: Vec<_> =
                     files.iter().filter_map(|file| file.merge.as_ref()).flat_map(|merge| &merge.removed).collect();
                 if !removed.is_empty() {
@@ -135,6 +143,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Err(error.clone());
     }
     print(&reports, &failed, args.dry_run, context)?;
+    if let Some(idle) = idle.filter(|idle| !idle.is_empty()) {
+        context.output.note(&format!("{} matched nothing in any of the sources", idle.join(", ")));
+    }
     Ok(if failed.is_empty() { Exit::Ok } else { Exit::Failed })
 }
 
@@ -226,7 +237,7 @@ fn pack(
     document: Document,
     kind: &'static Kind,
     name: Option<&str>,
-    selection: &Selection,
+    (selection, is_only): (&Selection, bool),
     folder: &writing::PackFolder,
     taken: &mut writing::TakenNames,
 ) -> Result<(ImportedSource, Pack), Error> {
@@ -239,7 +250,13 @@ fn pack(
     for attempt in 0..20 {
         let mut options = selection.options(name);
         options.max_name_chars = namespace.as_ref().map(|it: &String| import::names::MAX_NAME_CHARS - it.len() - 1);
-        let mut imported = kind.import(&document, &options).map_err(|error| reading::failed(&document.from, error))?;
+        let mut imported =
+            kind.import(&document, &options).map_err(|error| reading::failed(&document.from, error))?;
+        let idle = selection.idle(&imported)?;
+        // Of several sources, an option may mean only one.
+        if is_only && !idle.is_empty() {
+            return Err(matches_nothing(&idle, &imported));
+        }
         let unselected = selection.apply(&mut imported)?;
         checking::remove_what_does_not_load(kind, &mut imported);
         let word = name.map_or_else(|| imported.word.clone(), str::to_owned);
@@ -247,7 +264,7 @@ fn pack(
         match taken.conflict(&candidate) {
             None => {
                 taken.add(&candidate);
-                return Ok((ImportedSource { document, kind, imported, unselected }, candidate));
+                return Ok((ImportedSource { document, kind, imported, unselected, idle }, candidate));
             }
             Some(NameConflict::Name(..)) if is_server && selection.add_prefix() => {}
             Some(conflict) if name.is_some() => return Err(conflict.error()),
@@ -255,6 +272,16 @@ fn pack(
         }
     }
     Err(Error::usage(format!("every name for `{}` is taken", document.from)).hint("choose one with --name"))
+}
+
+/// The error of options that select nothing and leave out nothing: what was to be left out would be imported.
+fn matches_nothing(idle: &[String], imported: &Imported) -> Error {
+    const MAX_SHOWN: usize = 10;
+    let names: Vec<_> = imported.subtools.iter().take(MAX_SHOWN).map(|it| format!("`{}`", it.name)).collect();
+    let more = imported.subtools.len().saturating_sub(MAX_SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Error::usage(format!("{} matches nothing, so nothing was imported", idle.join(", ")))
+        .hint(format!("globs are matched with names, and with methods and paths; there is {}{more}", names.join(", ")))
 }
 
 /// What came of one source.

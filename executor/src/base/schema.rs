@@ -173,6 +173,10 @@ fn fill_defaults(schema: &Value, input: &mut Map<String, Value>) {
     for (name, property) in properties {
         match (input.get_mut(name), property.get("default")) {
             (Some(Value::Object(nested)), _) => fill_defaults(property, nested),
+            (Some(Value::Array(items)), _) => {
+                let items = items.iter_mut().filter_map(Value::as_object_mut);
+                items.for_each(|item| fill_defaults(&property["items"], item));
+            }
             (None, Some(default)) => {
                 input.insert(name.clone(), default.clone());
             }

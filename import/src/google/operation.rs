@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::DiscoveryApi;
 use crate::http::{PathValue, Request, annotations, reference};
-use crate::schema::{Cleaned, DEFAULT_DEPTH, MAX_INPUT_BYTES, append_description};
+use crate::schema::{Cleaned, DEFAULT_DEPTH, MAX_INPUT_BYTES, append_description, defaults};
 use crate::{ImportedSubtool, describe, names};
 
 /// Parameters that models never set: keys against repetition, and rights of content partners.
@@ -117,6 +117,9 @@ fn request(api: &DiscoveryApi<'_>, method: &Value, verb: &str, state: &mut Clean
             schema.extend(text.map(|text| ("description".to_owned(), text)));
             schema.insert("items".to_owned(), item.into());
         }
+        if is_required {
+            defaults::keep(None, parameter, &mut schema);
+        }
         let name = request.field(wire, "query", schema, is_required);
         request.query(wire, reference(&name));
     }
@@ -181,9 +184,15 @@ fn body(
         let raw = target["properties"].get(wire).unwrap_or(&Value::Null);
         // Discovery documents say of a field for which methods it is required.
         let required = raw["annotations"]["required"].as_array();
+        // The words are about the whole entity, of which a PATCH sends a part.
         let is_required = required.is_some_and(|methods| methods.iter().any(|method| *method == *id))
-            || raw["description"].as_str().is_some_and(|text| text.starts_with("Required."));
-        let field = request.field(wire, "body", schema, is_required);
+            || method["httpMethod"] != "PATCH"
+                && raw["description"].as_str().is_some_and(|text| text.starts_with("Required."));
+        let mut schema = schema;
+        if is_required {
+            defaults::keep(api.schemas.resolve(raw), raw, &mut schema);
+        }
+        let field = request.body_field(wire, schema, is_required);
         placed.insert(wire.clone(), reference(&field).into());
     }
     request.body = Some(json!({"json": placed}));

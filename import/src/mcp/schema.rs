@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::names;
-use crate::schema::append_description;
+use crate::schema::{append_description, defaults};
 
 /// The largest schema of a tool in bytes of JSON.
 const MAX_SCHEMA_BYTES: usize = 128 << 10;
@@ -134,9 +134,14 @@ fn check_references(schema: &Map<String, Value>, ids: &BTreeSet<&str>) -> Result
     each_part(schema, &mut |part| check_references(part, ids))
 }
 
-/// Turns the defaults of fields into words: as defaults they would be sent, where the server uses its own. Drops titles
-/// that only repeat a field's name.
+/// Turns the defaults of optional fields into words: as defaults they would be sent, where the server uses its own. A
+/// required field with a default is optional, and its default is sent. Drops titles that only repeat a field's name.
 fn tidy_fields(schema: &mut Map<String, Value>) {
+    if let Some(Value::Object(items)) = schema.get_mut("items") {
+        tidy_fields(items);
+    }
+    let mut required: Vec<Value> = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let demanded = required.len();
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     for (name, property) in properties.into_iter().flatten() {
         let Value::Object(property) = property else { continue };
@@ -144,7 +149,12 @@ fn tidy_fields(schema: &mut Map<String, Value>) {
         if property.get("title").is_some_and(repeats) {
             property.remove("title");
         }
-        if let Some(default) = property.remove("default") {
+        if let Some(at) = required.iter().position(|it| *it == **name)
+            && let Some(default) = property.get("default").and_then(|default| defaults::usable(default, property))
+        {
+            property.insert("default".to_owned(), default);
+            required.remove(at);
+        } else if let Some(default) = property.remove("default") {
             let says_so = property.get("description").and_then(Value::as_str).unwrap_or_default();
             let shown = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
             let is_plain = !shown.is_empty() && !shown.contains('\n') && shown.chars().count() <= MAX_SHOWN_CHARS;
@@ -153,6 +163,11 @@ fn tidy_fields(schema: &mut Map<String, Value>) {
             }
         }
         tidy_fields(property);
+    }
+    if required.is_empty() && demanded > 0 {
+        schema.remove("required");
+    } else if required.len() < demanded {
+        schema.insert("required".to_owned(), required.into());
     }
 }
 

@@ -163,9 +163,12 @@ fn json_body<'a>(
             let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
             let mut placed = Map::new();
             for (wire, field) in fields {
-                let field_schema = field.as_object().cloned().unwrap_or_default();
+                let mut field_schema = field.as_object().cloned().unwrap_or_default();
+                if !is_required {
+                    field_schema.remove("default");
+                }
                 let is_field_required = required.contains(&wire.as_str().into());
-                let name = request.field(&wire, "body", field_schema, is_field_required);
+                let name = request.body_field(&wire, field_schema, is_field_required);
                 tell_apart(&wire, &name, request);
                 placed.insert(wire, reference(&name).into());
             }
@@ -260,7 +263,7 @@ fn part(
         schema.retain(|key, _| key == "description");
         schema.insert("type".to_owned(), "string".into());
         append_description(&mut schema, "The path of the local file to send.");
-        let name = request.field(wire, "body", schema, is_required);
+        let name = request.body_field(wire, schema, is_required);
         placed.insert(wire.to_owned(), json!({"file": reference(&name)}));
         return Ok(());
     }
@@ -271,7 +274,7 @@ fn part(
     if kind == "array" && is_multipart {
         return Err(format!("`{wire}` of its form is a list, whose parts a definition cannot repeat"));
     }
-    let name = request.field(wire, "body", schema, is_required);
+    let name = request.body_field(wire, schema, is_required);
     placed.insert(wire.to_owned(), reference(&name).into());
     Ok(())
 }

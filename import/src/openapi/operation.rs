@@ -1,9 +1,11 @@
 //! One operation: its request, and what a model is told about it.
 
+use std::rc::Rc;
+
 use serde_json::{Map, Value, json};
 
 use super::security::NeededSecrets;
-use super::{OpenApi, body, parameters, responses, security, servers};
+use super::{OpenApi, body, entities, jobs, parameters, responses, security, servers};
 use crate::http::{Request, annotations};
 use crate::schema::{Cleaned, DEFAULT_DEPTH, MAX_INPUT_BYTES};
 use crate::{describe, names};
@@ -91,6 +93,9 @@ impl Operation {
         if annotations != json!({}) {
             definition.insert("annotations".to_owned(), annotations);
         }
+        if self.request.poll.is_some() {
+            definition.insert("timeout".to_owned(), jobs::TIMEOUT.into());
+        }
         let server = self.server.as_deref();
         definition.insert("run".to_owned(), json!({"http": self.request.http(&self.method, server)}));
         let mut tags = vec![api.pack.clone()];
@@ -115,6 +120,10 @@ fn request<'a>(
     parameters::path(api, path, &parameters, &mut request, state)?;
     parameters::others(api, &parameters, &mut request, state, &mut simplified, &mut secrets)?;
     if !matches!(method, "GET" | "HEAD") {
+        if method == "PATCH" {
+            state.entities = Some(Rc::clone(&api.entities));
+            state.is_partial = entities::is_written_out(api, path, item, operation);
+        }
         body::apply(api, item, operation, &mut request, state, &mut simplified)?;
     } else if operation.get("requestBody").is_some() {
         simplified.push(format!("a {method} request is sent without a body"));
@@ -123,6 +132,7 @@ fn request<'a>(
         request.idempotency_header = None;
     }
     responses::apply(api, method, operation, &mut request);
+    jobs::apply(api, operation, &mut request);
     request.check()?;
     simplified.extend(std::mem::take(&mut state.loosened));
     simplified.sort();

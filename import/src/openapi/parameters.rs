@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::OpenApi;
 use crate::http::{PathValue, Request, is_credential, is_idle_header, may_set_header, reference};
-use crate::schema::{Cleaned, append_description};
+use crate::schema::{Cleaned, append_description, defaults};
 
 /// A parameter with its references resolved.
 pub(super) struct Parameter<'a> {
@@ -109,6 +109,9 @@ impl<'a> Parameter<'a> {
         }
         if cleaned.get("type").is_none() && !cleaned.contains_key("anyOf") && !self.is_json {
             cleaned.insert("type".to_owned(), "string".into());
+        }
+        if self.is_required || self.place == "path" {
+            defaults::keep(api.schemas.resolve(self.schema), self.schema, &mut cleaned);
         }
         cleaned
     }
@@ -330,7 +333,10 @@ fn object_in_query(
         if request.has_query(&wire) {
             continue;
         }
-        let schema = schema.as_object().cloned().unwrap_or_default();
+        let mut schema = schema.as_object().cloned().unwrap_or_default();
+        if !parameter.is_required {
+            schema.remove("default");
+        }
         let own = request.field(&wire, "query", schema, is_required);
         request.query(&wire, reference(&own));
     }

@@ -31,7 +31,9 @@ impl<'a> Schemas<'a> {
         let allows_null = members.iter().any(is_null);
         let mut alternatives: Vec<Map<String, Value>> = Vec::new();
         for member in members.iter().filter(|member| !is_null(member)) {
+            let was_unfilled = std::mem::replace(&mut state.is_unfilled, true);
             let member = self.clean(member, level, state);
+            state.is_unfilled = was_unfilled;
             if member.is_empty() {
                 // An alternative that allows everything.
                 state.loosen("an alternative allows everything");

@@ -1,5 +1,7 @@
 //! Single keywords of a schema: types, enumerations, formats, limits of numbers and texts.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Number, Value};
 
 use super::{Cleaned, append_description};
@@ -106,9 +108,10 @@ pub(super) fn enumeration(own: &Map<String, Value>, cleaned: &mut Map<String, Va
         _ => Vec::new(),
     };
     let mut kept: Vec<Value> = Vec::new();
+    let mut known = HashSet::new();
     for (index, value) in values.iter().enumerate() {
         let value = match value {
-            // YAML reads `no` and `1.0` as what they are not meant to be.
+            // YAML reads `true` and `1.0` as what they are not meant to be.
             Value::Number(_) | Value::Bool(_) if kinds == ["string"] => Value::String(value.to_string()),
             Value::String(text) if kinds == ["integer"] || kinds == ["number"] => {
                 text.parse::<i64>().map_or_else(|_| value.clone(), Value::from)
@@ -120,7 +123,7 @@ pub(super) fn enumeration(own: &Map<String, Value>, cleaned: &mut Map<String, Va
             && values.len() > 1
             && value.as_str().is_some_and(|it| it.ends_with("_UNSPECIFIED") || it == "UNSPECIFIED");
         let fits = kinds.is_empty() || kinds.iter().any(|kind| is_type(kind, &value));
-        if fits && !is_nothing && !is_deprecated(index) && !kept.contains(&value) {
+        if fits && !is_nothing && !is_deprecated(index) && known.insert(value.to_string()) {
             kept.push(value);
         }
     }
@@ -139,7 +142,7 @@ pub(super) fn enumeration(own: &Map<String, Value>, cleaned: &mut Map<String, Va
     }
 }
 
-fn is_type(kind: &str, value: &Value) -> bool {
+pub(super) fn is_type(kind: &str, value: &Value) -> bool {
     match kind {
         "string" => value.is_string(),
         "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0),
@@ -208,13 +211,24 @@ pub(super) fn number_limits(
     }
 }
 
+/// `007` as JSON writes it.
+fn without_zeros(text: &str) -> &str {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let rest = text.trim_start_matches('0');
+    match (is_plain, rest) {
+        (false, _) => text,
+        (true, "") => "0",
+        (true, rest) => rest,
+    }
+}
+
 /// A number, also one that is written as text.
 fn number_of(value: &Value) -> Option<Number> {
     /// From 2^53 on, floats no longer represent every integer exactly; definitions do not take such numbers.
     const FIRST_INEXACT: f64 = 9_007_199_254_740_992.0;
     let number = match value {
         Value::Number(number) => number.clone(),
-        Value::String(text) => serde_json::from_str(text.trim()).ok()?,
+        Value::String(text) => serde_json::from_str(without_zeros(text.trim())).ok()?,
         _ => return None,
     };
     let is_exact = number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|it| it.abs() < FIRST_INEXACT);

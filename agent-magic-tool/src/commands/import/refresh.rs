@@ -97,6 +97,7 @@ fn refresh(
     let mut options = stored.selection.options(Some(pack.unwrap_or(&record.pack)));
     options.max_name_chars = namespace.as_ref().map(|it| import::names::MAX_NAME_CHARS - it.len() - 1);
     let mut imported = kind.import(&document, &options).map_err(|error| reading::failed(&record.from, error))?;
+    let idle = stored.selection.idle(&imported)?;
     stored.selection.apply(&mut imported)?;
     checking::remove_what_does_not_load(kind, &mut imported);
     let before = record.sha256.clone();
@@ -117,6 +118,10 @@ fn refresh(
         "imported": imported.subtools.len(),
         "files": files.iter().map(|file| file.to_json(is_dry_run)).collect::<Vec<_>>(),
     });
+    if !idle.is_empty() {
+        context.output.note(&format!("`{}`: {} matches nothing anymore", record.pack, idle.join(", ")));
+        report["matched_nothing"] = json!(idle);
+    }
     let flagged = flagged(kind, &imported);
     if !flagged.is_empty() {
         report["flagged"] = json!(flagged);

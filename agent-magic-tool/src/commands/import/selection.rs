@@ -101,28 +101,39 @@ impl Selection {
         words
     }
 
+    /// The options that match nothing in `imported`, which has not been selected from yet: a typing mistake would leave
+    /// out nothing, or everything.
+    pub(super) fn idle(&self, imported: &Imported) -> Result<Vec<String>, Error> {
+        let mut idle = Vec::new();
+        let mut look = |option: &str, pattern: &str, matches: &dyn Fn(&ImportedSubtool) -> bool| {
+            if !imported.subtools.iter().any(matches) {
+                idle.push(format!("--{option} '{pattern}'"));
+            }
+        };
+        for (option, patterns) in [("include", &self.include), ("exclude", &self.exclude)] {
+            for pattern in patterns {
+                let set = globs(std::slice::from_ref(pattern))?;
+                look(option, pattern, &|subtool| matches(&set, subtool));
+            }
+        }
+        for tag in &self.tag {
+            look("tag", tag, &|subtool| has_tag(std::slice::from_ref(tag), subtool));
+        }
+        for method in &self.method {
+            look("method", method, &|subtool| has_method(std::slice::from_ref(method), subtool));
+        }
+        Ok(idle)
+    }
+
     /// Removes what is not selected, and returns how it is called.
     pub(super) fn apply(&self, imported: &mut Imported) -> Result<Vec<String>, Error> {
         let (include, exclude) = (globs(&self.include)?, globs(&self.exclude)?);
-        let matches = |globs: &GlobSet, subtool: &ImportedSubtool| {
-            let path = subtool.what.split_once(' ').map_or(subtool.what.as_str(), |(_, path)| path);
-            globs.is_match(&subtool.name) || globs.is_match(&subtool.what) || globs.is_match(path)
-        };
-        let has_tag = |subtool: &ImportedSubtool| {
-            let tags = subtool.definition.get("tags").and_then(|tags| tags.as_array()).into_iter().flatten();
-            let mut known = tags.filter_map(|tag| tag.as_str()).chain([subtool.group.as_str()]);
-            known.any(|known| self.tag.iter().any(|tag| words(tag) == words(known)))
-        };
-        let method = |subtool: &ImportedSubtool| {
-            let method = subtool.definition["run"]["http"]["method"].as_str().unwrap_or("GET");
-            self.method.iter().any(|wanted| wanted.eq_ignore_ascii_case(method))
-        };
         let mut unselected = Vec::new();
         imported.subtools.retain(|subtool| {
             let is_selected = (self.include.is_empty() || matches(&include, subtool))
                 && !matches(&exclude, subtool)
-                && (self.tag.is_empty() || has_tag(subtool))
-                && (self.method.is_empty() || method(subtool));
+                && (self.tag.is_empty() || has_tag(&self.tag, subtool))
+                && (self.method.is_empty() || has_method(&self.method, subtool));
             if !is_selected {
                 unselected.push(subtool.what.clone());
             }
@@ -130,6 +141,23 @@ impl Selection {
         });
         Ok(unselected)
     }
+}
+
+/// Whether the name of an operation, or its method and path, is like one of the globs.
+fn matches(globs: &GlobSet, subtool: &ImportedSubtool) -> bool {
+    let path = subtool.what.split_once(' ').map_or(subtool.what.as_str(), |(_, path)| path);
+    globs.is_match(&subtool.name) || globs.is_match(&subtool.what) || globs.is_match(path)
+}
+
+fn has_tag(wanted: &[String], subtool: &ImportedSubtool) -> bool {
+    let tags = subtool.definition.get("tags").and_then(|tags| tags.as_array()).into_iter().flatten();
+    let mut known = tags.filter_map(|tag| tag.as_str()).chain([subtool.group.as_str()]);
+    known.any(|known| wanted.iter().any(|tag| words(tag) == words(known)))
+}
+
+fn has_method(wanted: &[String], subtool: &ImportedSubtool) -> bool {
+    let method = subtool.definition["run"]["http"]["method"].as_str().unwrap_or("GET");
+    wanted.iter().any(|wanted| wanted.eq_ignore_ascii_case(method))
 }
 
 fn words(tag: &str) -> Vec<String> {

@@ -17,6 +17,9 @@ pub(super) const MAX_MESSAGE_CHARS: usize = 500;
 /// The largest error object that is included in the details, in bytes of JSON.
 pub(super) const MAX_DETAIL_BYTES: usize = 4_000;
 
+/// The detail with the seconds that a server asks to wait.
+const RETRY_AFTER: &str = "retry_after_seconds";
+
 /// The longest wait that a server can ask for; longer ones are shortened.
 const MAX_WAIT: Duration = Duration::from_hours(24);
 
@@ -48,15 +51,22 @@ pub(super) fn failure(
         failure = failure.detail("response", answer);
     }
     failure.error.hint = hint(status, headers, auth);
+    if let Some(wait) = retry_after(headers) {
+        failure = failure.detail(RETRY_AFTER, wait.as_secs());
+        let told = format!("the server asks to wait {} s before the next request", wait.as_secs());
+        failure.error.hint = Some(failure.error.hint.map_or_else(|| told.clone(), |hint| format!("{hint}; {told}")));
+    }
     failure.retry = retry(status, headers);
     failure.side_effect = side_effect(method, status);
     failure
 }
 
-/// Returns `failure` with `meaning` in place of everything that the server said.
+/// Returns `failure` with `meaning` in place of everything that the server said, but for how long it asks to wait.
 pub(super) fn explained(mut failure: Failure, meaning: &str) -> Failure {
     let message = excerpt::chars(meaning.trim(), MAX_MESSAGE_CHARS).into_owned();
+    let wait = failure.error.details.get(RETRY_AFTER).cloned();
     failure.error = Failure::new(failure.error.code, message).error;
+    failure.error.details.extend(wait.map(|wait| (RETRY_AFTER.to_owned(), wait)));
     failure
 }
 

@@ -11,6 +11,7 @@ use url::Url;
 use super::address::endpoint;
 use super::call::{HttpCall, HttpResponse, RequestTarget};
 use super::{Code, Deserialize, Failure, JsonSchema, Retry, RunnerOutput, Serialize, expression, response};
+use crate::base::missing;
 use crate::runner::OutputData;
 
 /// The default for `until`.
@@ -60,7 +61,12 @@ pub(super) async fn follow(call: &HttpCall<'_>, poll: &Poll, answer: HttpRespons
     call.accepted();
     let expression = poll.url.as_deref().unwrap_or(URL);
     let Some(job) = url(call, expression, &latest, &call.draft.address).await? else {
-        let message = format!("{} was accepted, but the response does not say where its job is", call.summary());
+        let message = format!(
+            "{} was accepted, but the response does not say where its job is: {} has nothing; {}",
+            call.summary(),
+            poll.url.as_deref().map_or_else(|| "the header `Location`".to_owned(), |url| format!("`{url}`")),
+            there(&latest)
+        );
         return Err(Failure::new(Code::BadResponse, message).detail("response", body(&latest)));
     };
     call.invocation.feedback.job_accepted(job.as_str());
@@ -78,8 +84,14 @@ pub(super) async fn resume(call: &HttpCall<'_>, poll: &Poll, job: &str) -> Resul
 /// Waits for `job`; a failure names it.
 async fn wait_for(call: &HttpCall<'_>, poll: &Poll, job: &Url, pause: Duration) -> Result<RunnerOutput, Failure> {
     let shown = call.context.secrets.redact(job.as_str()).into_owned();
-    wait(call, poll, job, pause).await.map_err(|failure| {
+    let mut last_answer = None;
+    wait(call, poll, job, pause, &mut last_answer).await.map_err(|failure| {
         let failure = failure.detail("job", shown.as_str());
+        // An expression that names a wrong field never comes true.
+        let failure = match last_answer.take() {
+            Some(keys) => failure.detail("last_answer", keys),
+            None => failure,
+        };
         match failure.error.code {
             Code::Cancelled => failure.hint(format!("the server may still be working on the job `{shown}`")),
             _ => failure,
@@ -87,7 +99,13 @@ async fn wait_for(call: &HttpCall<'_>, poll: &Poll, job: &Url, pause: Duration) 
     })
 }
 
-async fn wait(call: &HttpCall<'_>, poll: &Poll, job: &Url, mut pause: Duration) -> Result<RunnerOutput, Failure> {
+async fn wait(
+    call: &HttpCall<'_>,
+    poll: &Poll,
+    job: &Url,
+    mut pause: Duration,
+    last_answer: &mut Option<String>,
+) -> Result<RunnerOutput, Failure> {
     let target = RequestTarget::Job(job.clone());
     loop {
         call.until_cancelled(async {
@@ -115,6 +133,7 @@ async fn wait(call: &HttpCall<'_>, poll: &Poll, job: &Url, mut pause: Duration) 
         if is_over(call, poll, &latest).await? {
             return result(call, poll, latest).await;
         }
+        *last_answer = poll.until.is_some().then(|| there(&latest));
         if let OutputData::File { path, .. } = &latest.data
             && let Err(error) = tokio::fs::remove_file(path).await
         {
@@ -152,7 +171,19 @@ async fn result(call: &HttpCall<'_>, poll: &Poll, latest: RunnerOutput) -> Resul
             let answer = call.send(&RequestTarget::Job(url)).await?;
             call.until_cancelled(response::output(call, answer)).await
         }
-        None => Ok(latest),
+        None => {
+            let message = format!("the job is done, but `poll.result`, `{expression}`, finds no result; {}", there(&latest));
+            let failure = Failure::new(Code::BadResponse, message).hint("correct `poll.result` of the subtool");
+            Err(failure.detail("response", body(&latest)))
+        }
+    }
+}
+
+/// The keys of a response, for a message.
+fn there(latest: &RunnerOutput) -> String {
+    match &latest.data {
+        OutputData::Json(data) => missing::keys(data),
+        OutputData::File { .. } => "it is a file".to_owned(),
     }
 }
 

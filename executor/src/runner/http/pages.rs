@@ -10,6 +10,7 @@ use super::pagination::{Counter, Parameter, pointer};
 use super::placement::PlacedValue;
 use super::request::{Draft, DraftBody};
 use super::{Code, Failure, Pagination, RunnerOutput, response};
+use crate::base::missing;
 
 /// What is known after a page.
 struct PageWalk<'a> {
@@ -45,7 +46,7 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         })?;
         remaining_bytes = remaining_bytes.saturating_sub(size);
         pages += 1;
-        let mut taken = take_items(&mut body, items_pointer.as_deref())?;
+        let mut taken = take_items(&mut body, items_pointer.as_deref(), pages == 1)?;
         if pages > 1 && !taken.is_empty() && items.ends_with(&taken) && pagination.counts() {
             let message = format!("{} answered twice with the same page", call.summary());
             return Err(Failure::new(Code::BadResponse, message)
@@ -119,8 +120,13 @@ fn joined(
     first
 }
 
-/// Takes the array of items out of a page. A missing array counts as empty.
-fn take_items(body: &mut Value, items_pointer: Option<&str>) -> Result<Vec<Value>, Failure> {
+/// Takes the array of items out of a page. A missing array counts as empty, unless the page has one elsewhere.
+fn take_items(body: &mut Value, items_pointer: Option<&str>, is_first: bool) -> Result<Vec<Value>, Failure> {
+    if let Some(pointer) = items_pointer.filter(|pointer| body.pointer(pointer).is_none())
+        && let Some(there) = missing::misplaced_list(body, pointer, is_first)
+    {
+        return Err(misnamed("items", pointer, &there));
+    }
     let array = match items_pointer {
         Some(pointer) => body.pointer_mut(pointer),
         None => Some(body),
@@ -136,6 +142,12 @@ fn take_items(body: &mut Value, items_pointer: Option<&str>) -> Result<Vec<Value
             Err(Failure::new(Code::BadResponse, message))
         }
     }
+}
+
+/// The failure of a path of the definition that leads nowhere in a page.
+fn misnamed(setting: &str, pointer: &str, there: &str) -> Failure {
+    Failure::new(Code::BadResponse, format!("the page has nothing at `{pointer}`, which `pagination.{setting}` names; {there}"))
+        .hint(format!("correct `pagination.{setting}` of the subtool"))
 }
 
 impl Pagination {
@@ -157,6 +169,19 @@ impl<'a> PageWalk<'a> {
     /// Returns where the next page is, according to the current one.
     fn next(&self, body: &Value, headers: &HeaderMap, url: &Url) -> Result<Option<RequestTarget>, Failure> {
         let pagination = self.pagination;
+        // A last page may leave out what names the next one. One that names it elsewhere is not the last.
+        let declared = [
+            ("has_more", pagination.has_more.as_ref()),
+            ("next_token.response", pagination.next_token.as_ref().map(|token| &token.response)),
+            ("next_url", pagination.next_url.as_ref()),
+        ];
+        for (setting, field) in declared {
+            if let Some(pointer) = field.map(|field| pointer(field)).filter(|pointer| body.pointer(pointer).is_none())
+                && let Some(there) = missing::next_elsewhere(body)
+            {
+                return Err(misnamed(setting, &pointer, &there));
+            }
+        }
         if let Some(field) = &pagination.has_more
             && body.pointer(&pointer(field)) != Some(&Value::Bool(true))
         {
@@ -181,8 +206,13 @@ impl<'a> PageWalk<'a> {
             return Ok(None);
         }
         if let Some(last_item) = &pagination.last_item {
-            let last = self.last.as_ref().and_then(|last| last.pointer(&pointer(&last_item.field)));
-            return Ok(page(last_item.parameter(), last.cloned()));
+            let field = pointer(&last_item.field);
+            let value = self.last.as_ref().and_then(|last| last.pointer(&field)).cloned();
+            if let (None, Some(last)) = (&value, &self.last) {
+                let there = format!("the last item: {}", missing::keys(last));
+                return Err(misnamed("last_item.field", &field, &there));
+            }
+            return Ok(page(last_item.parameter(), value));
         }
         if let Some(offset) = &pagination.offset {
             return Ok(page(offset.parameter(), Some((self.counter + self.on_page as u64).into())));

@@ -51,8 +51,16 @@ pub(super) async fn output(call: &HttpCall<'_>, answer: HttpResponse) -> Result<
         return Err(after_success(call, api_error::explained(failure, &meaning)));
     }
     let requested = call.draft.redacted_url();
+    let unfinished = (facts.status == 202 && call.http.poll.is_none()).then(|| unfinished(call, &facts, &url));
+    let data = match (&unfinished, data) {
+        (Some(unfinished), OutputData::Json(Value::Null)) => OutputData::Json(unfinished.clone()),
+        (_, data) => data,
+    };
     let mut success = RunnerOutput { data, meta: serde_json::Map::new(), facts: Some(facts.clone()) }
         .with_meta("http_status", facts.status);
+    if let Some(unfinished) = unfinished {
+        success = success.with_meta("unfinished", unfinished);
+    }
     if let OutputData::File { .. } = &success.data
         && let Some(name) = file_name(&facts, &url)
     {
@@ -62,6 +70,23 @@ pub(super) async fn output(call: &HttpCall<'_>, answer: HttpResponse) -> Result<
         success = success.with_meta("final_url", call.context.secrets.redact(url.as_str()).as_ref());
     }
     Ok(success.with_meta("url", requested.as_str()))
+}
+
+/// What a 202 says that no `poll` follows: the server took the work, and has not done it.
+fn unfinished(call: &HttpCall<'_>, facts: &ResponseFacts, url: &Url) -> Value {
+    let header = |name: &str| facts.headers.get(name).and_then(Value::as_str);
+    let location = header("location").or_else(|| header("operation-location"));
+    let location = location.and_then(|location| url.join(location).ok());
+    let location = location.map(|location| call.context.secrets.redact(location.as_str()).into_owned());
+    let message = match &location {
+        Some(location) => format!("the server accepted the work and has not finished it (202); its state is at {location}"),
+        None => "the server accepted the work and has not finished it (202); it does not say where its state is".to_owned(),
+    };
+    let mut told = serde_json::json!({"accepted": true, "finished": false, "message": message});
+    if let Some(location) = location {
+        told["location"] = location.into();
+    }
+    told
 }
 
 /// Returns the name of a download: the one that the server suggests, else the last part of the URL.
