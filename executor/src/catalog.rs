@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::base::schema::InputSchema;
 use crate::catalog::definition::Definition;
 use crate::model::provider::ToolDefinition;
-use crate::runner::delegation::SubtoolDirectory;
+use crate::runner::delegation::{QUESTION, SubtoolDirectory};
 use crate::task::name::SubtoolName;
 
 mod changes;
@@ -41,6 +41,7 @@ pub mod listing;
 mod load;
 pub mod packs;
 pub mod privileges;
+mod question;
 mod rate_windows;
 mod relatives;
 pub mod routing;
@@ -221,6 +222,9 @@ impl Catalog {
 
     /// Returns a subtool that callers may use.
     pub fn get(&self, name: &str) -> Option<Arc<Subtool>> {
+        if name == QUESTION {
+            return question::question();
+        }
         match self.resolved(name)? {
             Availability::Usable(subtool) => Some(subtool),
             Availability::Hidden | Availability::Broken => None,
@@ -229,7 +233,7 @@ impl Catalog {
 
     /// Whether a subtool of this name is defined that callers may not use.
     pub fn is_hidden(&self, name: &str) -> bool {
-        matches!(self.resolved(name), Some(Availability::Hidden))
+        name != QUESTION && matches!(self.resolved(name), Some(Availability::Hidden))
     }
 
     fn resolved(&self, name: &str) -> Option<Availability> {

@@ -32,7 +32,7 @@ use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::intake::ruling::ApproverWait;
 use crate::intake::settings::{LiveSettings, Settings, SettingsError};
-use crate::runner::delegation::too_deep;
+use crate::runner::delegation::{QUESTION, too_deep};
 use crate::runner::{Invocation, RunnerContext};
 use crate::store::Store;
 use crate::task::Task;
@@ -277,7 +277,10 @@ impl Intake {
     fn run(&self, id: TaskId, caller: Caller, mut run: RunRequest, now: Timestamp) -> IntakeOutcome {
         let refused = |error| IntakeOutcome::Answer(Answer::Refused(error));
         let (settings, catalog) = (self.settings(), Arc::clone(&self.catalog.borrow()));
-        let Some(subtool) = catalog.get(&run.tool).filter(|_| caller.tool_scope.covers(&run.tool)) else {
+        // The built-in question belongs to tasks that run, not to their callers.
+        let is_theirs = run.tool != QUESTION || caller.depth > 0 && run.idempotency_key.is_some();
+        let may_use = is_theirs && caller.tool_scope.covers(&run.tool);
+        let Some(subtool) = catalog.get(&run.tool).filter(|_| may_use) else {
             return refused(unknown(&catalog, &run.tool, &caller.tool_scope));
         };
         if subtool.definition.run.delegates()

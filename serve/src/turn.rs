@@ -140,6 +140,13 @@ pub struct EventId {
     pub is_over: bool,
 }
 
+impl EventId {
+    /// Whether the event is the text that stands before the answer of the turn.
+    pub(crate) fn is_preface(self) -> bool {
+        self == PREFACE_EVENT
+    }
+}
+
 /// What happens in a session. As a server-sent event its name is its type, and `tok` for a text.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -310,7 +317,7 @@ impl TurnStream {
             self.ended_turn = Some(logged.id.turn);
         }
         match &logged.event {
-            SessionEvent::Text { text } if logged.id == PREFACE_EVENT => {
+            SessionEvent::Text { text } if logged.id.is_preface() => {
                 self.preface.push_str(text);
                 Some(logged)
             }

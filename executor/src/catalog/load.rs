@@ -150,7 +150,7 @@ fn text_before(origin: &Origin, length: usize) -> Vec<u8> {
 }
 
 /// Checks a definition and prepares it for use.
-fn subtool(
+pub(super) fn subtool(
     name: &SubtoolName,
     merged: Map<String, Value>,
     origin: &Origin,

@@ -14,6 +14,7 @@ use super::ruling::ApproverWait;
 use crate::catalog::definition::Definition;
 use crate::catalog::privileges;
 use crate::dispatcher::Reassessment;
+use crate::runner::delegation::QUESTION;
 use crate::task::Task;
 use crate::task::confirmation::DecidedBy;
 
@@ -21,7 +22,9 @@ impl Intake {
     /// Judges `task` by the settings in force. `definition` is the one that it was accepted with.
     pub fn reassess(&self, task: &Task, definition: &Definition, now: Timestamp) -> Reassessment {
         let (settings, tool) = (self.settings(), task.tool.as_str());
-        if !settings.sources.permits(tool, definition) || self.catalog.borrow().is_hidden(tool) {
+        let is_question = tool == QUESTION;
+        let is_permitted = || settings.sources.permits(tool, definition) && !self.catalog.borrow().is_hidden(tool);
+        if !is_question && !is_permitted() {
             return excluded(tool);
         }
         // Rules are about the true values; if they cannot be had, the attempt fails and says so.

@@ -34,8 +34,8 @@ use crate::results::trigger::Trigger;
 
 /// After this long without an answer, assume that the executor is stopping and takes no more requests.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// The subtool with which a runner asks the human.
-const ASK_SUBTOOL: &str = "ask_user";
+/// The built-in question with which a runner asks the human. No definition can take its place.
+pub const QUESTION: &str = "human_question";
 /// How long a cancelled call may take to report its outcome.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -215,7 +215,7 @@ impl Delegation {
             QuestionKey::OfAttempt => format!("{}{ATTEMPT_QUESTION}{}", invocation.id, uuid::Uuid::now_v7().simple()),
             QuestionKey::Shared(key) => key.to_owned(),
         };
-        self.call_with_key(invocation, key, ASK_SUBTOOL, input, cancel, on_shown).await
+        self.call_with_key(invocation, key, QUESTION, input, cancel, on_shown).await
     }
 
     /// Runs `tool` for the caller of the invocation, and waits until the task ends. All attempts share the call with

@@ -12,7 +12,7 @@ use protocol::code::Code;
 use protocol::task::TaskId;
 
 use super::failure::ProxyFailure;
-use crate::service::{FIRST_EVENT, stopping};
+use crate::service::stopping;
 use crate::turn::{LoggedEvent, SessionEvent, TurnOutcome, TurnStream};
 
 /// How long a stream may be silent. Servers between us and the client close one after a minute or so.
@@ -177,7 +177,7 @@ impl AnswerStream {
             event => event.is_last(),
         };
         match &logged.event {
-            SessionEvent::Text { text } if logged.id == FIRST_EVENT => {
+            SessionEvent::Text { text } if logged.id.is_preface() => {
                 self.preface.push_str(text);
                 self.say(text);
             }

@@ -94,11 +94,14 @@ pub(super) fn run(
     let stop_reason = session.stop_reason().unwrap_or(StopReason::Completed);
     if let (StopReason::ProviderFailed, Some(failure)) = (stop_reason, failure) {
         let log = context.paths.agent_log();
-        return Err(Error::new(Code::ModelFailed, failure.message).hint(format!(
-            "the provider's message is in {}; to try again: agent-magic-tool agent --session {}",
-            log.display(),
-            outcome.session
-        )));
+        let failed = Error::new(Code::ModelFailed, failure.message);
+        return Err(failed
+            .hint(format!(
+                "the provider's message is in {}; to try again: agent-magic-tool agent --session {}",
+                log.display(),
+                outcome.session
+            ))
+            .detail("termination", outcome.termination));
     }
     if args.json {
         context.output.json(&outcome)?;

@@ -20,11 +20,57 @@ pub(super) struct Ending {
     pub(super) error: Option<String>,
 }
 
+/// What each stop reason of each provider means. A word that is missing here is no reason to throw an answer away: it
+/// counts as complete.
+const STOP_REASONS: [(&str, TurnEnd); 37] = [
+    // OpenAI, chat completions; most servers that speak it, and Ollama.
+    ("stop", TurnEnd::Complete),
+    ("tool_calls", TurnEnd::Complete),
+    ("function_call", TurnEnd::Complete),
+    ("length", TurnEnd::Truncated),
+    ("model_length", TurnEnd::Truncated),
+    ("content_filter", TurnEnd::Refused),
+    // OpenAI, responses.
+    ("completed", TurnEnd::Complete),
+    ("incomplete", TurnEnd::Truncated),
+    ("max_output_tokens", TurnEnd::Truncated),
+    // Anthropic. A turn that pauses has more to say.
+    ("end_turn", TurnEnd::Complete),
+    ("stop_sequence", TurnEnd::Complete),
+    ("tool_use", TurnEnd::Complete),
+    ("max_tokens", TurnEnd::Truncated),
+    ("model_context_window_exceeded", TurnEnd::Truncated),
+    ("pause_turn", TurnEnd::Truncated),
+    ("refusal", TurnEnd::Refused),
+    // Gemini.
+    ("STOP", TurnEnd::Complete),
+    ("FINISH_REASON_UNSPECIFIED", TurnEnd::Truncated),
+    ("MAX_TOKENS", TurnEnd::Truncated),
+    ("OTHER", TurnEnd::Truncated),
+    ("NO_IMAGE", TurnEnd::Truncated),
+    ("IMAGE_OTHER", TurnEnd::Truncated),
+    ("MALFORMED_FUNCTION_CALL", TurnEnd::Truncated),
+    ("UNEXPECTED_TOOL_CALL", TurnEnd::Truncated),
+    ("TOO_MANY_TOOL_CALLS", TurnEnd::Truncated),
+    ("MISSING_THOUGHT_SIGNATURE", TurnEnd::Truncated),
+    ("MALFORMED_RESPONSE", TurnEnd::Truncated),
+    ("SAFETY", TurnEnd::Refused),
+    ("safety", TurnEnd::Refused),
+    ("RECITATION", TurnEnd::Refused),
+    ("LANGUAGE", TurnEnd::Refused),
+    ("BLOCKLIST", TurnEnd::Refused),
+    ("PROHIBITED_CONTENT", TurnEnd::Refused),
+    ("SPII", TurnEnd::Refused),
+    ("IMAGE_SAFETY", TurnEnd::Refused),
+    ("IMAGE_PROHIBITED_CONTENT", TurnEnd::Refused),
+    ("IMAGE_RECITATION", TurnEnd::Refused),
+];
+
 impl Ending {
     /// Adds what a whole response or one event of a stream says about the end of the answer.
     pub(super) fn read(&mut self, sent: &Value) {
         // The more specific word comes later in this list, and overrides an earlier one.
-        const STOP_REASONS: [&str; 9] = [
+        const PLACES: [&str; 9] = [
             "/response/status",
             "/choices/0/finish_reason",
             "/stop_reason",
@@ -36,7 +82,7 @@ impl Ending {
             "/promptFeedback/blockReason",
         ];
         let text = |pointer: &str| sent.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
-        if let Some(reason) = STOP_REASONS.iter().filter_map(|pointer| text(pointer)).next_back()
+        if let Some(reason) = PLACES.iter().filter_map(|pointer| text(pointer)).next_back()
             && reason != "in_progress"
             && reason != "queued"
         {
@@ -64,33 +110,11 @@ impl Ending {
     }
 
     pub(super) fn end(&self) -> TurnEnd {
-        match self.stop_reason.as_deref() {
-            _ if self.is_blocked || !self.refusal.is_empty() => TurnEnd::Refused,
-            Some(
-                "length"
-                | "max_tokens"
-                | "MAX_TOKENS"
-                | "max_output_tokens"
-                | "incomplete"
-                | "model_length"
-                | "model_context_window_exceeded",
-            ) => TurnEnd::Truncated,
-            Some(
-                "content_filter"
-                | "refusal"
-                | "safety"
-                | "SAFETY"
-                | "RECITATION"
-                | "BLOCKLIST"
-                | "PROHIBITED_CONTENT"
-                | "SPII"
-                | "LANGUAGE"
-                | "IMAGE_SAFETY"
-                | "IMAGE_PROHIBITED_CONTENT"
-                | "IMAGE_RECITATION",
-            ) => TurnEnd::Refused,
-            _ => TurnEnd::Complete,
+        if self.is_blocked || !self.refusal.is_empty() {
+            return TurnEnd::Refused;
         }
+        let known = STOP_REASONS.iter().find(|(reason, _)| self.stop_reason.as_deref() == Some(reason));
+        known.map_or(TurnEnd::Complete, |(_, end)| *end)
     }
 }
 
@@ -125,6 +149,12 @@ mod tests {
             (json!({"done": true, "done_reason": "length"}), TurnEnd::Truncated),
             (json!({"done": true, "done_reason": "stop"}), TurnEnd::Complete),
             (json!({"stop_reason": "tool_use"}), TurnEnd::Complete),
+            (json!({"stop_reason": "pause_turn"}), TurnEnd::Truncated),
+            (json!({"type": "message_delta", "delta": {"stop_reason": "pause_turn"}}), TurnEnd::Truncated),
+            (json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}), TurnEnd::Truncated),
+            (json!({"candidates": [{"finishReason": "UNEXPECTED_TOOL_CALL"}]}), TurnEnd::Truncated),
+            (json!({"candidates": [{"finishReason": "OTHER"}]}), TurnEnd::Truncated),
+            (json!({"candidates": [{"finishReason": "STOP"}]}), TurnEnd::Complete),
         ];
         for (sent, end) in ends {
             assert_eq!(Ending::of(&sent).end(), end, "{sent}");

@@ -64,7 +64,11 @@ impl Mcp {
                     Err(NotConnected::Failed(failure)) => return Err(failure),
                 },
             };
-            let wanted = match self.call_on(&server, &host, &arguments, &mut signing, cancel).await {
+            let called = self.call_on(&server, &host, &arguments, &mut signing, cancel).await;
+            if let Some(failure) = host.unasked() {
+                return Err(failure);
+            }
+            let wanted = match called {
                 Ok(answer) => {
                     server.on_success();
                     return self.output(answer, invocation, context).await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use mcp::client::{CallHandle, CallHost, CallProgress, HumanAnswer, QuestionForm, ServerQuestion};
+use protocol::error::ErrorBody;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,7 @@ use crate::config::secret::Secrets;
 use crate::runner::attempt_clock::ClockPause;
 use crate::runner::delegation::{Delegation, QuestionKey};
 use crate::runner::{Invocation, RunnerContext};
+use crate::task::failure::Failure;
 use crate::task::notes::AttemptProgress;
 
 /// How often the result file shows progress at most.
@@ -38,6 +40,8 @@ pub(super) struct CallDesk {
     pause: Mutex<Option<ClockPause>>,
     /// Where the call can be gone on with.
     handle: Mutex<Option<CallHandle>>,
+    /// Why a question of the server did not reach the human.
+    unasked: Mutex<Option<Failure>>,
 }
 
 impl CallDesk {
@@ -58,6 +62,7 @@ impl CallDesk {
             last_progress: Mutex::new(None),
             pause: Mutex::new(None),
             handle: Mutex::new(None),
+            unasked: Mutex::new(None),
         };
         if let Some(handle) = left_at {
             desk.goes_on(handle);
@@ -68,6 +73,24 @@ impl CallDesk {
     /// Where the call can be gone on with, once the server has said so.
     pub(super) fn handle(&self) -> Option<CallHandle> {
         self.handle.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The failure of a call whose question did not reach the human, whatever the server made of that.
+    pub(super) fn unasked(&self) -> Option<Failure> {
+        self.unasked.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn not_asked(&self, why: &ErrorBody) -> HumanAnswer {
+        tracing::info!(server = self.server, error = %why.message, "a server's question was not asked");
+        let message =
+            format!("the MCP server `{}` asked the human something, which failed: {}", self.server, why.message);
+        let failure = Failure::new(why.code, message).detail("server", self.server.as_str()).effect_possible();
+        let failure = match &why.hint {
+            Some(hint) => failure.hint(hint.clone()),
+            None => failure.hint("the human was not asked; tell the user"),
+        };
+        *self.unasked.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        HumanAnswer::Cancel
     }
 
     /// From now on the call is what `handle` says: a task takes as long as the server needs.
@@ -87,7 +110,7 @@ impl CallDesk {
     }
 
     async fn answer(&self, question: &ServerQuestion) -> HumanAnswer {
-        let Some(delegation) = &self.delegation else { return HumanAnswer::Cancel };
+        let Some(delegation) = &self.delegation else { return self.not_asked(&Delegation::unavailable().error) };
         let _pause = self.invocation.clock.pause();
         let on_shown = || {
             let message = Some(format!("The server `{}` asks a human on the confirmation page", self.server));
@@ -100,10 +123,9 @@ impl CallDesk {
         let asked = delegation.ask(&self.invocation, key, input, &self.cancel, on_shown).await;
         let result = match asked {
             Ok(task) => task.result,
-            Err(failure) => {
-                tracing::info!(server = self.server, error = %failure.error.message, "a server's question was not asked");
-                return HumanAnswer::Cancel;
-            }
+            // Whoever cancelled the call is not told that a question of it failed.
+            Err(_) if self.cancel.is_cancelled() => return HumanAnswer::Cancel,
+            Err(failure) => return self.not_asked(&failure.error),
         };
         self.invocation.feedback.progress(AttemptProgress::default());
         reading(&result, question)

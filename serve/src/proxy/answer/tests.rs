@@ -14,7 +14,7 @@ fn stream(events: Vec<(bool, SessionEvent)>) -> AnswerStream {
     let (sender, receiver) = mpsc::unbounded_channel();
     for (number, (is_before, event)) in events.into_iter().enumerate() {
         let id = if is_before {
-            FIRST_EVENT
+            crate::service::PREFACE_EVENT
         } else {
             EventId { turn: 1, load: 7, number: number as u64 + 1, is_over: false }
         };
@@ -126,11 +126,12 @@ async fn what_came_before_the_turn_belongs_to_the_answer() {
         preface("The model is sonnet.\n\n"),
         text("I look."),
         text("\n\nHello."),
-        done(answer, StopReason::Completed),
+        // The stream itself puts the preface before the answer.
+        done("Hello.", StopReason::Completed),
     ];
     assert_eq!(shown(stream(events.clone())).await.expect("an end"), "The model is sonnet.\n\nI look.\n\nHello.");
     assert_eq!(stream(events).whole().await.expect("an end").0, answer);
-    let only_commands = vec![preface("!help"), (true, SessionEvent::Done(outcome("!help", StopReason::Completed)))];
+    let only_commands = vec![text("!help"), done("!help", StopReason::Completed)];
     assert_eq!(shown(stream(only_commands.clone())).await.expect("an end"), "!help");
     assert_eq!(stream(only_commands).whole().await.expect("an end").0, "!help");
 }
