@@ -9,6 +9,7 @@ mod card;
 mod clocks;
 mod crowd;
 mod decide;
+mod files;
 mod hidden;
 mod hold;
 mod hostile;
