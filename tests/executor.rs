@@ -12,7 +12,7 @@ pub(crate) mod http;
 pub(crate) mod leaks;
 mod live;
 mod load;
-mod mcp;
+pub(crate) mod mcp;
 mod mcp_sign_in;
 mod notices;
 mod recovery;

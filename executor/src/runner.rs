@@ -23,7 +23,7 @@ use crate::config::secret::{HiddenTexts, Secrets};
 use crate::net::clients::{HttpClients, HttpClientsError};
 use crate::runner::result_space::ResultSpace;
 use crate::task::failure::{Failure, Retry};
-use crate::task::fingerprint::{FileRole, Fingerprint};
+use crate::task::fingerprint::Fingerprint;
 
 pub mod agent;
 pub mod ask_user;
@@ -34,6 +34,7 @@ pub mod delegation;
 mod feedback;
 mod fields;
 pub mod http;
+mod input_file;
 pub mod llm;
 pub mod mcp;
 pub mod process;
@@ -89,7 +90,7 @@ pub struct Invocation {
     pub is_unsent: bool,
     /// Tells the executor what it must know before the attempt ends.
     pub feedback: Feedback,
-    /// The files that a human was shown, if the task was approved: what is executed must be these.
+    /// The files that a human was shown, if the task was approved: what is executed and read must be these.
     pub approved: Option<Vec<Fingerprint>>,
     /// The digest of the rows that a human was shown, if a change in a database was approved.
     pub approved_change: Option<String>,
@@ -390,6 +391,8 @@ impl Run {
         match self {
             Self::Http(http) => http.check_before(invocation, context),
             Self::Process(process) => process.check_before(invocation, context),
+            Self::Builtin(builtin) => builtin.files(invocation, context).map(drop),
+            Self::Mcp(mcp) => mcp.files(invocation, context).map(drop),
             _ => self.plan(invocation, &context.config).map(drop),
         }
     }
@@ -433,11 +436,15 @@ impl Run {
         matches!(self, Self::Http(http) if http.repeats_a_change())
     }
 
-    /// Returns the files that the invocation would execute, as far as they are known before.
-    pub fn files(&self, invocation: &Invocation, config: &Config) -> Result<Vec<(PathBuf, FileRole)>, Failure> {
+    /// Returns the files that the invocation would execute, and those that its input names and that it would read, as
+    /// far as they are known before.
+    pub fn files(&self, invocation: &Invocation, context: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
         match self {
-            Self::Process(process) => process.files(invocation, config),
-            _ => Ok(Vec::new()),
+            Self::Http(http) => http.files(invocation, context),
+            Self::Process(process) => process.files(invocation, context),
+            Self::Builtin(builtin) => builtin.files(invocation, context),
+            Self::Mcp(mcp) => mcp.files(invocation, context),
+            Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Steps(_) | Self::Sql(_) => Ok(Vec::new()),
         }
     }
 

@@ -21,13 +21,13 @@ fn write_program(path: &Path, text: &[u8]) {
 }
 
 /// Replaces a file by one of two others all the time, until it is dropped.
-struct Swapper {
+pub(super) struct Swapper {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Swap {
+pub(super) enum Swap {
     /// Another file gets the name.
     Rename,
     /// The file itself is written.
@@ -35,7 +35,7 @@ enum Swap {
 }
 
 impl Swapper {
-    fn start(target: PathBuf, contents: [Vec<u8>; 2], swap: Swap) -> Self {
+    pub(super) fn start(target: PathBuf, contents: [Vec<u8>; 2], swap: Swap) -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&ended);
         let thread = std::thread::spawn(move || {
@@ -66,16 +66,16 @@ impl Drop for Swapper {
 }
 
 /// The start of the hash that a card shows for `path`.
-fn shown_hash(human: &Human, id: &str, path: &Path) -> String {
+pub(super) fn shown_hash(human: &Human, id: &str, path: &Path) -> String {
     let card = human.get(&format!("/card/{id}")).body;
-    let files = card.split_once("data-runs").map_or("", |(_, files)| files);
+    let files = card.split_once("data-runs").or_else(|| card.split_once("data-reads")).map_or("", |(_, files)| files);
     let escaped = path.display().to_string().replace('/', "&#x2f;");
     let file = files.split_once(&escaped).map_or("", |(_, rest)| rest);
     let before = file.split('…').next().unwrap_or_default();
     before.rsplit('>').next().filter(|hash| hash.len() == 12).unwrap_or_else(|| panic!("no hash: {card}")).to_owned()
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(super) fn sha256(bytes: &[u8]) -> String {
     use sha2::Digest as _;
     protocol::digest::hex(&sha2::Sha256::digest(bytes))[..12].to_owned()
 }

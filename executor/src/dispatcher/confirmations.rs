@@ -28,6 +28,7 @@ use crate::task::Task;
 use crate::task::confirmation::{
     Confirmation, DecidedBy, Decision, Digest, ReplacedValues, Verdict, denied, drifted, expired,
 };
+use crate::task::fingerprint::Fingerprint;
 use crate::task::grant::{Grant, GrantId};
 use crate::task::touch::Statement;
 use asked_times::AskedTimes;
@@ -92,6 +93,8 @@ pub enum DecisionAction {
     /// Approve with this input, which gives this digest.
     Edit {
         input: Map<String, Value>,
+        /// The files that it executes and reads with this input.
+        files: Vec<Fingerprint>,
         digest: Digest,
         reason: Option<String>,
     },
@@ -434,10 +437,11 @@ impl Dispatcher {
                     .insert(call_digest(&open.task), after(now, self.limits.confirmations.cool_down));
                 (step, end) = (Step::Deny, Some(failed_end(now, denied(reason.as_deref()))));
             }
-            DecisionAction::Edit { input: edited, digest, reason } => {
+            DecisionAction::Edit { input: edited, files, digest, reason } => {
                 decision.verdict = Verdict::Edited;
                 decision.reason.clone_from(reason);
                 decision.asked_input = Some(std::mem::replace(&mut open.task.input, edited.clone()));
+                confirmation.files.clone_from(files);
                 confirmation.digest = *digest;
                 input = Some(edited.clone());
             }

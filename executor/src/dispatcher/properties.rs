@@ -380,7 +380,7 @@ impl PropertyModel {
                 let mut input = task.input.clone();
                 input.insert("edited".to_owned(), true.into());
                 let digest = confirmation.digest_of("", &task, &input);
-                DecisionAction::Edit { input, digest, reason: None }
+                DecisionAction::Edit { input, files: confirmation.files.clone(), digest, reason: None }
             }
             _ => DecisionAction::Approve,
         };

@@ -20,7 +20,6 @@ use crate::runner::{Invocation, Run};
 use crate::task::Task;
 use crate::task::confirmation::{self, Confirmation, ConfirmationRequest};
 use crate::task::failure::Failure;
-use crate::task::fingerprint::Fingerprint;
 
 /// Whether a call that needs a human waits for one who does not have the page open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,10 +55,9 @@ impl Intake {
         let until_start = task.run_at.map(|at| Duration::try_from(now.duration_until(at)).unwrap_or_default());
         let wait = self.settings().config().confirm.wait.get() + until_start.unwrap_or_default();
         let instance = self.instance.clone();
-        // A task whose program is gone by now fails when it starts, and says why.
+        // A task whose program or file is gone by now fails when it starts, and says why.
         let invocation = attempt::invocation(task, seal::shown(&task.input));
-        let files = definition.run.files(&invocation, self.settings().config()).unwrap_or_default();
-        let files = files.iter().map(|(path, role)| Fingerprint::of(path, *role, task.caller.uid)).collect();
+        let files = definition.run.files(&invocation, &self.settings().runner_context).unwrap_or_default();
         let has_preview = definition.preview.is_some() || definition.run.change().is_some();
         let PolicyRuling { why, needs, asked_by, .. } = ruling.clone();
         let request = ConfirmationRequest { why, reason, needs, asked_by, instance, wait, files, has_preview };

@@ -32,6 +32,7 @@ use crate::config::seal;
 use crate::dispatcher::{DecisionAction, DecisionError};
 use crate::task::Task;
 use crate::task::confirmation::{Confirmation, Digest};
+use crate::task::fingerprint::Fingerprint;
 use crate::task::grant::{self, FieldCoverage, Grant, GrantId, GrantScope};
 
 mod deny_session;
@@ -232,8 +233,19 @@ struct EditBody {
     touch: Option<Assertion>,
 }
 
-/// Checks an edit; returns the task, the edited input, the digest that was shown, and the digest of the edited task.
-fn check_edit(page: &Page, edit: &EditBody) -> Result<(Task, Map<String, Value>, Digest, Digest), Response> {
+/// An edit that may be approved.
+struct CheckedEdit {
+    task: Task,
+    input: Map<String, Value>,
+    /// The digest of what was shown.
+    shown: Digest,
+    /// The files of the edited task.
+    files: Vec<Fingerprint>,
+    /// The digest of the edited task.
+    digest: Digest,
+}
+
+fn check_edit(page: &Page, edit: &EditBody) -> Result<CheckedEdit, Response> {
     let (task, confirmation) = pending_task(page, edit.id)?;
     let (_, digest) = DecidedTask { id: edit.id, digest: edit.digest.clone() }.parse()?;
     if confirmation.digest != digest {
@@ -252,8 +264,15 @@ fn check_edit(page: &Page, edit: &EditBody) -> Result<(Task, Map<String, Value>,
         let pointer = String::new();
         return Err(invalid_input(&[Problem { pointer, problem, did_you_mean: None, schema: None }]));
     }
-    let edited = confirmation.digest_of(&page.context.site.instance, &task, &input);
-    Ok((task, input, digest, edited))
+    let edited = if input == task.input {
+        *confirmation
+    } else {
+        let shown = attempt::invocation(&task, seal::shown(&input));
+        let files = subtool.definition.run.files(&shown, &page.runner_context()).unwrap_or_default();
+        Confirmation { files, ..*confirmation }
+    };
+    let edited_digest = edited.digest_of(&page.context.site.instance, &task, &input);
+    Ok(CheckedEdit { task, input, shown: digest, files: edited.files, digest: edited_digest })
 }
 
 fn check_input(subtool: &Subtool, input: &Map<String, Value>) -> Result<(), Response> {
@@ -268,9 +287,9 @@ pub(super) fn invalid_input(problems: &[Problem]) -> Response {
 
 pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
     let edit: EditBody = parse_body(&body)?;
-    let (task, input, _, digest) = check_edit(&page, &edit)?;
+    let CheckedEdit { task, input, files, digest, .. } = check_edit(&page, &edit)?;
     let names = task.input.keys().chain(input.keys().filter(|name| !task.input.contains_key(*name)));
-    let changes: Vec<_> = names
+    let mut changes: Vec<_> = names
         .map(|name| (name, task.input.get(name), input.get(name)))
         .filter(|(_, before, after)| before != after)
         .map(|(name, before, after)| {
@@ -279,6 +298,18 @@ pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
                 "diff": before.zip(after).and_then(|(before, after)| LineDiff::of(before, after))})
         })
         .collect();
+    let known = task.confirmation.as_ref().map(|confirmation| confirmation.files.as_slice()).unwrap_or_default();
+    for file in files.iter().filter(|file| !known.contains(file)) {
+        let shown = VisibleText::text(&format!(
+            "{}, {}SHA-256 {}",
+            file.path.display(),
+            file.bytes.map(|bytes| format!("{bytes} bytes, ")).unwrap_or_default(),
+            file.sha256
+        ));
+        changes.push(
+            json!({"label": "the file that is used", "pointer": "", "before": null, "after": shown, "diff": null}),
+        );
+    }
     Ok(Json(json!({"digest": digest, "changes": changes})).into_response())
 }
 
@@ -288,7 +319,7 @@ pub(super) async fn decide_edit(
     body: Bytes,
 ) -> ActionResult {
     let edit: EditBody = parse_body(&body)?;
-    let (task, input, shown, digest) = check_edit(&page, &edit)?;
+    let CheckedEdit { task, input, shown, files, digest } = check_edit(&page, &edit)?;
     // The decision must be about the changes that the human saw.
     if edit.edited_digest.as_deref() != Some(digest.to_string().as_str()) {
         return Err(not_decided(&page, DecisionError::Stale(edit.id)));
@@ -297,7 +328,7 @@ pub(super) async fn decide_edit(
     let action = if input == task.input {
         DecisionAction::Approve
     } else {
-        DecisionAction::Edit { input, digest, reason: note(edit.reason) }
+        DecisionAction::Edit { input, files, digest, reason: note(edit.reason) }
     };
     send_decision(&page, session, vec![(edit.id, shown)], action, (None, edit.touch)).await
 }

@@ -74,6 +74,9 @@ pub struct Gate {
     pub touches: Vec<String>,
     /// The files that it executes.
     pub runs: Vec<GateFile>,
+    /// The files that its input names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<GateFile>,
     /// What a change in a database does.
     pub change: Option<GateChange>,
     /// Why it is not known what would be replaced.
@@ -149,6 +152,9 @@ pub struct GateFile {
     pub role: String,
     pub path: String,
     pub owner: String,
+    /// How long it is, if the input names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// The start of the hash of its content.
     pub sha256: String,
     /// Who else could change it.

@@ -24,6 +24,7 @@ use crate::task::Task;
 use crate::task::confirmation::{Assurance, Confirmation, ReplacedValues, TriedChange};
 use crate::task::effect::EffectClass;
 use crate::task::fingerprint::{FileRole, Fingerprint};
+use crate::task::grant::names;
 
 mod as_gate;
 
@@ -40,6 +41,8 @@ pub(super) struct Card {
     effect_words: &'static str,
     touches: Vec<String>,
     runs: Vec<ShownFile>,
+    /// The files that the input names.
+    reads: Vec<ShownFile>,
     /// Whether what would be replaced is not known.
     unknown: Option<&'static str>,
     /// What a change in a database does.
@@ -104,12 +107,14 @@ struct CardExpiry {
     left: String,
 }
 
-/// A file that the task executes.
+/// A file that the task executes or reads.
 #[derive(Debug, Serialize)]
 struct ShownFile {
     role: &'static str,
     path: VisibleLine,
     owner: String,
+    /// How long it is, if the input names it.
+    bytes: Option<u64>,
     /// The start of the hash.
     sha256: String,
     /// Who else can change the file.
@@ -118,7 +123,7 @@ struct ShownFile {
 }
 
 impl ShownFile {
-    fn of(file: &Fingerprint) -> Self {
+    pub(super) fn of(file: &Fingerprint) -> Self {
         const SHOWN_DIGITS: usize = 12;
         Self {
             role: match file.role {
@@ -126,9 +131,12 @@ impl ShownFile {
                 FileRole::Interpreter => "interpreter",
                 FileRole::Script => "script",
                 FileRole::Covered => "file",
+                FileRole::Input => "sends or reads",
+                FileRole::Argument => "is given",
             },
             path: line(&file.path.display().to_string()),
             owner: file.owner.map_or_else(|| "an unknown user".to_owned(), user),
+            bytes: file.bytes,
             sha256: file.sha256.get(..SHOWN_DIGITS).unwrap_or("unreadable").to_owned(),
             writable: file.writable,
             writable_words: match file.writable {
@@ -231,6 +239,10 @@ impl Card {
         let config = &runner_context.config;
         let would_send = would_send(subtool, task, config);
         let left = confirmation.expires_at.duration_since(now).as_secs();
+        let files = |of_input| {
+            let files = confirmation.files.iter().filter(|file| file.role.is_of_input() == of_input);
+            files.map(ShownFile::of).collect()
+        };
         let question = subtool.and_then(|subtool| question_of(subtool, task));
         let link = question.as_ref().and_then(|question| runner_context.mcp.sign_ins.link(&question.text));
         let question_text = question.as_ref().map(|question| VisibleText::text(&question.text));
@@ -252,7 +264,8 @@ impl Card {
             effect: task.effect,
             effect_words: effect_words(task.effect),
             touches: touches(subtool, &would_send, &confirmation.files, config),
-            runs: confirmation.files.iter().map(ShownFile::of).collect(),
+            runs: files(false),
+            reads: files(true),
             unknown,
             change,
             why: confirmation.why.clone(),
@@ -267,7 +280,7 @@ impl Card {
             grant_word: task.tool.to_string(),
             grantable: question.is_none() && definition.is_some_and(|definition| definition.grantable),
             grant_scope: scope_words(task.caller.uid, task.caller.client(), task.caller.folder.as_deref()),
-            grant_fields: shown.iter().map(|(name, value)| grant_field(name, value)).collect(),
+            grant_fields: shown.iter().map(|(name, value)| grant_field(name, value, &confirmation.files)).collect(),
             edit: form::fields(schema, &shown),
             form: question
                 .as_ref()
@@ -360,7 +373,7 @@ fn would_send(subtool: Option<&Subtool>, task: &Task, config: &Config) -> Value 
     }
 }
 
-fn grant_field(name: &str, value: &Value) -> GrantField {
+fn grant_field(name: &str, value: &Value, files: &[Fingerprint]) -> GrantField {
     const MAX_CHARS: usize = 60;
     let shown = value.as_str().map_or_else(|| value.to_string(), |text| format!("“{text}”"));
     let exactly = if shown.chars().count() > MAX_CHARS || shown.chars().any(char::is_control) {
@@ -368,12 +381,23 @@ fn grant_field(name: &str, value: &Value) -> GrantField {
     } else {
         format!("exactly {shown}")
     };
+    let names_file = files.iter().any(|file| file.role.is_of_input() && names(value, &file.path));
+    let (exactly, whatever) = if names_file {
+        (format!("{exactly}, with the content of now"), ", whatever the files contain")
+    } else {
+        (exactly, "")
+    };
     let mut choices = vec![GrantChoice { how: "exact", words: exactly, typed: false, value: None }];
     match value {
         Value::String(text) if text.starts_with('/') && !text.contains('\n') => {
             let folder = text.rsplit_once('/').map_or("/", |(folder, _)| folder);
             let value = Some(if folder.is_empty() { "/" } else { folder }.into());
-            choices.push(GrantChoice { how: "prefix", words: "anything below".to_owned(), typed: false, value });
+            choices.push(GrantChoice {
+                how: "prefix",
+                words: format!("anything below{whatever}"),
+                typed: false,
+                value,
+            });
         }
         Value::Number(number) => {
             let value = Some(number.to_string().into());
@@ -382,6 +406,6 @@ fn grant_field(name: &str, value: &Value) -> GrantField {
         _ => {}
     }
     let is_wide = !matches!(value, Value::Bool(_));
-    choices.push(GrantChoice { how: "any", words: "any value".to_owned(), typed: is_wide, value: None });
+    choices.push(GrantChoice { how: "any", words: format!("any value{whatever}"), typed: is_wide, value: None });
     GrantField { pointer: form::pointer(name), label: name.to_owned(), choices }
 }

@@ -273,7 +273,10 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
             asked_by: Vec::new(),
             instance,
             wait,
-            files: vec![Fingerprint::of(FilePath::new("/bin/sh"), FileRole::Program, 0)],
+            files: vec![
+                Fingerprint::of(FilePath::new("/bin/sh"), FileRole::Program, 0),
+                Fingerprint::of(FilePath::new("/bin/sh"), FileRole::Input, 0),
+            ],
             has_preview: false,
         };
         task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, "n".to_owned(), now)));

@@ -10,8 +10,9 @@ use serde_json::{Map, Number};
 
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
-    RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
+    RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields, input_file,
 };
+use crate::task::fingerprint::Fingerprint;
 
 mod fetch_url;
 mod interrupt;
@@ -99,6 +100,21 @@ impl Builtin {
             Self::ReadFile(_) | Self::SearchFiles(_) | Self::ListFiles(_) | Self::FetchUrl(_) | Self::ReadPrompt(_) => {
                 None
             }
+        }
+    }
+
+    /// The file that is read.
+    pub(super) fn files(&self, invocation: &Invocation, context: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
+        match self {
+            Self::ReadFile(templates) => {
+                let arguments: read_file::ReadFileArguments = arguments(templates, invocation)?;
+                input_file::fingerprint(&arguments.path, invocation, context).map(|file| vec![file])
+            }
+            Self::SearchFiles(_)
+            | Self::ListFiles(_)
+            | Self::FetchUrl(_)
+            | Self::ReadPrompt(_)
+            | Self::EditPrompt(_) => self.plan(invocation, &context.config).map(|_| Vec::new()),
         }
     }
 

@@ -3,7 +3,7 @@
 //! This file has the types of the definition and the order of the steps; each step is a submodule: [`check`] finds
 //! mistakes in a definition, [`request`] builds the request (with [`address`], [`placement`] and [`parts`]), [`call`]
 //! sends it (with [`assembly`]), [`response`] reads the response, [`api_error`] interprets an error response, [`pages`]
-//! joins pages, [`job`] waits for a job, [`expression`] evaluates jq over a response, [`structured`] reads XML and NDJSON, [`oauth`] keeps tokens and [`upload`] opens files. Never retries an attempt: it
+//! joins pages, [`job`] waits for a job, [`expression`] evaluates jq over a response, [`structured`] reads XML and NDJSON, and [`oauth`] keeps tokens. Never retries an attempt: it
 //! reports what happened.
 
 use std::collections::BTreeMap;
@@ -13,6 +13,8 @@ use super::{
     JsonSchema, Map, Retry, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value,
 };
 use crate::config::secret::SecretName;
+use crate::runner::input_file;
+use crate::task::fingerprint::Fingerprint;
 
 mod address;
 mod api_error;
@@ -32,7 +34,6 @@ mod placement;
 mod request;
 mod response;
 mod structured;
-mod upload;
 
 pub(super) use address::endpoint;
 pub use facts::ResponseFacts;
@@ -279,8 +280,14 @@ impl Http {
         if draft.guarded {
             context.http.check_literal(&draft.address)?;
         }
-        let mut files = draft.body.iter().flat_map(request::DraftBody::files);
-        files.try_for_each(|path| upload::check(path, invocation, &context.config, &context.own_folders))
+        self.files(invocation, context).map(drop)
+    }
+
+    /// The files that are uploaded.
+    pub(super) fn files(&self, invocation: &Invocation, context: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
+        let draft = request::Draft::of(self, invocation, &context.config)?;
+        let files = draft.body.iter().flat_map(request::DraftBody::files);
+        files.map(|path| input_file::fingerprint(&path.to_string_lossy(), invocation, context)).collect()
     }
 
     /// Whether one attempt sends a request several times that could change something.

@@ -2,6 +2,7 @@
 //!
 //! This file has the types of the definition. A server is started or connected to at the first call and kept for the
 //! next ones: [`pool`] knows the servers, [`connection`] makes one connection, [`call`] makes one call over it,
+//! [`files`] gives it the files that an input names,
 //! [`questions`] brings what a server asks to the human's page, [`sign_in`] has a human sign in to a server. Messages and transports are the matter of the crate
 //! `mcp`.
 
@@ -22,6 +23,7 @@ use mcp::client::ClientError;
 
 mod call;
 mod connection;
+mod files;
 mod pool;
 mod program;
 mod questions;
@@ -43,6 +45,11 @@ pub struct Mcp {
     /// The arguments of the call: JSON templates. Absent: the input as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Map<String, Value>>,
+    /// The arguments that are paths of files which the server reads. They must lie in the folders of `[files] roots`;
+    /// the server gets copies of them, and an approval is bound to their content. Only for a server that is a `command`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(example = ["path"])]
+    pub files: Vec<String>,
     /// What the tool was when it was imported: a digest of its description and schemas. A server that offers
     /// something else under this name is not called until a human has imported it again. Absent: whatever it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,6 +171,13 @@ impl Runner for Mcp {
         let mut found = self.server.check();
         if self.tool.trim().is_empty() {
             found.push(DefinitionMistake::new("tool", &"name the tool of the server"));
+        }
+        if self.server.url.is_some() && !self.files.is_empty() {
+            found.push(DefinitionMistake::new("files", &"a server at a URL reads no files of this machine"));
+        }
+        for name in self.files.iter().filter(|name| self.arguments.as_ref().is_some_and(|all| !all.contains_key(*name)))
+        {
+            found.push(DefinitionMistake::new("files", &format!("`arguments` has no `{name}`")));
         }
         found
     }

@@ -26,6 +26,7 @@ use super::{
 use crate::base::own_folders::OwnFolders;
 use crate::base::template;
 use crate::config::programs::{self, ProgramSettings};
+use crate::runner::input_file::{self, InputFile};
 use crate::task::fingerprint::{FileRole, Fingerprint, check_size};
 use argument::{Argument, ArgumentOptions, OutputFile};
 use group::ProgramExit;
@@ -171,13 +172,16 @@ impl Runner for Process {
         };
         let output_path = output_folder.as_ref().map_or(Path::new(""), TempDir::path);
         let prepared = {
-            let approved = invocation.approved.as_ref();
             let agent = invocation.caller.uid;
-            if let Some(approved) = approved {
+            let mut approved = invocation.approved.clone();
+            if let Some(approved) = &mut approved {
+                // What an earlier attempt left behind is its own doing.
+                approved.retain(|file| file.role != FileRole::Argument || invocation.attempt <= 1);
                 self.check_same_files(invocation, approved, &context.config)?;
             }
-            let approved = approved.map(|files| ApprovedFiles { files: files.clone(), agent });
-            program_call.prepare(&context.secrets, &context.config.programs, output_path, approved).await?
+            let inputs = inputs_of(&program_call, invocation, context).await?;
+            let approved = approved.map(|files| ApprovedFiles { files, agent });
+            program_call.prepare(&context.secrets, &context.config.programs, output_path, inputs, approved).await?
         };
         let program = prepared.program.clone();
         let exit = group::run(prepared.command, prepared.held, prepared.stdin, self.max_bytes, cancel)
@@ -193,6 +197,19 @@ impl Runner for Process {
         };
         reader.outcome(exit).await
     }
+}
+
+/// Opens the files that the program reads.
+async fn inputs_of(
+    program_call: &ProgramCall,
+    invocation: &Invocation,
+    context: &RunnerContext,
+) -> Result<Vec<InputFile>, Failure> {
+    let mut inputs = Vec::new();
+    for path in program_call.input_files() {
+        inputs.push(input_file::sealed(path, invocation, context).await?);
+    }
+    Ok(inputs)
 }
 
 /// Returns a new folder for the file that a program writes.
@@ -223,7 +240,8 @@ pub(crate) async fn run_configured(
     cancel: &CancellationToken,
 ) -> Result<(), String> {
     let program_call = ProgramCall::configured(argv, stdin);
-    let prepared = program_call.prepare(&context.secrets, &context.config.programs, Path::new(""), None).await;
+    let prepared =
+        program_call.prepare(&context.secrets, &context.config.programs, Path::new(""), Vec::new(), None).await;
     let mut prepared = prepared.map_err(|failure| failure.error.message)?;
     prepared.command.stdout(Stdio::null()).stderr(Stdio::null());
     let exit = group::run(prepared.command, prepared.held, prepared.stdin, MAX_BYTES, cancel).await;
@@ -245,20 +263,45 @@ fn is_script(path: &Path) -> bool {
 }
 
 impl Process {
-    /// Returns the files that the program executes, with the scripts among its constant arguments and those that the
-    /// definition covers.
-    pub fn files(&self, invocation: &Invocation, config: &Config) -> Result<Vec<(PathBuf, FileRole)>, Failure> {
+    /// Returns the files that the program executes, with the scripts among its constant arguments, those that the
+    /// definition covers, and those that the input names.
+    pub(super) fn files(&self, invocation: &Invocation, context: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
+        let agent = invocation.caller.uid;
+        let opened = self.files_by_name(invocation, &context.config)?.into_iter();
+        let mut files: Vec<_> = opened.map(|(path, role)| Fingerprint::of(&path, role, agent)).collect();
+        for path in ProgramCall::of(self, invocation)?.input_files() {
+            files.push(input_file::fingerprint(path, invocation, context)?);
+        }
+        Ok(files)
+    }
+
+    /// Those of the files that are found by their names alone, as they are known before the start.
+    fn files_by_name(&self, invocation: &Invocation, config: &Config) -> Result<Vec<(PathBuf, FileRole)>, Failure> {
         let program_call = ProgramCall::of(self, invocation)?;
+        let folder = program_call.folder();
         let mut files = program_call.startup(&config.programs)?.files();
+        let mut add = |path: PathBuf, role| {
+            if files.iter().all(|(known, _)| *known != path) {
+                files.push((path, role));
+            }
+        };
         let constants = self.argv.iter().skip(1).filter_map(|argument| match argument {
             Argument::Template(text) if template::is_constant(text) => Some(text),
-            Argument::Template(_) | Argument::When(_) | Argument::Each(_) | Argument::OutputFile(_) => None,
+            Argument::Template(_)
+            | Argument::When(_)
+            | Argument::Each(_)
+            | Argument::OutputFile(_)
+            | Argument::InputFile(_) => None,
         });
-        let scripts = constants.map(|text| program_call.folder().join(text)).filter(|path| is_script(path));
-        for path in scripts.chain(self.covers.iter().map(|path| program_call.folder().join(path))) {
-            if files.iter().all(|(known, _)| *known != path) {
-                files.push((path, FileRole::Covered));
-            }
+        let scripts = constants.map(|text| folder.join(text)).filter(|path| is_script(path));
+        scripts.chain(self.covers.iter().map(|path| folder.join(path))).for_each(|path| add(path, FileRole::Covered));
+        for text in argument::filled_by_input(self.argv.get(1..).unwrap_or_default(), &invocation.values())? {
+            // As in `path`, `@path`, `--option=path` and `field=@path`.
+            let value = text.split_once('=').map(|(_, value)| value);
+            let names = [Some(text.as_str()), value].into_iter().flatten();
+            let names = names.flat_map(|name| [Some(name), name.strip_prefix('@')]).flatten();
+            let paths = names.filter(|name| !name.is_empty()).map(|name| folder.join(name));
+            paths.filter(|path| path.is_file()).for_each(|path| add(path, FileRole::Argument));
         }
         Ok(files)
     }
@@ -270,7 +313,13 @@ impl Process {
         if self.folder.is_some() {
             check_open(program_call.folder(), &context.own_folders)?;
         }
-        for (path, role) in self.files(invocation, &context.config)? {
+        for path in program_call.input_files() {
+            input_file::fingerprint(path, invocation, context)?;
+        }
+        for (path, role) in self.files_by_name(invocation, &context.config)? {
+            if role == FileRole::Argument {
+                continue;
+            }
             let is_executed = matches!(role, FileRole::Program | FileRole::Interpreter);
             if is_executed && access(&path, AccessFlags::X_OK).is_err() {
                 let message = format!("`{}` is not executable", path.display());
@@ -292,19 +341,27 @@ impl Process {
         approved: &[Fingerprint],
         config: &Config,
     ) -> Result<(), Failure> {
-        let shown = approved.iter().map(|file| (&file.path, file.role));
-        let is_same = match self.files(invocation, config) {
-            Ok(now) => shown.eq(now.iter().map(|(path, role)| (path, *role))),
+        let is_compared = |role| role != FileRole::Argument || invocation.attempt <= 1;
+        let shown = approved.iter().filter(|file| file.role != FileRole::Input);
+        let is_same = match self.files_by_name(invocation, config) {
+            Ok(now) => {
+                let now = now.iter().filter(|(_, role)| is_compared(*role));
+                shown.map(|file| (&file.path, file.role)).eq(now.map(|(path, role)| (path, *role)))
+            }
             Err(_) => false,
         };
-        if is_same { Ok(()) } else { Err(Failure::drifted("the program changed after the human was asked")) }
+        if is_same {
+            Ok(())
+        } else {
+            Err(Failure::drifted("the program or one of its files changed after the human was asked"))
+        }
     }
 
     /// Returns the program as the definition names it.
     pub fn program(&self) -> &str {
         match self.argv.first() {
             Some(Argument::Template(program)) => program,
-            Some(Argument::When(_) | Argument::Each(_) | Argument::OutputFile(_)) | None => "",
+            Some(Argument::When(_) | Argument::Each(_) | Argument::OutputFile(_) | Argument::InputFile(_)) | None => "",
         }
     }
 
@@ -328,7 +385,7 @@ impl Process {
     fn check_output_file(&self) -> Result<(), DefinitionMistake> {
         let mut files = self.argv.iter().enumerate().filter_map(|(index, argument)| match argument {
             Argument::OutputFile(file) => Some((index, file)),
-            Argument::Template(_) | Argument::When(_) | Argument::Each(_) => None,
+            Argument::Template(_) | Argument::When(_) | Argument::Each(_) | Argument::InputFile(_) => None,
         });
         let Some((index, OutputFile { output_file: name, .. })) = files.next() else {
             let printed = self.output == ProcessOutput::File;

@@ -5,7 +5,7 @@
 //! was compared is also what is executed.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::base::write_access::WriteAccess;
 
-/// A file that a task executes, and the hash of its content.
+/// A file that a task executes or reads, and the hash of its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fingerprint {
@@ -32,6 +32,9 @@ pub struct Fingerprint {
     /// Who else can change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writable: Option<WriteAccess>,
+    /// How long it is, if the input names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 /// What a file is for the program that a task starts.
@@ -48,9 +51,19 @@ pub enum FileRole {
     /// Listed in the definition's `covers`, or a script among its constant arguments. The program opens it by its
     /// name, so it is compared directly before the start, and not held.
     Covered,
+    /// The input names it, and the definition says that it is read: opened once, and only these bytes are used.
+    Input,
+    /// An argument of a program that the input fills, and that is the name of a file. The program opens it by its
+    /// name, so it is compared directly before the start, and not held.
+    Argument,
 }
 
 impl FileRole {
+    /// Whether the input names the file, and not the definition.
+    pub fn is_of_input(self) -> bool {
+        matches!(self, Self::Input | Self::Argument)
+    }
+
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     fn is_program(&self) -> bool {
         *self == Self::Program
@@ -80,7 +93,25 @@ impl Fingerprint {
     pub fn of(path: &Path, role: FileRole, agent: u32) -> Self {
         let owner = fs::metadata(path).ok().map(|metadata| metadata.uid());
         let sha256 = sha256(path).unwrap_or_default();
-        Self { path: path.to_owned(), sha256, role, owner, writable: WriteAccess::to(path, agent) }
+        let bytes = fs::metadata(path).ok().filter(|_| role.is_of_input()).map(|metadata| metadata.len());
+        Self { path: path.to_owned(), sha256, role, owner, writable: WriteAccess::to(path, agent), bytes }
+    }
+
+    /// The open file that the input names by `path`, as it is now.
+    pub fn of_input(path: &Path, file: &mut File, agent: u32) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        if metadata.len() > MAX_FILE_BYTES {
+            return Err(too_large());
+        }
+        let sha256 = sha256_of(path, &metadata, file)?;
+        Ok(Self {
+            path: path.to_owned(),
+            sha256,
+            role: FileRole::Input,
+            owner: Some(metadata.uid()),
+            writable: WriteAccess::to(path, agent),
+            bytes: Some(metadata.len()),
+        })
     }
 
     /// Whether both are the same file in the same role, with the same content.
@@ -90,6 +121,9 @@ impl Fingerprint {
 
     /// Whether the file still has this content.
     pub fn is_current(&self) -> bool {
+        if self.role == FileRole::Argument && self.sha256.is_empty() {
+            return fs::metadata(&self.path).is_ok_and(|metadata| Some(metadata.len()) == self.bytes);
+        }
         !self.sha256.is_empty() && sha256(&self.path).is_ok_and(|sha256| sha256 == self.sha256)
     }
 }
@@ -122,7 +156,12 @@ pub fn check_size(path: &Path) -> io::Result<()> {
 
 fn sha256(path: &Path) -> io::Result<String> {
     check_size(path)?;
-    let metadata = fs::metadata(path)?;
+    let mut file = regular_file::open(path)?;
+    let metadata = file.metadata()?;
+    sha256_of(path, &metadata, &mut file)
+}
+
+fn sha256_of(path: &Path, metadata: &Metadata, file: &mut File) -> io::Result<String> {
     let identity = FileIdentity {
         path: path.to_owned(),
         file: (metadata.dev(), metadata.ino()),
@@ -133,7 +172,7 @@ fn sha256(path: &Path) -> io::Result<String> {
     if let Some(sha256) = cache().get(&identity) {
         return Ok(sha256.clone());
     }
-    let sha256 = hash_copy(&mut regular_file::open(path)?, &mut io::sink())?;
+    let sha256 = hash_copy(file, &mut io::sink())?;
     let mut cache = cache();
     if cache.len() >= MAX_CACHED {
         cache.clear();
@@ -144,8 +183,6 @@ fn sha256(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use super::*;
 
     #[test]

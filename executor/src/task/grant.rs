@@ -5,7 +5,7 @@
 //! when it expires, when its uses are spent, when the subtool's definition changes, or when it is revoked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use jiff::Timestamp;
 use protocol::caller::Caller;
@@ -104,6 +104,22 @@ impl FieldCoverage {
     }
 }
 
+/// Whether a value of an input names the file `path`.
+pub fn names(value: &Value, path: &Path) -> bool {
+    let is_name = |text: &str| {
+        let text = text.split_once('=').map_or(text, |(_, value)| value);
+        let relative = Path::new(text.trim_start_matches('@')).components();
+        let relative: PathBuf = relative.filter(|part| !matches!(part, Component::CurDir)).collect();
+        !relative.as_os_str().is_empty() && path.ends_with(relative)
+    };
+    match value {
+        Value::String(text) => is_name(text),
+        Value::Array(items) => items.iter().any(|item| names(item, path)),
+        Value::Object(fields) => fields.values().any(|value| names(value, path)),
+        _ => false,
+    }
+}
+
 /// Compares whole components, and refuses any path with `..`.
 fn is_below(text: &str, path: &str) -> bool {
     let path = path.trim_end_matches('/');
@@ -176,15 +192,27 @@ impl Grant {
         asked_by.unwrap_or_default().iter().any(|rule| !self.rules.contains(rule))
     }
 
-    /// Whether `task` executes the files that the human saw. Of a call that needed no confirmation, they are not known.
+    /// Whether `task` uses the files that the human saw. A file that its input names may be another one, or have another
+    /// content, only if the human widened the field that names it. Of a call that needed no confirmation, they are not
+    /// known.
     fn covers_files_of(&self, task: &Task) -> bool {
-        match (&self.files, &task.confirmation) {
-            (Some(seen), Some(confirmation)) => {
-                let is_same = |(seen, now): (&Fingerprint, &Fingerprint)| seen.is_same_as(now);
-                seen.len() == confirmation.files.len() && seen.iter().zip(&confirmation.files).all(is_same)
-            }
-            (None, _) | (_, None) => true,
-        }
+        let Some(confirmation) = &task.confirmation else { return true };
+        let (named, executed): (Vec<_>, Vec<_>) = confirmation.files.iter().partition(|file| file.role.is_of_input());
+        let Some(seen) = &self.files else { return named.is_empty() };
+        let (seen_named, seen): (Vec<_>, Vec<_>) = seen.iter().partition(|file| file.role.is_of_input());
+        let is_same = |(seen, now): (&&Fingerprint, &&Fingerprint)| seen.is_same_as(now);
+        let is_covered = |file: &&Fingerprint| {
+            seen_named.iter().any(|seen| seen.is_same_as(file)) || self.is_widened_for(task, &file.path)
+        };
+        seen.len() == executed.len() && seen.iter().zip(&executed).all(is_same) && named.iter().all(is_covered)
+    }
+
+    /// Whether a field of `task` names the file `path` for which the grant covers other values as well.
+    fn is_widened_for(&self, task: &Task, path: &Path) -> bool {
+        let is_wide = |covers: &FieldCoverage| matches!(covers, FieldCoverage::Below(_) | FieldCoverage::Anything);
+        self.fields
+            .iter()
+            .any(|(field, covers)| is_wide(covers) && task.input.get(field).is_some_and(|value| names(value, path)))
     }
 
     /// Whether `task` is a call that the grant describes, whether or not the grant is live.
@@ -281,7 +309,7 @@ mod tests {
         let mut asked = task(json!({}));
         let file = |sha256: &str| Fingerprint {
             sha256: sha256.to_owned(),
-            ..Fingerprint::of(std::path::Path::new("/none"), crate::task::fingerprint::FileRole::Program, 0)
+            ..Fingerprint::of(Path::new("/none"), crate::task::fingerprint::FileRole::Program, 0)
         };
         let mut confirmation = crate::task::confirmation::Confirmation::sample(&asked);
         confirmation.files = vec![file("aa")];

@@ -13,7 +13,7 @@ import time
 
 MODERN = os.environ.get("MODERN") == "1"
 TOOLS = ["echo", "crash", "silent", "flood", "noise", "huge", "change", "twice", "stray_id", "not_utf8", "fork", "fail",
-         "refuse", "late", "ask", "task", "slow_ask", "unstructured", "environment", "structured"]
+         "refuse", "late", "ask", "task", "slow_ask", "unstructured", "environment", "structured", "show_file"]
 changed = False
 lock = threading.Lock()
 held = []
@@ -124,6 +124,9 @@ def call(request):
                                              "data": {"field": "message"}}})
     elif name == "environment":
         answer(request, text("\n".join(sorted(f"{key}={value}" for key, value in os.environ.items()))))
+    elif name == "show_file":
+        with open(arguments["path"], encoding="utf-8") as file:
+            answer(request, text(file.read()))
     elif name == "structured":
         answer(request, {**text("{}"), "structuredContent": {"n": 9007199254740993}})
     elif name == "unstructured":

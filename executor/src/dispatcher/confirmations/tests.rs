@@ -115,7 +115,12 @@ fn an_edited_task_runs_with_the_new_input_and_keeps_the_original() {
     let of = [(id, digest(&bench, id))];
     let Value::Object(input) = json!({"to": "bob"}) else { unreachable!() };
     let new = Digest::of(&[b"new"]);
-    let edit = DecisionAction::Edit { input: input.clone(), digest: new, reason: Some("wrong one".to_owned()) };
+    let edit = DecisionAction::Edit {
+        input: input.clone(),
+        files: Vec::new(),
+        digest: new,
+        reason: Some("wrong one".to_owned()),
+    };
     assert_eq!(decide(&mut bench, &of, edit).performed, [id]);
     let task = bench.stored(id);
     assert_eq!((&task.input, task.asked_input()), (&input, json!({"to": "eve"}).as_object().expect("an object")));

@@ -97,7 +97,7 @@ fn a_key_remembers_and_edits_nothing() {
     let mut bench = bench();
     give(&mut bench, key("aa"), None);
     let shown = pending(&mut bench, json!({"n": 1}), &definition(json!({})));
-    let edit = DecisionAction::Edit { input: Map::new(), digest: Digest::of(&[]), reason: None };
+    let edit = DecisionAction::Edit { input: Map::new(), files: Vec::new(), digest: Digest::of(&[]), reason: None };
     assert!(is_refused(&decide(&mut bench, request(shown, key("aa"), edit))));
 }
 

@@ -262,7 +262,7 @@ fn an_edit_and_an_answer_are_signed_as_what_they_are() {
     let shown = pending(&mut bench, json!({"to": "eve"}), &grave());
     let task = bench.stored(shown.0);
     let digest = task.confirmation.as_ref().expect("a confirmation").digest_of(INSTANCE, &task, &input);
-    let edit = || DecisionAction::Edit { input: input.clone(), digest, reason: None };
+    let edit = || DecisionAction::Edit { input: input.clone(), files: Vec::new(), digest, reason: None };
     let of_approval = challenge(&mut bench, request(&[shown], DecisionAction::Approve));
     let wanted = challenge(&mut bench, request(&[shown], edit()));
     for (signed, is_right) in [(of_approval, false), (wanted, true)] {

@@ -38,6 +38,7 @@ impl Card {
             would_send: self.would_send.plain(),
             touches,
             runs: self.runs.iter().map(ShownFile::as_gate).collect(),
+            reads: self.reads.iter().map(ShownFile::as_gate).collect(),
             change: self.change.as_ref().map(ShownChange::as_gate),
             unknown: self.unknown.map(str::to_owned),
             marks: self.background.mark_words(),
@@ -95,6 +96,7 @@ impl ShownFile {
             role: self.role.to_owned(),
             path: plain_line(&self.path).text,
             owner: self.owner.clone(),
+            bytes: self.bytes,
             sha256: self.sha256.clone(),
             warning: self.writable.map(|_| self.writable_words.to_owned()),
         }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::interrupt::Interruptible;
 use super::roots::{Roots, within_roots};
 use super::whole_number;
+use crate::runner::input_file;
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
 
@@ -44,7 +45,7 @@ pub struct ReadFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadFileArguments {
-    path: String,
+    pub(super) path: String,
     #[serde(default, deserialize_with = "whole_number")]
     start: Option<u64>,
     #[serde(default, deserialize_with = "whole_number")]
@@ -57,15 +58,26 @@ pub(super) async fn perform(
     context: &RunnerContext,
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
-    within_roots(invocation, context, cancel, move |roots, cancel| read(&arguments, roots, cancel)).await
+    let approved = match &invocation.approved {
+        Some(_) => Some(input_file::private(&arguments.path, invocation, context).await?.file),
+        None => None,
+    };
+    within_roots(invocation, context, cancel, move |roots, cancel| read(&arguments, approved, roots, cancel)).await
 }
 
-fn read(arguments: &ReadFileArguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {
+/// `approved` is the file that a human was shown, if one was.
+fn read(
+    arguments: &ReadFileArguments,
+    approved: Option<File>,
+    roots: &Roots,
+    cancel: &CancellationToken,
+) -> Result<Value, Failure> {
     let found = roots.find(&arguments.path)?;
     let start = arguments.start.unwrap_or(1).max(1);
     let count = arguments.lines.unwrap_or(MAX_LINES).min(MAX_LINES);
     let shown = roots.shown(&found.path());
-    let excerpt = match excerpt(found.file()?, start, count, cancel) {
+    let file = approved.map_or_else(|| found.file(), Ok)?;
+    let excerpt = match excerpt(file, start, count, cancel) {
         Ok(excerpt) => excerpt,
         Err(error) => return Err(Failure::new(Code::Io, format!("failed to read `{shown}`: {error}"))),
     };

@@ -14,7 +14,8 @@ use super::pages::put;
 use super::pagination::Parameter;
 use super::placement::{PlacedJson, PlacedPairs, PlacedValue, encode, encode_redacted, encoded, scalar, with_query};
 use super::request::{DraftBody, DraftPart};
-use super::{Code, Failure, upload};
+use super::{Code, Failure};
+use crate::runner::input_file;
 
 impl HttpCall<'_> {
     pub(super) async fn headers(&self, access: Option<&AccessToken>) -> Result<HeaderMap, Failure> {
@@ -154,7 +155,8 @@ impl HttpCall<'_> {
     }
 
     async fn open(&self, path: &std::path::Path) -> Result<(tokio::fs::File, u64), Failure> {
-        upload::open(path, self.invocation, &self.context.config, &self.context.own_folders).await
+        let opened = input_file::private(&path.to_string_lossy(), self.invocation, self.context).await?;
+        Ok((tokio::fs::File::from_std(opened.file), opened.bytes))
     }
 }
 

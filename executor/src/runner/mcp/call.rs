@@ -38,7 +38,9 @@ impl Mcp {
         context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
-        let arguments = self.filled(invocation)?;
+        let mut arguments = self.filled(invocation)?;
+        // Kept until the call has ended.
+        let copies = self.copy_files(&mut arguments, invocation, context).await?;
         let left_at = match invocation.job.as_deref() {
             None => None,
             Some(job) => Some(serde_json::from_str::<CallHandle>(job).map_err(|error| {
@@ -71,6 +73,7 @@ impl Mcp {
             let wanted = match called {
                 Ok(answer) => {
                     server.on_success();
+                    copies.check().await?;
                     return self.output(answer, invocation, context).await;
                 }
                 Err(CallFailure::Known(failure)) => return Err(failure),

@@ -48,7 +48,8 @@ impl ServerProgram {
     ) -> Result<(Self, ChildStdout, ChildStdin), Failure> {
         let folder = server.folder.as_deref().unwrap_or("/");
         let call = ProgramCall::server(&server.command, &server.env, Path::new(folder));
-        let mut prepared = call.prepare(&context.secrets, &context.config.programs, Path::new(""), None).await?;
+        let mut prepared =
+            call.prepare(&context.secrets, &context.config.programs, Path::new(""), Vec::new(), None).await?;
         let mark = uuid::Uuid::now_v7().simple().to_string();
         let command = prepared.command.process_group(0).kill_on_drop(true);
         let (mut child, registered) =

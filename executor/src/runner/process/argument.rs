@@ -16,7 +16,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value};
 
-use crate::base::template::TemplateValues;
+use crate::base::template::{self, TemplateValues};
 use crate::task::failure::Failure;
 
 /// An element of `argv`.
@@ -31,6 +31,20 @@ pub enum Argument {
     Each(EachItem),
     /// The path of a file that the program writes.
     OutputFile(OutputFile),
+    /// A file that the program reads.
+    InputFile(InputFile),
+}
+
+/// An argument that is a file which the program reads. It must lie in the folders of `[files] roots`; the program gets
+/// it opened, by a path like `/proc/self/fd/5`, and an approval is bound to its content.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputFile {
+    /// The path of the file, as in `{{ path }}`: a template. A list becomes several arguments, an absent value none.
+    pub input_file: String,
+    /// What precedes the path in each argument, as in `--config=` or `@`. Absent: nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prefix: String,
 }
 
 /// An option that is given once for each item of a list.
@@ -70,6 +84,11 @@ pub struct ConditionalArguments {
 pub(super) enum FilledArgument {
     Text(String),
     OutputFile(OutputFile),
+    InputFile {
+        prefix: String,
+        /// As the input names it.
+        path: String,
+    },
 }
 
 impl FilledArgument {
@@ -78,13 +97,19 @@ impl FilledArgument {
         match self {
             Self::Text(text) => text.clone(),
             Self::OutputFile(OutputFile { output_file, prefix }) => format!("{prefix}OUTPUT_FOLDER/{output_file}"),
+            Self::InputFile { prefix, path } => format!("{prefix}{path}"),
         }
     }
 
-    /// The argument of a program whose output is in `folder`.
-    pub(super) fn with_output_in(&self, folder: &Path) -> OsString {
+    /// The argument of a program whose output is in `folder`, and which opens the file that it reads by `input`.
+    pub(super) fn with_files(&self, folder: &Path, input: Option<&Path>) -> OsString {
         match self {
             Self::Text(text) => text.into(),
+            Self::InputFile { prefix, path } => {
+                let mut argument = OsString::from(prefix);
+                argument.push(input.unwrap_or(Path::new(path)));
+                argument
+            }
             Self::OutputFile(OutputFile { output_file, prefix }) => {
                 let mut argument = OsString::from(prefix);
                 argument.push(folder.join(output_file));
@@ -111,9 +136,26 @@ pub(super) fn render(
             }
             Argument::Each(EachItem { each, prefix }) => arguments.add_each(each, prefix, scope)?,
             Argument::OutputFile(file) => arguments.rendered.push(FilledArgument::OutputFile(file.clone())),
+            Argument::InputFile(file) => arguments.add_files(file, scope)?,
         }
     }
     Ok(arguments.rendered)
+}
+
+/// The texts of those arguments of `argv` that the input fills and that are not declared to be files.
+pub(super) fn filled_by_input(argv: &[Argument], scope: &TemplateValues) -> Result<Vec<String>, Failure> {
+    let is_filled = |text: &String| !template::is_constant(text);
+    let filled = argv.iter().filter_map(|argument| match argument {
+        Argument::Template(text) => is_filled(text).then(|| argument.clone()),
+        Argument::When(ConditionalArguments { condition, args }) => {
+            let args = args.iter().filter(|text| is_filled(text)).cloned().collect();
+            Some(Argument::When(ConditionalArguments { condition: condition.clone(), args }))
+        }
+        Argument::Each(_) => Some(argument.clone()),
+        Argument::OutputFile(_) | Argument::InputFile(_) => None,
+    });
+    let filled: Vec<_> = filled.collect();
+    Ok(render(&filled, scope, ArgumentOptions::Allowed)?.iter().map(FilledArgument::shown).collect())
 }
 
 /// Whether a value may become an option of the program.
@@ -141,6 +183,22 @@ impl Arguments {
         }
         if template == "--" {
             self.options = ArgumentOptions::Allowed;
+        }
+        Ok(())
+    }
+
+    /// Adds the files that the program reads.
+    fn add_files(&mut self, file: &InputFile, scope: &TemplateValues) -> Result<(), Failure> {
+        let paths = match scope.value(&Value::String(file.input_file.clone()))? {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(items)) => items,
+            Some(item) => vec![item],
+        };
+        for path in paths.into_iter().filter_map(text) {
+            if path.contains('\0') {
+                return Err(Failure::new(Code::Rejected, "the path of a file contains a NUL byte"));
+            }
+            self.rendered.push(FilledArgument::InputFile { prefix: file.prefix.clone(), path });
         }
         Ok(())
     }
@@ -188,7 +246,8 @@ impl<'de> Deserialize<'de> for Argument {
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "a template, or an object with `if` and `args`, with `each` and `prefix`, or with `output_file`",
+                    "a template, or an object with `if` and `args`, with `each` and `prefix`, with `output_file`, or \
+                     with `input_file`",
                 )
             }
 
@@ -199,8 +258,11 @@ impl<'de> Deserialize<'de> for Argument {
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Argument, A::Error> {
                 let fields = Map::deserialize(MapAccessDeserializer::new(map))?;
                 let (is_file, is_list) = (fields.contains_key("output_file"), fields.contains_key("each"));
+                let is_input = fields.contains_key("input_file");
                 let fields = Value::Object(fields);
-                let argument = if is_list {
+                let argument = if is_input {
+                    InputFile::deserialize(fields).map(Argument::InputFile)
+                } else if is_list {
                     EachItem::deserialize(fields).map(Argument::Each)
                 } else if is_file {
                     OutputFile::deserialize(fields).map(Argument::OutputFile)
@@ -222,6 +284,7 @@ impl Serialize for Argument {
             Self::When(when) => when.serialize(serializer),
             Self::Each(list) => list.serialize(serializer),
             Self::OutputFile(file) => file.serialize(serializer),
+            Self::InputFile(file) => file.serialize(serializer),
         }
     }
 }
@@ -233,12 +296,13 @@ impl JsonSchema for Argument {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "One argument: a template; arguments that are passed only under a condition; an option for each item of a list; or the path of a file that the program writes.",
+            "description": "One argument: a template; arguments that are passed only under a condition; an option for each item of a list; the path of a file that the program writes; or a file that it reads.",
             "anyOf": [
                 { "type": "string" },
                 generator.subschema_for::<ConditionalArguments>(),
                 generator.subschema_for::<EachItem>(),
-                generator.subschema_for::<OutputFile>()
+                generator.subschema_for::<OutputFile>(),
+                generator.subschema_for::<InputFile>()
             ]
         })
     }

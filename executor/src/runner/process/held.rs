@@ -32,13 +32,25 @@ pub(super) const SCRIPT: &str = "AGENT_MAGIC_TOOL_SCRIPT";
 pub(in crate::runner) struct HeldFiles {
     /// Not inherited: the kernel opens it before it closes what is not inherited.
     binary: Option<File>,
-    scripts: Vec<File>,
+    passed: Vec<File>,
 }
 
 impl HeldFiles {
     /// What the program inherits.
     pub(in crate::runner) fn passed(&self) -> &[File] {
-        &self.scripts
+        &self.passed
+    }
+
+    /// Adds what the program inherits as well.
+    pub(super) fn hold_all(&mut self, others: Self) {
+        self.passed.extend(others.passed);
+    }
+
+    /// Adds a file that the program reads. Returns the path by which it opens it: `path` where it must use its own.
+    pub(super) fn hold_input(&mut self, file: File, path: PathBuf) -> PathBuf {
+        let held = if can_hold() { in_child(&file) } else { path };
+        self.passed.push(file);
+        held
     }
 }
 
@@ -66,10 +78,12 @@ impl HeldStart {
             script: None,
             env: Vec::new(),
         };
-        for covered in approved.iter().filter(|file| file.role == FileRole::Covered) {
+        for covered in approved.iter().filter(|file| is_opened_by_name(file.role)) {
             compare(covered)?;
         }
-        let shown = |path: &Path| approved.iter().find(|file| file.path == path).ok_or_else(|| changed(path));
+        let executed = |file: &&Fingerprint| !file.role.is_of_input();
+        let shown =
+            |path: &Path| approved.iter().filter(executed).find(|file| file.path == path).ok_or_else(|| changed(path));
         if let Some(file) = open_binary(shown(&startup.binary)?, agent)? {
             start.binary = in_child(&file);
             start.files.binary = Some(file);
@@ -94,7 +108,7 @@ impl HeldStart {
     fn hold_script(&mut self, shown: &Fingerprint, interpreter: &Path, agent: u32) -> Result<Vec<OsString>, Failure> {
         let Some(copy) = copy_of_script(shown, agent)? else { return Ok(vec![shown.path.clone().into()]) };
         let path = in_child(&copy);
-        self.files.scripts.push(copy);
+        self.files.passed.push(copy);
         self.env.retain(|(name, _)| *name != SCRIPT);
         self.env.push((SCRIPT, shown.path.clone()));
         let kind = interpreter_kind(interpreter).map(|(kind, _)| kind);
@@ -108,6 +122,10 @@ impl HeldStart {
         let option = matches!(kind, Some("node" | "nodejs")).then(|| OsString::from("--preserve-symlinks-main"));
         Ok(option.into_iter().chain([path.into()]).collect())
     }
+}
+
+fn is_opened_by_name(role: FileRole) -> bool {
+    matches!(role, FileRole::Covered | FileRole::Argument)
 }
 
 /// Opens the file that the kernel executes; `None` if it is started by its name.
@@ -141,8 +159,9 @@ fn copied(file: &mut File, shown: &Fingerprint) -> Result<File, Failure> {
     if sha256 == shown.sha256 { Ok(copy) } else { Err(changed(&shown.path)) }
 }
 
+/// Copies `file` to memory that cannot be changed any more. Returns the copy and the hash of its content.
 #[cfg(target_os = "linux")]
-fn sealed_copy(file: &mut File, path: &Path) -> io::Result<(File, String)> {
+pub(in crate::runner) fn sealed_copy(file: &mut File, path: &Path) -> io::Result<(File, String)> {
     use nix::fcntl::{FcntlArg, SealFlag, fcntl};
     use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -161,12 +180,12 @@ fn sealed_copy(file: &mut File, path: &Path) -> io::Result<(File, String)> {
 const MAX_NAME_CHARS: usize = 100;
 
 #[cfg(not(target_os = "linux"))]
-fn sealed_copy(_: &mut File, _: &Path) -> io::Result<(File, String)> {
+pub(in crate::runner) fn sealed_copy(_: &mut File, _: &Path) -> io::Result<(File, String)> {
     Err(io::Error::from(io::ErrorKind::Unsupported))
 }
 
-/// Whether files can be executed by their descriptors here.
-fn can_hold() -> bool {
+/// Whether files can be executed and read by their descriptors here.
+pub(in crate::runner) fn can_hold() -> bool {
     cfg!(target_os = "linux") && Path::new("/proc/self/fd").is_dir()
 }
 
@@ -180,7 +199,10 @@ fn compare(shown: &Fingerprint) -> Result<(), Failure> {
 }
 
 fn changed(path: &Path) -> Failure {
-    Failure::drifted(&format!("the program changed after the human was asked: `{}`", path.display()))
+    Failure::drifted(&format!(
+        "the program or one of its files changed after the human was asked: `{}`",
+        path.display()
+    ))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {

@@ -22,6 +22,7 @@ use crate::config::programs::{self, ProgramSettings};
 use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::runner::Invocation;
 use crate::runner::fields::{self, FieldValues};
+use crate::runner::input_file::InputFile;
 use crate::task::failure::{Failure, Retry};
 use crate::task::fingerprint::Fingerprint;
 
@@ -138,7 +139,15 @@ impl ProgramCall {
     pub(super) fn output_file(&self) -> Option<&str> {
         self.arguments.iter().find_map(|argument| match argument {
             FilledArgument::OutputFile(file) => Some(file.output_file.as_str()),
-            FilledArgument::Text(_) => None,
+            FilledArgument::Text(_) | FilledArgument::InputFile { .. } => None,
+        })
+    }
+
+    /// The files that it reads, as the input names them.
+    pub(super) fn input_files(&self) -> impl Iterator<Item = &str> {
+        self.arguments.iter().filter_map(|argument| match argument {
+            FilledArgument::InputFile { path, .. } => Some(path.as_str()),
+            FilledArgument::Text(_) | FilledArgument::OutputFile(_) => None,
         })
     }
 
@@ -194,13 +203,14 @@ impl ProgramCall {
         })
     }
 
-    /// Finds the program and resolves the secrets. The file that it writes will be in `output_folder`. What a human
-    /// has `approved` is held; `agent` is the Unix user of the agent.
+    /// Finds the program and resolves the secrets. The file that it writes will be in `output_folder`, those that it
+    /// reads are `inputs`. What a human has `approved` is held.
     pub(in crate::runner) async fn prepare(
         &self,
         secrets: &Secrets,
         settings: &ProgramSettings,
         output_folder: &Path,
+        inputs: Vec<InputFile>,
         approved: Option<ApprovedFiles>,
     ) -> Result<PreparedProgram, Failure> {
         let mut env: Vec<(OsString, OsString)> =
@@ -222,9 +232,15 @@ impl ProgramCall {
         }
         let program = self.find(&self.search_path(settings))?;
         self.check_folder()?;
-        let mut arguments: Vec<_> =
-            self.arguments.iter().map(|argument| argument.with_output_in(output_folder)).collect();
-        let (mut command, held) = match approved {
+        let mut read = HeldFiles::default();
+        let mut inputs = inputs.into_iter().map(|input| read.hold_input(input.file, input.path));
+        let mut arguments = Vec::with_capacity(self.arguments.len());
+        for argument in &self.arguments {
+            let input = if matches!(argument, FilledArgument::InputFile { .. }) { inputs.next() } else { None };
+            arguments.push(argument.with_files(output_folder, input.as_deref()));
+        }
+        drop(inputs);
+        let (mut command, mut held) = match approved {
             None => (Command::new(&program), HeldFiles::default()),
             Some(approved) => {
                 let startup = self.startup(settings)?;
@@ -242,6 +258,7 @@ impl ProgramCall {
                 (command, start.files)
             }
         };
+        held.hold_all(read);
         command
             .args(arguments)
             .env_clear()

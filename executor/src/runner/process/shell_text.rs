@@ -35,6 +35,7 @@ pub(super) fn check(argv: &[Argument]) -> Result<(), DefinitionMistake> {
                 Argument::When(ConditionalArguments { args, .. }) => args.clone(),
                 Argument::Each(EachItem { each, prefix }) => vec![format!("{prefix}{each}")],
                 Argument::OutputFile(file) => vec![file.output_file.clone()],
+                Argument::InputFile(file) => vec![format!("{}{}", file.prefix, file.input_file)],
             };
             texts.into_iter().map(move |text| (index, text))
         })
