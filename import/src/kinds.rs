@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::document::Document;
-use crate::{ImportError, ImportOptions, Imported, ImportedSubtool, curl, google, graphql, mcp, openapi, program, schema, sql};
+use crate::{
+    ImportError, ImportOptions, Imported, ImportedSubtool, curl, google, graphql, mcp, openapi, program, schema, sql,
+};
 
 /// How the words that the user gave become a [`Document`]. Reading is up to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

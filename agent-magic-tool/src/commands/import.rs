@@ -241,8 +241,7 @@ fn pack(
     for attempt in 0..20 {
         let mut options = selection.options(name);
         options.max_name_chars = namespace.as_ref().map(|it: &String| import::names::MAX_NAME_CHARS - it.len() - 1);
-        let mut imported =
-            kind.read(&document, &options).map_err(|error| reading::failed(&document.from, error))?;
+        let mut imported = kind.read(&document, &options).map_err(|error| reading::failed(&document.from, error))?;
         let idle = selection.idle(&imported)?;
         // Of several sources, an option may mean only one.
         if is_only && !idle.is_empty() {
