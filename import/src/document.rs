@@ -107,6 +107,92 @@ mod tests {
     }
 
     #[test]
+    fn plain_values_are_those_of_the_core_schema_of_yaml_1_2() {
+        let text = |text: &str| json!(text);
+        for (written, expected) in [
+            // YAML 1.1 takes these for booleans.
+            ("y", text("y")),
+            ("Y", text("Y")),
+            ("n", text("n")),
+            ("N", text("N")),
+            ("yes", text("yes")),
+            ("Yes", text("Yes")),
+            ("YES", text("YES")),
+            ("no", text("no")),
+            ("No", text("No")),
+            ("NO", text("NO")),
+            ("on", text("on")),
+            ("On", text("On")),
+            ("ON", text("ON")),
+            ("off", text("off")),
+            ("Off", text("Off")),
+            ("OFF", text("OFF")),
+            ("true", json!(true)),
+            ("True", json!(true)),
+            ("TRUE", json!(true)),
+            ("false", json!(false)),
+            ("False", json!(false)),
+            ("FALSE", json!(false)),
+            ("tRUE", text("tRUE")),
+            // Nothing.
+            ("null", Value::Null),
+            ("Null", Value::Null),
+            ("NULL", Value::Null),
+            ("~", Value::Null),
+            ("", Value::Null),
+            ("none", text("none")),
+            ("nil", text("nil")),
+            ("nULL", text("nULL")),
+            // Numbers; what only YAML 1.1 takes for one stays as it is written.
+            ("0", json!(0)),
+            ("-12", json!(-12)),
+            ("+12", json!(12)),
+            ("0o14", json!(12)),
+            ("0x1F", json!(31)),
+            ("1.5", json!(1.5)),
+            ("1e3", json!(1000.0)),
+            (".5", json!(0.5)),
+            ("-1.5E-1", json!(-0.15)),
+            ("014", text("014")),
+            ("007", text("007")),
+            ("1_000", text("1_000")),
+            ("0x_1F", text("0x_1F")),
+            ("190:20:30", text("190:20:30")),
+            ("12:30", text("12:30")),
+            ("1.2.3", text("1.2.3")),
+            (".inf", text(".inf")),
+            ("-.inf", text("-.inf")),
+            (".nan", text(".nan")),
+            ("nan", text("nan")),
+            // Times are texts.
+            ("2001-12-14", text("2001-12-14")),
+            ("2001-12-14t21:59:43.10-05:00", text("2001-12-14t21:59:43.10-05:00")),
+            // Quotes and tags say what it is.
+            ("'true'", text("true")),
+            ("\"null\"", text("null")),
+            ("'12'", text("12")),
+            ("!!str 12", text("12")),
+            ("!!str no", text("no")),
+            ("|-\n  no", text("no")),
+            ("=", text("=")),
+        ] {
+            assert_eq!(read(&format!("a: {written}\nb: 1\n"))["a"], expected, "`{written}` as a value");
+            if !written.is_empty() && !written.contains(['\n', ':']) {
+                assert_eq!(read(&format!("a: [{written}, x]\n"))["a"][0], expected, "`{written}` in a list");
+            }
+        }
+        let keys = "y: 1\nno: 2\non: 3\nOFF: 4\n200: 5\n007: 6\n2001-12-14: 8\n";
+        let names: Vec<_> = read(keys).as_object().expect("an object").keys().cloned().collect();
+        assert_eq!(names[..6], ["y", "no", "on", "OFF", "200", "007"], "{names:?}");
+        assert_eq!(names[6], "2001-12-14");
+        assert_eq!(
+            read("a: [DE, NO, SE]\nrequired: [x, y]\n"),
+            json!({"a": ["DE", "NO", "SE"], "required": ["x", "y"]})
+        );
+        assert_eq!(read("a: &it {b: no}\nc: *it\nd: {<<: *it, e: on}\n")["d"], json!({"b": "no", "e": "on"}));
+    }
+
+    #[test]
     fn what_begins_like_json_and_is_broken_is_an_error() {
         assert!(Document::new("x", "{\"openapi\": ".to_owned()).is_err());
     }

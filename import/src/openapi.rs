@@ -11,6 +11,8 @@ mod parameters;
 mod responses;
 mod security;
 mod servers;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;

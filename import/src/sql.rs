@@ -66,7 +66,8 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
     imported.defaults.insert("run".to_owned(), json!({"sql": {"database": database}}));
     imported.defaults.insert("tags".to_owned(), json!([pack, "database", "sql"]));
     if let Some(patterns) = options.others.get(TABLES) {
-        let is_like = |pattern: &str| globs(pattern).map(|glob| tables.iter().any(|it| glob.is_match(text(it, "name"))));
+        let is_like =
+            |pattern: &str| globs(pattern).map(|glob| tables.iter().any(|it| glob.is_match(text(it, "name"))));
         for pattern in patterns.split(',').filter(|pattern| !pattern.is_empty()) {
             if !is_like(pattern)? {
                 return Err(ImportError::new(format!("no table matches `--table {pattern}`"))
@@ -350,5 +351,22 @@ impl DatabaseSource<'_> {
 
     fn quoted_table(&self, name: &str) -> String {
         name.split('.').map(|part| self.quoted(part)).collect::<Vec<_>>().join(".")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_matches_nothing_is_an_error_also_beside_one_that_does() {
+        let snapshot = json!({"dialect": "SQLite", "tables": [{"name": "orders", "columns": []}]});
+        let document = document("shop", &snapshot).expect("a document");
+        for (tables, wrong) in [("orders", None), ("order*,custmers", Some("custmers")), ("x*", Some("x*"))] {
+            let others = [(TABLES.to_owned(), tables.to_owned())].into();
+            let outcome = import(&document, &ImportOptions { others, ..ImportOptions::default() });
+            let message = outcome.err().map(|error| error.message);
+            assert_eq!(message, wrong.map(|wrong| format!("no table matches `--table {wrong}`")), "{tables}");
+        }
     }
 }

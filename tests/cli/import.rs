@@ -3,6 +3,7 @@
 mod agents;
 pub(crate) mod calls;
 mod curl;
+mod demands;
 mod google;
 mod graphql;
 mod mcp;

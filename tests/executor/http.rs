@@ -214,3 +214,124 @@ fn a_job_survives_its_executor_and_the_change_is_not_sent_again() {
     let posts = server.requests().iter().filter(|line| line.starts_with("POST")).count();
     assert_eq!(posts, 1, "{:?}", server.requests());
 }
+
+#[test]
+fn a_path_that_finds_nothing_names_the_keys_that_are_there() {
+    let pages = |pagination: Value| json!({"pagination": pagination});
+    let token = json!({"query": "after", "response": "next"});
+    let poll = |poll: Value| json!({"poll": poll});
+    for (case, http, body, expected) in [
+        (
+            "items",
+            pages(json!({"page": {"query": "page"}, "items": "rows"})),
+            json!({"data": [1], "total": 1}),
+            "`data`",
+        ),
+        (
+            "items",
+            pages(json!({"page": {"query": "page"}, "items": "/a/rows"})),
+            json!({"a": {"data": []}}),
+            "`/a/data`",
+        ),
+        ("items", pages(json!({"page": {"query": "page"}, "items": "rows"})), json!({"total": 7}), "`total`"),
+        (
+            "a cursor",
+            pages(json!({"next_token": token, "items": "rows"})),
+            json!({"rows": [1], "meta": {"next_cursor": "a"}}),
+            "`/meta/next_cursor`",
+        ),
+        (
+            "a URL",
+            pages(json!({"next_url": "next", "items": "rows"})),
+            json!({"rows": [1], "links": {"next": "/x"}}),
+            "`/links/next`",
+        ),
+        (
+            "more",
+            pages(json!({"page": {"query": "page"}, "has_more": "more", "items": "rows"})),
+            json!({"rows": [1], "has_more": true}),
+            "`/has_more`",
+        ),
+        (
+            "the last item",
+            pages(json!({"last_item": {"query": "after", "field": "key"}, "items": "rows"})),
+            json!({"rows": [{"id": 1}]}),
+            "`id`",
+        ),
+        (
+            "a job",
+            poll(json!({"url": ".links.job", "until": ".state == \"done\""})),
+            json!({"state": "new", "job": "/j"}),
+            "`job`",
+        ),
+        (
+            "a result",
+            poll(json!({"until": "true", "result": ".file"})),
+            json!({"state": "done", "result": "/r"}),
+            "`result`",
+        ),
+    ] {
+        let server = HttpScript::new(move |_, _| format!("200 OK\r\ncontent-type: application/json\r\n\r\n{body}"));
+        let mut run = json!({"http": http});
+        run["http"]["base_url"] = server.url.as_str().into();
+        let result = world_with(&json!({ "run": run })).result_of("get", &json!({}));
+        let message = result["error"]["message"].as_str().unwrap_or_default();
+        assert!(result["status"] == "failed" && message.contains(expected), "{case}: {result}");
+    }
+    // A result that is selected, and lists that are left out since they are empty.
+    for (fields, http, body, expected) in [
+        (json!({"result": {"select": ".rows"}}), json!({}), json!({"data": [1]}), None),
+        (json!({"result": {"select": ".data.rows"}}), json!({}), json!({"data": {"items": []}}), None),
+        (json!({"result": {"select": ".rows // []"}}), json!({}), json!({"data": [1]}), Some(json!([]))),
+        (json!({"result": {"select": ".rows"}}), json!({}), json!({"rows": null}), Some(Value::Null)),
+        (
+            json!({}),
+            pages(json!({"next_token": token, "items": "rows"})),
+            json!({"kind": "list"}),
+            Some(json!({"kind": "list", "rows": []})),
+        ),
+    ] {
+        let server = HttpScript::new(move |_, _| format!("200 OK\r\ncontent-type: application/json\r\n\r\n{body}"));
+        let mut definition = fields.clone();
+        definition["run"] = json!({"http": http});
+        definition["run"]["http"]["base_url"] = server.url.as_str().into();
+        let result = world_with(&definition).result_of("get", &json!({}));
+        match expected {
+            Some(data) => assert_eq!(result["data"], data, "{definition}: {result}"),
+            None => {
+                assert_eq!(result["error"]["code"], "select-failed", "{definition}: {result}");
+                let message = result["error"]["message"].as_str().unwrap_or_default();
+                assert!(message.contains("`rows`: it has `"), "{result}");
+            }
+        }
+    }
+}
+
+#[test]
+fn accepted_work_is_not_said_to_be_done() {
+    for (answer, data, location) in [
+        ("202 Accepted\r\nlocation: /jobs/7\r\n\r\n", None, Some("/jobs/7")),
+        ("202 Accepted\r\ncontent-type: application/json\r\n\r\n{\"id\": 7}", Some(json!({"id": 7})), None),
+    ] {
+        let server = HttpScript::new(move |_, _| answer.to_owned());
+        let world = world_with(&json!({"run": {"http": {"base_url": server.url}}}));
+        let result = world.result_of("get", &json!({}));
+        let told = &result["_meta"]["unfinished"];
+        assert_eq!((&told["accepted"], &told["finished"]), (&json!(true), &json!(false)), "{result}");
+        assert_eq!(told["location"].as_str(), location.map(|path| format!("{}{path}", server.url)).as_deref());
+        assert_eq!(result["data"], data.unwrap_or_else(|| told.clone()), "{result}");
+    }
+}
+
+#[test]
+fn how_long_a_server_asks_to_wait_is_kept_in_the_error() {
+    for (status, error) in
+        [("429 Too Many Requests", json!({})), ("503 Busy", json!({})), ("503 Busy", json!({"error": "\"busy\""}))]
+    {
+        let server = HttpScript::new(move |_, _| format!("{status}\r\nretry-after: 7\r\n\r\n"));
+        let mut run = json!({"http": error});
+        run["http"]["base_url"] = server.url.as_str().into();
+        let result = world_with(&json!({ "run": run })).result_of("get", &json!({}));
+        assert_eq!(result["error"]["details"]["retry_after_seconds"], 7, "{status}: {result}");
+    }
+}

@@ -123,7 +123,11 @@ mod tests {
         for (page, pointer, expected) in [
             (json!({"data": [1]}), "/rows", Some("it has `data`; there is a list at `/data`")),
             (json!({"data": []}), "/rows", Some("it has `data`; there is a list at `/data`")),
-            (json!({"meta": {}, "data": {"rows": []}}), "/rows", Some("it has `meta`, `data`; there is a list at `/data/rows`")),
+            (
+                json!({"meta": {}, "data": {"rows": []}}),
+                "/rows",
+                Some("it has `meta`, `data`; there is a list at `/data/rows`"),
+            ),
             (json!({"total": 3}), "/rows", Some("it has `total`")),
             (json!({"result": {"ok": true}}), "/data/rows", Some("it has `result`")),
             (json!("text"), "/rows", Some("it is a text")),

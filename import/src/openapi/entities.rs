@@ -59,7 +59,11 @@ pub(super) fn is_written_out(api: &OpenApi<'_>, path: &str, item: &Value, operat
         let body = Some(&other["requestBody"]).filter(|_| !std::ptr::eq(other, operation));
         let answers = other["responses"].as_object().into_iter().flatten();
         let answers = answers.filter(|(status, _)| status.starts_with('2')).map(|(_, answer)| answer);
-        body.into_iter().chain(answers).filter_map(schema).any(|known| known == own || known.get("items") == Some(own))
+        body.into_iter()
+            .chain(answers)
+            .filter_map(schema)
+            .filter_map(|known| api.schemas.resolve(known))
+            .any(|known| known == own || known.get("items") == Some(own))
     })
 }
 

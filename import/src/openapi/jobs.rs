@@ -112,7 +112,6 @@ fn json_schema(answer: &Value) -> &Value {
 /// The states that a field names, if all are plain words: they become a part of an expression.
 fn states<'a>(api: &OpenApi<'a>, field: &'a Value) -> Option<Vec<&'a str>> {
     let values = api.schemas.resolve(field)?["enum"].as_array()?;
-    let is_plain =
-        |text: &&str| text.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | ' '));
+    let is_plain = |text: &&str| text.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | ' '));
     values.iter().map(|value| value.as_str().filter(is_plain)).collect()
 }

@@ -172,7 +172,8 @@ async fn result(call: &HttpCall<'_>, poll: &Poll, latest: RunnerOutput) -> Resul
             call.until_cancelled(response::output(call, answer)).await
         }
         None => {
-            let message = format!("the job is done, but `poll.result`, `{expression}`, finds no result; {}", there(&latest));
+            let message =
+                format!("the job is done, but `poll.result`, `{expression}`, finds no result; {}", there(&latest));
             let failure = Failure::new(Code::BadResponse, message).hint("correct `poll.result` of the subtool");
             Err(failure.detail("response", body(&latest)))
         }

@@ -146,8 +146,11 @@ fn take_items(body: &mut Value, items_pointer: Option<&str>, is_first: bool) -> 
 
 /// The failure of a path of the definition that leads nowhere in a page.
 fn misnamed(setting: &str, pointer: &str, there: &str) -> Failure {
-    Failure::new(Code::BadResponse, format!("the page has nothing at `{pointer}`, which `pagination.{setting}` names; {there}"))
-        .hint(format!("correct `pagination.{setting}` of the subtool"))
+    Failure::new(
+        Code::BadResponse,
+        format!("the page has nothing at `{pointer}`, which `pagination.{setting}` names; {there}"),
+    )
+    .hint(format!("correct `pagination.{setting}` of the subtool"))
 }
 
 impl Pagination {

@@ -79,8 +79,12 @@ fn unfinished(call: &HttpCall<'_>, facts: &ResponseFacts, url: &Url) -> Value {
     let location = location.and_then(|location| url.join(location).ok());
     let location = location.map(|location| call.context.secrets.redact(location.as_str()).into_owned());
     let message = match &location {
-        Some(location) => format!("the server accepted the work and has not finished it (202); its state is at {location}"),
-        None => "the server accepted the work and has not finished it (202); it does not say where its state is".to_owned(),
+        Some(location) => {
+            format!("the server accepted the work and has not finished it (202); its state is at {location}")
+        }
+        None => {
+            "the server accepted the work and has not finished it (202); it does not say where its state is".to_owned()
+        }
     };
     let mut told = serde_json::json!({"accepted": true, "finished": false, "message": message});
     if let Some(location) = location {
