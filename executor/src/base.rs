@@ -8,6 +8,7 @@ pub mod hidden;
 pub mod jq;
 pub mod jq_pool;
 pub mod jq_worker;
+mod missing;
 pub mod own_folders;
 pub mod schema;
 pub mod select;

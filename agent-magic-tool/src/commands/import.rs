@@ -309,7 +309,7 @@ fn print(reports: &[Value], failed: &[(String, Error)], is_dry_run: bool, contex
         [only] if failures.is_empty() => only.clone(),
         _ => json!({"found": found, "imported": imported, "sources": reports, "failed": failures}),
     };
-    context.output.json(&document)?;
+    context.output.whole_json(&document)?;
     let flagged: usize = reports.iter().filter_map(|report| report["flagged"].as_object()).map(Map::len).sum();
     if flagged > 0 {
         context.output.note(&format!("{flagged} tools have suspicious words: read `flagged` before you use them"));
