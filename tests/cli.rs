@@ -1,5 +1,6 @@
 //! End-to-end tests of the commands: standard output, standard error, exit status.
 
+mod absent;
 mod command_executor;
 mod cost;
 mod doctor;
@@ -24,3 +25,4 @@ mod setup;
 mod ten_tasks;
 mod unknown;
 mod wait;
+mod whole;

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::tidy::without_tests;
+
 /// The folders of `executor/src`, lowest first.
 const LADDER: [&str; 17] = [
     "base",
@@ -137,8 +139,7 @@ fn modules(package: &str) -> Vec<Module> {
             continue;
         }
         let text = fs::read_to_string(&file).expect("a source file");
-        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-        modules.push(Module { names: names(code, &path), path });
+        modules.push(Module { names: names(&without_tests(&text), &path), path });
     }
     assert!(modules.len() > 10, "the sources of {package} lie elsewhere than {}", source.display());
     modules

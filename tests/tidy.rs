@@ -184,6 +184,30 @@ fn every_path_named_in_the_documents_exists() {
     assert_none(missing);
 }
 
+/// A rule without its test is only a sentence.
+#[test]
+fn every_test_that_architecture_md_names_exists() {
+    let document = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("readable");
+    let (_, rules) = document.split_once("## What always holds").expect("its rules");
+    let (rules, _) = rules.split_once("\n## ").expect("more after them");
+    let prose = rules.split_whitespace().collect::<Vec<_>>().join(" ");
+    let is_test = |words: &&str| {
+        words.matches('_').count() > 1
+            && words.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_')
+    };
+    let named: Vec<_> = quoted(&prose).filter(is_test).map(str::to_owned).collect();
+    assert!(named.len() > 8, "{named:?}");
+    let declared: String = rust_files().into_iter().map(|file| file.text).collect();
+    assert_none(named.into_iter().filter(|name| {
+        let is_declared = |(at, _): (usize, &str)| {
+            let before = &declared[..at];
+            let attributes = before.rsplit("\n\n").next().unwrap_or_default();
+            attributes.contains("#[test]") || attributes.contains("#[tokio::test")
+        };
+        !declared.match_indices(&format!("fn {name}(")).any(is_declared)
+    }));
+}
+
 #[test]
 fn every_error_code_is_used() {
     let codes = fs::read_to_string(root().join("protocol/src/code.rs")).expect("readable");
@@ -248,7 +272,7 @@ pub(crate) struct File {
 impl File {
     /// Returns the text without comments and unit tests.
     pub(crate) fn code(&self) -> String {
-        let text = self.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let text = without_tests(&self.text);
         let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         lines.flat_map(|line| [line, "\n"]).collect()
     }
@@ -258,6 +282,45 @@ impl File {
         let code = self.code();
         words.iter().filter(|word| code.contains(**word)).map(|word| format!("{}: {word}", self.name)).collect()
     }
+}
+
+/// The code of a file with an empty line in place of each line that is compiled only for tests, wherever it stands.
+pub(crate) fn without_tests(text: &str) -> String {
+    let mut kept = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim_start() != "#[cfg(test)]" {
+            kept.extend([line, "\n"]);
+            continue;
+        }
+        kept.push('\n');
+        let indent = &line[..line.len() - line.trim_start().len()];
+        // The item ends where the brace of its own indentation closes, or with its first line.
+        let mut is_open = false;
+        for line in lines.by_ref() {
+            kept.push('\n');
+            let is_own = line.strip_prefix(indent).is_some_and(|rest| !rest.starts_with(' '));
+            let ends_with = |ending: char| is_own && line.ends_with(ending);
+            is_open |= ends_with('{');
+            if (!is_open && ends_with(';'))
+                || (is_open && is_own && ["}", "};"].contains(&line.trim()))
+                || (ends_with('}') && !is_open)
+            {
+                break;
+            }
+        }
+    }
+    kept
+}
+
+#[test]
+fn only_what_is_for_tests_is_left_out_of_the_code() {
+    let text = "use a;\n#[cfg(test)]\nmod tests;\nuse b;\n    #[cfg(test)]\n    fn c() {\n        d();\n    }\n    e();\n\
+                #[cfg(test)]\nmod tests {\n    fn f() {}\n}\nuse g;\n#[cfg(test)]\n#[path = \"x\"]\nmod x;\n#[cfg(test)]\nuse y::{\n    z,\n};\nuse h;\n";
+    let code = without_tests(text);
+    assert_eq!(code.lines().count(), text.lines().count(), "lines keep their numbers");
+    let kept: Vec<_> = code.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(kept, ["use a;", "use b;", "    e();", "use g;", "use h;"]);
 }
 
 /// Whether the file is like `executor/src/x/tests.rs`, which `executor/src/x.rs` declares for tests only.

@@ -5,8 +5,10 @@
 
 use std::fmt;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -241,6 +243,56 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     while !holds() {
         assert!(Instant::now() < deadline, "timed out waiting until {what}");
         pause();
+    }
+}
+
+/// Waits until a child process ends, like `Child::wait`; kills it and fails the test if it does not.
+#[track_caller]
+pub(crate) fn wait_for_end(child: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    loop {
+        if let Some(status) = child.try_wait().expect("a child process") {
+            return status;
+        }
+        if Instant::now() > deadline {
+            child.kill().ok();
+            panic!("timed out waiting until process {} has ended", child.id());
+        }
+        pause();
+    }
+}
+
+/// The lines that a program prints. The next one fails the test if it does not come in time.
+#[derive(Debug)]
+pub(crate) struct Lines(Receiver<std::io::Result<String>>);
+
+impl Lines {
+    /// Reads in a thread, which ends with the stream.
+    pub(crate) fn of(stream: impl Read + Send + 'static) -> Self {
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            BufReader::new(stream).lines().try_for_each(|line| sender.send(line)).ok();
+        });
+        Self(lines)
+    }
+
+    /// Waits until the stream ends.
+    #[track_caller]
+    pub(crate) fn end(&mut self) {
+        let deadline = Instant::now() + TEST_TIMEOUT;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        while !matches!(self.0.recv_timeout(left()), Err(RecvTimeoutError::Disconnected)) {
+            assert!(Instant::now() < deadline, "timed out waiting until a stream ends");
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn next(&self) -> String {
+        match self.0.recv_timeout(TEST_TIMEOUT) {
+            Ok(line) => line.expect("readable"),
+            Err(RecvTimeoutError::Disconnected) => panic!("the program printed no more lines"),
+            Err(RecvTimeoutError::Timeout) => panic!("timed out waiting for the next line of a program"),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use protocol::code::Exit;
 use protocol::excerpt;
 use protocol::layout::to_lines;
 use protocol::mailbox::Mailbox;
+use protocol::mailbox::disk::DiskProblem;
 use protocol::mailbox::result::{PREVIEW_CHARS, WILL_BE_WOKEN};
 use protocol::task::State;
 use serde_json::{Map, Value};
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::context::Context;
 use crate::error::Error;
 use crate::result::{self, ResultFile};
-use crate::result_data::{self, ResultData};
+use crate::result_data::{self, Selected};
 
 /// A receipt shows texts of the input up to this length; the caller has just written them.
 const MAX_ECHOED_CHARS: usize = 400;
@@ -46,28 +47,54 @@ pub(crate) fn print(
     mailbox: &Mailbox,
     context: &Context,
 ) -> Result<Exit, Error> {
-    let mut note = None;
+    let mut notes = Vec::new();
     let mut selected = |file: &ResultFile| -> Result<Option<Value>, Error> {
         let Some(expression) = jq.filter(|_| file.state == State::Succeeded) else { return Ok(None) };
-        let (value, jq_note) = result_data::evaluate_jq(expression, ResultData::of(file, mailbox)?)?;
-        note = jq_note;
+        let Selected { value, notes: of_file } = result_data::evaluate_jq(expression, file, mailbox)?;
+        let heading = if files.len() > 1 { format!("{}: ", file.id) } else { String::new() };
+        notes.extend(of_file.into_iter().map(|note| format!("{heading}{note}")));
         Ok(Some(value))
     };
     if let [file] = files {
+        let rest = match jq {
+            Some(expression) => rest_of_selected(file, expression),
+            None => format!("a part of it: agent-magic-tool read {} --jq EXPR", file.id),
+        };
         let value = selected(file)?;
-        context.output.json(&value.unwrap_or_else(|| document(file)))?;
+        context.output.json_or(&value.unwrap_or_else(|| document(file)), &rest)?;
     } else {
         let with_value = |file: &ResultFile| -> Result<Value, Error> {
             let value = selected(file)?;
             Ok(value.map_or_else(|| document(file), |value| document_with(file, value)))
         };
-        context.output.json(&files.iter().map(with_value).collect::<Result<Vec<_>, _>>()?)?;
+        let documents = files.iter().map(with_value).collect::<Result<Vec<_>, _>>()?;
+        context.output.json_or(&documents, "one after another: agent-magic-tool read ID")?;
     }
     result::remove_wakeups(files, mailbox, context);
-    if let Some(note) = note {
-        context.output.note(note);
+    if files.iter().any(|file| !file.is_final())
+        && let Some(DiskProblem { message, hint, .. }) = mailbox.disk_problem()
+    {
+        context.output.note(&format!("{message}, so what is done may not show yet; tell the user: {hint}"));
+    }
+    for note in notes {
+        context.output.note(&note);
     }
     Ok(overall_exit(files))
+}
+
+/// How to read what an expression returned, if that is too much to print.
+pub(crate) fn rest_of_selected(file: &ResultFile, expression: &str) -> String {
+    format!(
+        "return less of it, like {}; a list by pages: agent-magic-tool read {} --jq {} --page 1",
+        quoted(&format!("{expression} | keys")),
+        file.id,
+        quoted(expression)
+    )
+}
+
+/// Quotes `text` as one shell word.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// The exit status for several tasks: open before failed, failed before refused, refused before done.

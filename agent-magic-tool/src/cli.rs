@@ -50,7 +50,8 @@ Options of a command: agent-magic-tool help COMMAND. Every command, also those f
 const EXIT_STATUS: &str = "\
 Exit status: 0 done or accepted, 1 the subtool failed, 2 wrong usage or input, 3 not found,
 4 waiting for the user, 5 refused, 6 still pending, 7 no executor, 70 internal error.
-Standard output is one JSON document; notes and errors ({\"error\": {\"code\", \"message\", \"hint\"}}) are on standard error.";
+Standard output is one JSON document; notes and errors ({\"error\": {\"code\", \"message\", \"hint\"}}) are on standard error.
+A document above 50,000 bytes is cut and says so; --whole prints all of it, for pipes and files.";
 
 /// What `--version` prints.
 const VERSION: &str = concat!("agent-magic-tool ", env!("CARGO_PKG_VERSION"), "\n");
@@ -61,6 +62,9 @@ const VERSION: &str = concat!("agent-magic-tool ", env!("CARGO_PKG_VERSION"), "\
 #[command(disable_help_subcommand = true, subcommand_required = false)]
 #[command(help_template = "{about}.\n\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}")]
 pub(crate) struct Cli {
+    /// Print documents of any size, for pipes and files
+    #[arg(long, global = true, hide = true)]
+    whole: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -199,8 +203,13 @@ fn parse(
     }
     let arguments = &*without_help_command(arguments);
     match Cli::try_parse_from(arguments) {
-        Ok(Cli { command: Some(command) }) => Ok(command),
-        Ok(Cli { command: None }) => {
+        Ok(Cli { command: Some(command), whole }) => {
+            if whole {
+                output.print_whole();
+            }
+            Ok(command)
+        }
+        Ok(Cli { command: None, .. }) => {
             let about = Cli::command().get_about().map(ToString::to_string).unwrap_or_default();
             let text = format!("{about}.\n\n{HOW_TO}\n\n{FOR_AGENTS}\n{EXIT_STATUS}\n");
             Err(printed(output.text(&text), output))

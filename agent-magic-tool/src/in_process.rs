@@ -40,7 +40,12 @@ impl Shell for InProcess {
                 .environment()
                 .into_iter()
                 .fold(ProgramShell::new(program), |program, (name, value)| program.env(name, value));
-            return program.call(arguments, stdin, caller);
+            // Its output may be the input of another command, and whoever captures it limits what is shown of it.
+            let mut arguments = arguments.to_vec();
+            if arguments[0] != "jq" {
+                arguments.insert(1, "--whole".to_owned());
+            }
+            return program.call(&arguments, stdin, caller);
         }
         let context = Context {
             paths: self.paths.clone(),

@@ -3,17 +3,27 @@
 //! Standard output carries one JSON document and nothing else: on one line for programs and
 //! models, which pay by the character, indented on a terminal. Notes and errors go to standard
 //! error. A closed pipe is not an error. A caller in the same process can capture the output
-//! instead.
+//! instead. A document that is too large for a model is not printed but described, as JSON too, unless `--whole` asks
+//! for it.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::iter;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
+use protocol::excerpt;
 use protocol::shell::PrintedOutput;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::error::Error;
+
+/// The largest document that is printed unless the caller asks for all of it, as for the one tool: a model pays for each
+/// character, and its shell may cut the output anywhere.
+const MAX_DOCUMENT_BYTES: usize = 50_000;
+/// How much is shown of a larger one.
+const SHOWN_CHARS: usize = 2_000;
 
 /// Where output goes, and whether a human reads it.
 #[derive(Debug)]
@@ -21,6 +31,8 @@ pub(crate) struct Output {
     target: OutputTarget,
     stdout_is_terminal: bool,
     stderr_is_terminal: bool,
+    /// Whether documents of any size are printed.
+    is_whole: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -40,17 +52,23 @@ pub(crate) fn replies() -> impl io::Write {
 impl Output {
     pub(crate) fn new() -> Self {
         let (stdout_is_terminal, stderr_is_terminal) = (io::stdout().is_terminal(), io::stderr().is_terminal());
-        Self { target: OutputTarget::Streams, stdout_is_terminal, stderr_is_terminal }
+        Self { target: OutputTarget::Streams, stdout_is_terminal, stderr_is_terminal, is_whole: AtomicBool::new(false) }
     }
 
-    /// Captures the output, formatted as for a program.
+    /// Captures the output, formatted as for a program. Whoever captures it limits what is shown of it.
     pub(crate) fn buffered() -> Self {
-        Self { target: OutputTarget::Buffer(Mutex::default()), stdout_is_terminal: false, stderr_is_terminal: false }
+        Self {
+            target: OutputTarget::Buffer(Mutex::default()),
+            stdout_is_terminal: false,
+            stderr_is_terminal: false,
+            is_whole: AtomicBool::new(true),
+        }
     }
 
     /// Sends the output to `chat`, formatted as for a terminal.
     pub(crate) fn to_chat(chat: Sender<String>) -> Self {
-        Self { target: OutputTarget::Chat(chat), stdout_is_terminal: true, stderr_is_terminal: true }
+        let is_whole = AtomicBool::new(false);
+        Self { target: OutputTarget::Chat(chat), stdout_is_terminal: true, stderr_is_terminal: true, is_whole }
     }
 
     /// Returns the captured output; empty unless the output is buffered.
@@ -61,8 +79,46 @@ impl Output {
         }
     }
 
-    /// Prints the document that is the command's result.
+    /// From now on prints documents of any size: the caller asked for that.
+    pub(crate) fn print_whole(&self) {
+        self.is_whole.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether documents of any size are printed.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole.load(Ordering::Relaxed)
+    }
+
+    /// Whether [`Self::json`] prints all of `document`.
+    pub(crate) fn fits(&self, document: &impl Serialize) -> bool {
+        self.is_whole() || serde_json::to_string(document).is_ok_and(|text| text.len() <= MAX_DOCUMENT_BYTES)
+    }
+
+    /// Prints the document that is the command's result, unless it is too large for a model: then what it begins with.
     pub(crate) fn json(&self, document: &impl Serialize) -> Result<(), Error> {
+        self.json_or(document, "ask for less of it")
+    }
+
+    /// Like [`Self::json`], and says in `rest` how to read a document that is too large.
+    pub(crate) fn json_or(&self, document: &impl Serialize, rest: &str) -> Result<(), Error> {
+        if self.is_whole() {
+            return self.whole_json(document);
+        }
+        let text = serde_json::to_string(document).map_err(serialize_error)?;
+        if text.len() <= MAX_DOCUMENT_BYTES {
+            return self.whole_json(document);
+        }
+        let bytes = text.len();
+        let cut = format!("not printed: {bytes} bytes, and at most {MAX_DOCUMENT_BYTES} are printed at once");
+        self.whole_json(
+            &json!({"cut": cut, "bytes": bytes, "beginning": excerpt::chars(&text, SHOWN_CHARS), "rest": rest}),
+        )?;
+        self.note(&format!("the output is cut: {cut}; {rest}; into a pipe or file: add --whole"));
+        Ok(())
+    }
+
+    /// Prints a document whose size the caller chose, or that only programs read.
+    pub(crate) fn whole_json(&self, document: &impl Serialize) -> Result<(), Error> {
         if !self.stdout_is_terminal {
             return self.line(document);
         }

@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{Cursor, Read, Seek};
 
-use executor::base::{jq_worker, select};
+use executor::base::jq_worker::{self, CheckedOutputs};
+use executor::base::select;
 use protocol::code::Code;
 use protocol::layout::to_lines;
 use protocol::mailbox::Mailbox;
 use protocol::task::TaskId;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::result::ResultFile;
@@ -17,8 +18,20 @@ use crate::result::ResultFile;
 /// By default the executor keeps less than this of a result.
 const MAX_JQ_BYTES: u64 = 128 << 20;
 
-/// Evaluates `expression` over the data. Also returns a note if the expression probably addressed the wrong level.
-pub(crate) fn evaluate_jq(expression: &str, data: ResultData) -> Result<(Value, Option<&'static str>), Error> {
+/// The variable with which an expression sees what the result says about its data.
+const META_VARIABLE: &str = "$_meta";
+/// The fields of `_meta` that say which part of all there is the data are.
+const PART_FIELDS: [&str; 6] = ["more_pages", "has_next_page", "truncated", "page", "limit", "total"];
+
+/// What an expression evaluated to, and what whoever sees only that must know.
+#[derive(Debug)]
+pub(crate) struct Selected {
+    pub(crate) value: Value,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Evaluates `expression` over the data of `file`: for every command with `--jq`.
+pub(crate) fn evaluate_jq(expression: &str, file: &ResultFile, mailbox: &Mailbox) -> Result<Selected, Error> {
     let failed = |error: select::SelectError| {
         let hint = if jq_worker::is_stopped(&error) {
             "write one that ends and looks at less of the data, like `.[0:10]`; or read a part with --page or --lines"
@@ -27,15 +40,50 @@ pub(crate) fn evaluate_jq(expression: &str, data: ResultData) -> Result<(Value, 
         };
         Error::new(Code::SelectFailed, error.to_string()).hint(hint)
     };
-    select::check(expression).map_err(|error| Error::usage(error.to_string()).hint("EXPR is jq, like `.[0].id`"))?;
+    let data = ResultData::of(file, mailbox)?;
+    select::check_with(expression, &[META_VARIABLE])
+        .map_err(|error| Error::usage(error.to_string()).hint("EXPR is jq, like `.[0].id`"))?;
+    let meta = file.field("_meta");
     // An expression can run forever, or exhaust the memory.
-    let outputs = jq_worker::outputs_in(&jq_worker::own_program(), expression, &data.whole()?).map_err(failed)?;
-    let part = match <[Value; 1]>::try_from(outputs) {
+    let evaluated =
+        jq_worker::outputs_in(&jq_worker::own_program(), expression, &[(META_VARIABLE, meta)], &data.whole()?);
+    let CheckedOutputs { values, missing } = evaluated.map_err(failed)?;
+    let value = match <[Value; 1]>::try_from(values) {
         Ok([single]) => single,
-        Err(outputs) => Value::Array(outputs),
+        Err(values) => Value::Array(values),
     };
-    let is_wrong_level = part.is_null() && expression.trim_start().starts_with(".data");
-    Ok((part, is_wrong_level.then_some("EXPR sees only the data: write `.[0].id`, not `.data[0].id`")))
+    let is_wrong_level = value.is_null() && expression.trim_start().starts_with(".data");
+    let mut notes = if is_wrong_level {
+        vec!["EXPR sees only the data: write `.[0].id`, not `.data[0].id`".to_owned()]
+    } else {
+        missing
+    };
+    // One that looks at it knows.
+    if !expression.contains(META_VARIABLE) {
+        notes.extend(incompleteness(meta));
+    }
+    Ok(Selected { value, notes })
+}
+
+/// Says that the data is not all there is, or not real.
+fn incompleteness(meta: &Value) -> Option<String> {
+    let is_true = |key: &str| meta[key] == true;
+    if is_true("dry_run") {
+        return Some("this was a dry run; nothing was changed".to_owned());
+    }
+    let is_later_page = meta["page"].as_u64().is_some_and(|page| page > 1);
+    let may_have_more = meta["limit"].is_u64() && meta["has_next_page"].is_null();
+    let is_cut = is_true("truncated") || meta["truncated"].is_string();
+    if !(is_true("more_pages") || is_true("has_next_page") || is_cut || is_later_page || may_have_more) {
+        return None;
+    }
+    let part: Map<String, Value> =
+        PART_FIELDS.iter().filter_map(|key| Some(((*key).to_owned(), meta.get(*key)?.clone()))).collect();
+    let what = if may_have_more && !is_cut && !is_later_page { "may not be" } else { "is not" };
+    Some(format!(
+        "the data {what} all there is, so no sum or count of it is that of everything: {}; in EXPR this is `{META_VARIABLE}`",
+        Value::Object(part)
+    ))
 }
 
 pub(crate) fn read_error(id: TaskId, error: &std::io::Error) -> Error {

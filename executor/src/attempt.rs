@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 use crate::base::jq_pool::Query;
 use crate::base::select::SelectError;
-use crate::base::{credential, missing, schema};
+use crate::base::{credential, misplaced, schema};
 use crate::catalog::definition::{Definition, ResultShape};
 use crate::catalog::privileges;
 use crate::config::Config;
@@ -372,7 +372,7 @@ impl Attempt<'_> {
         match &shape.select {
             Some(expression) => {
                 // Work that is not finished has no result to select from.
-                let misnamed = missing::of_path(expression, &data).filter(|_| status != 202);
+                let misnamed = misplaced::of_path(expression, &data).filter(|_| status != 202);
                 if let Some(there) = misnamed {
                     let message = format!("`result.select`, `{}`, finds nothing: {there}", expression.trim());
                     let failure = Failure::new(Code::SelectFailed, message)

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use globset::Glob;
+use protocol::error::ErrorBody;
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::tool_scope::ToolScope;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,7 @@ use crate::model::provider::ToolDefinition;
 use crate::runner::delegation::{QUESTION, SubtoolDirectory};
 use crate::task::name::SubtoolName;
 
+pub mod absent;
 mod changes;
 pub(crate) mod check;
 mod compiled;
@@ -70,6 +72,8 @@ pub struct Catalog {
     packs: Vec<Arc<LoadedPack>>,
     /// All definitions by name; those of one name in the order of the search path.
     by_name: Vec<DefinitionId>,
+    /// The definitions whose names differ from that of another one only in case, by their names in lower case.
+    same_but_for_case: BTreeMap<String, Vec<DefinitionId>>,
     overrides: Overrides,
     problems: Vec<LoadProblem>,
     compiled: Mutex<CompiledSubtools>,
@@ -191,12 +195,14 @@ impl Catalog {
             .collect();
         let name = |id: DefinitionId| &files[id.file as usize].definitions[id.number as usize].name;
         by_name.sort_unstable_by(|one, other| name(*one).cmp(name(*other)).then(one.cmp(other)));
+        let same_but_for_case = same_but_for_case(&by_name, |id| name(id).as_str());
         Self {
             sources: sources.clone(),
             stamp,
             files,
             packs,
             by_name,
+            same_but_for_case,
             overrides,
             problems,
             compiled: Mutex::default(),
@@ -365,12 +371,31 @@ impl Catalog {
     }
 }
 
+/// Groups the definitions whose names differ only in case. `by_name` is ordered by `name`.
+fn same_but_for_case<'a>(
+    by_name: &[DefinitionId],
+    name: impl Fn(DefinitionId) -> &'a str,
+) -> BTreeMap<String, Vec<DefinitionId>> {
+    let mut groups: BTreeMap<String, Vec<DefinitionId>> = BTreeMap::new();
+    // Of two such names, one has an upper-case letter.
+    let has_upper = |id: DefinitionId| name(id).bytes().any(|byte| byte.is_ascii_uppercase());
+    for id in by_name.iter().copied().filter(|id| has_upper(*id)) {
+        groups.entry(name(id).to_ascii_lowercase()).or_default().push(id);
+    }
+    for (lower, ids) in &mut groups {
+        let start = by_name.partition_point(|id| name(*id) < lower.as_str());
+        ids.extend(by_name[start..].iter().take_while(|id| name(**id) == lower.as_str()));
+    }
+    groups.retain(|_, ids| ids.iter().any(|id| name(*id) != name(ids[0])));
+    groups
+}
+
 /// Always uses the current catalog.
 impl SubtoolDirectory for watch::Receiver<Arc<Catalog>> {
-    fn find(&self, name: &str, scope: &ToolScope) -> Result<ToolDefinition, Vec<String>> {
+    fn find(&self, name: &str, scope: &ToolScope) -> Result<ToolDefinition, Box<ErrorBody>> {
         let catalog = self.borrow();
         let found = catalog.get(name).filter(|_| scope.covers(name));
-        let Some(found) = found else { return Err(catalog.nearest(name, scope)) };
+        let Some(found) = found else { return Err(Box::new(catalog.absent(name, scope))) };
         let definition = &found.definition;
         let (description, parameters) = (definition.description.clone(), definition.input.clone().into());
         Ok(ToolDefinition { name: name.to_owned(), description, parameters })

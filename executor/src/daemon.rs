@@ -160,6 +160,8 @@ struct Daemon {
     idle: IdleTimer,
     program: InstalledProgram,
     events: Receiver<DaemonEvent>,
+    /// Since when callers know that the record's disk is full.
+    told_full_since: Option<Timestamp>,
     /// What arrived while the configuration was being written.
     held: Vec<DaemonEvent>,
     background: Background,
@@ -239,6 +241,9 @@ impl Daemon {
         let (background, events) = Background::new(runtime.handle().clone());
         signals::survive_file_size_limits(&background)?;
         children::adopt();
+        children::belong_to(&paths.state)?;
+        // Before any attempt of theirs is made again.
+        runtime.block_on(children::end_programs_of_the_last_executor());
         let mut store: Box<dyn Store> = Box::new(SqliteStore::open(&paths.store())?);
         let open = store.open_tasks()?;
         let (data_folder, spool) = prepare_folders(paths)?;
@@ -306,6 +311,7 @@ impl Daemon {
             idle: IdleTimer::new(config.executor.idle.get()),
             program: InstalledProgram::current(),
             events,
+            told_full_since: None,
             held: Vec::new(),
             background,
             watchdog: None,

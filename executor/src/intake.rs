@@ -9,15 +9,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::code::Code;
-use protocol::command_names::AGENT_COMMANDS;
 use protocol::error::ErrorBody;
 use protocol::mailbox::TakenRequest;
 use protocol::mailbox::request::{Answer, InvalidRequest, Operation, Request, RunRequest};
-use protocol::nearest::did_you_mean;
 use protocol::resolution::ResolvedBy;
 use protocol::schedule;
 use protocol::task::{State, Step, TaskId};
-use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
@@ -281,7 +278,7 @@ impl Intake {
         let is_theirs = run.tool != QUESTION || caller.depth > 0 && run.idempotency_key.is_some();
         let may_use = is_theirs && caller.tool_scope.covers(&run.tool);
         let Some(subtool) = catalog.get(&run.tool).filter(|_| may_use) else {
-            return refused(unknown(&catalog, &run.tool, &caller.tool_scope));
+            return refused(catalog.absent(&run.tool, &caller.tool_scope));
         };
         if subtool.definition.run.delegates()
             && let Some(error) = too_deep(&run.tool, caller.depth, settings.config())
@@ -376,30 +373,6 @@ impl Intake {
         }
         IntakeOutcome::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
     }
-}
-
-fn unknown(catalog: &Catalog, name: &str, tool_scope: &ToolScope) -> ErrorBody {
-    if let Some(problem) = catalog.problems_of(name).first().filter(|_| tool_scope.covers(name)) {
-        if catalog.is_stale() {
-            let message = format!("the definition of `{name}` could not be read: {problem}");
-            return ErrorBody::new(Code::Io, message).hint("it may have just changed: run it again");
-        }
-        let message = format!("the definition of `{name}` has a mistake, so it was not loaded: {problem}");
-        return ErrorBody::new(Code::BadDefinition, message).hint("all mistakes: agent-magic-tool lint");
-    }
-    let error = ErrorBody::new(Code::UnknownSubtool, format!("no subtool named `{name}`"));
-    if AGENT_COMMANDS.contains(&name) {
-        return error.hint(format!("`{name}` is a command; leave out `run`: agent-magic-tool {name}"));
-    }
-    if ["tools", "tool", "subtools"].contains(&name) {
-        return error.hint("to list them: agent-magic-tool list tools");
-    }
-    let nearest = catalog.nearest(name, tool_scope);
-    let hint = match did_you_mean(nearest.first()) {
-        Some(hint) => format!("{hint} or search: agent-magic-tool list tools --query=\"...\""),
-        None => "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned(),
-    };
-    error.hint(hint).detail("nearest", nearest)
 }
 
 fn parse(bytes: &[u8]) -> Result<Request, ErrorBody> {

@@ -140,7 +140,7 @@ pub fn result(bytes: &[u8]) {
         _ => (0, 1),
     };
     let range = from.min(to)..=from.max(to);
-    let part = part::bytes(Cursor::new(bytes), &range).expect("reading from memory cannot fail");
+    let part = part::bytes(Cursor::new(bytes), &range, part::MAX_BYTES).expect("reading from memory cannot fail");
     assert!(part.end <= part.total && part.first <= part.end && part.total == bytes.len() as u64, "{part:?}");
     let lines = part::lines(Cursor::new(bytes), &range, part::MAX_BYTES).expect("reading from memory cannot fail");
     assert!(lines.bytes.len() <= bytes.len(), "{lines:?}");

@@ -31,6 +31,7 @@ use serde::Serialize;
 use crate::task::TaskId;
 use crate::{fault, regular_file};
 
+pub mod disk;
 pub mod order;
 pub mod presence;
 pub mod publication;

@@ -37,11 +37,12 @@ pub enum PartContent {
     Base64(String),
 }
 
-/// Reads the bytes in `range`, counted from 0. If they are text, leaves out partial characters at both ends.
-pub fn bytes(mut source: impl Read + Seek, range: &RangeInclusive<u64>) -> io::Result<DataPart> {
+/// Reads the bytes in `range`, counted from 0: at most `max_bytes` of them. If they are text, leaves out partial characters
+/// at both ends.
+pub fn bytes(mut source: impl Read + Seek, range: &RangeInclusive<u64>, max_bytes: usize) -> io::Result<DataPart> {
     let total = source.seek(SeekFrom::End(0))?;
     let first = (*range.start()).min(total);
-    let end = range.end().saturating_add(1).min(total).min(first + MAX_BYTES as u64);
+    let end = range.end().saturating_add(1).min(total).min(first + max_bytes as u64);
     source.seek(SeekFrom::Start(first))?;
     let mut bytes = Vec::new();
     source.take(end.saturating_sub(first)).read_to_end(&mut bytes)?;
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn bytes_are_counted_from_zero_and_characters_stay_whole() {
         let data = "a年度b";
-        let part = |first, last| bytes(Cursor::new(data), &(first..=last)).expect("failed to read");
+        let part = |first, last| bytes(Cursor::new(data), &(first..=last), MAX_BYTES).expect("failed to read");
         for (first, last, expected, start, end) in [
             (0, 0, "a", 0, 1),
             (0, 100, data, 0, 8),
@@ -261,7 +262,7 @@ mod tests {
             PartContent::Base64("uQ==".to_owned()),
             "a part with only a partial character keeps it"
         );
-        let binary = bytes(Cursor::new([0xff, 0xfe, 0]), &(0..=9)).expect("failed to read");
+        let binary = bytes(Cursor::new([0xff, 0xfe, 0]), &(0..=9), MAX_BYTES).expect("failed to read");
         assert_eq!((binary.content(), binary.end), (PartContent::Base64("//4A".to_owned()), 3));
     }
 
@@ -297,7 +298,7 @@ mod tests {
         let data = format!("short\n{}年\nend", "x".repeat(2 * MAX_BYTES));
         let part = lines(data.as_bytes(), &(2..=2), MAX_BYTES).expect("failed to read");
         assert_eq!((part.end, part.total, part.offset, part.bytes.len(), part.is_cut), (3, 3, 6, MAX_BYTES, true));
-        let part = bytes(Cursor::new(&data), &(0..=u64::MAX)).expect("failed to read");
+        let part = bytes(Cursor::new(&data), &(0..=u64::MAX), MAX_BYTES).expect("failed to read");
         assert_eq!((part.end, part.bytes.len()), (MAX_BYTES as u64, MAX_BYTES));
         let exact = "z".repeat(MAX_BYTES);
         let part = lines(exact.as_bytes(), &(1..=1), MAX_BYTES).expect("failed to read");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::story::{entries_of, spawn};
 use super::stub::{Stub, StubAnswer};
-use crate::world::{World, until};
+use crate::world::{World, until, wait_for_end};
 
 /// `look` only reads but leaves a trace; `mark` needs a human.
 fn definitions() -> Value {
@@ -68,7 +68,7 @@ fn a_held_turn_that_was_killed_continues_with_the_same_task() {
         waiting[0]["tool"] == "mark"
     });
     asking.kill().expect("killed");
-    asking.wait().expect("it ended");
+    wait_for_end(&mut asking);
     let id = waiting[0]["id"].as_str().expect("an id").to_owned();
     world.decide(&id, "approve", "mark");
     assert_eq!(world.run(&["wait", &id]).json()["status"], "succeeded");

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::aimock::{Model, PROVIDERS, counting, story};
-use crate::world::{World, until};
+use crate::world::{World, until, wait_for_end};
 
 const QUESTION: &str = "How many words are in 年度 b c?";
 
@@ -42,7 +42,7 @@ fn a_sleeping_agent_makes_no_request_and_resumes_after_a_kill() {
     until("the model has ended its turn", || model.asked().len() == 3);
     until("the agent sleeps", || entries(&world, 101) == 6);
     asking.kill().expect("killed");
-    asking.wait().expect("the agent ended");
+    wait_for_end(&mut asking);
     assert_eq!(model.asked().len(), 3, "a sleeping agent asks nothing");
     // The task becomes final while no agent runs.
     fs::remove_file(world.folder().join("hold")).expect("released");

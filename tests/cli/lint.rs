@@ -311,3 +311,146 @@ fn requests_are_routed_and_those_that_go_astray_are_shown() {
     assert_eq!(wrong.exit, 2);
     assert!(wrong.error()["message"].as_str().is_some_and(|message| message.contains("line 2")), "{wrong}");
 }
+
+/// The codes of the findings about one subtool.
+fn codes(name: &str, definition: Value) -> Vec<String> {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    let zebras = clean(json!({}));
+    let mut file = json!({"zebras": zebras});
+    file[name] = definition;
+    world.define("own.json", &file);
+    let found = world.run(&["lint", "--format=json"]).json();
+    let own = found.as_array().expect("findings").iter().filter(|finding| finding["subtool"] == name);
+    own.map(|finding| finding["code"].as_str().expect("a code").to_owned()).collect()
+}
+
+#[test]
+fn inputs_that_do_not_arrive_or_are_made_up_are_found() {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    let http = |http: Value, properties: Value, required: Value| {
+        clean(json!({"input": {"properties": properties, "required": required, "additionalProperties": false},
+            "run": {"http": http}, "examples": []}))
+    };
+    let zoo = || json!({"zoo": text("The zoo.")});
+    let url = "https://zoo.example";
+    let many: serde_json::Map<_, _> = (0..6).map(|number| (format!("f{number}"), text("Some."))).collect();
+    let names: Vec<_> = many.keys().cloned().collect();
+    let all = names.iter().map(|name| format!("{{{{ {name} }}}}")).collect::<Vec<_>>().join("-");
+    for (definition, expected) in [
+        (
+            http(json!({"base_url": url, "path": "/zoos/{zoo}"}), zoo(), json!(["zoo"])),
+            vec!["foreign-template", "unused-input"],
+        ),
+        (
+            http(json!({"base_url": url, "path": "/zoos/${zoo}"}), zoo(), json!(["zoo"])),
+            vec!["foreign-template", "unused-input"],
+        ),
+        (
+            http(json!({"base_url": url, "path": "/zoos/:zoo"}), zoo(), json!(["zoo"])),
+            vec!["foreign-template", "unused-input"],
+        ),
+        (
+            http(json!({"base_url": url, "path": "/zoos", "query": {"q": "{zoo}"}}), zoo(), json!(["zoo"])),
+            vec!["foreign-template", "unused-input"],
+        ),
+        (http(json!({"base_url": url, "path": "/zoos"}), zoo(), json!([])), vec!["unused-input"]),
+        (
+            http(
+                json!({"base_url": url, "path": "/zoos", "query": {"limit": "{{ limit }}"}}),
+                json!({"limit": {"type": "integer", "description": "How many."}}),
+                json!(["limit"]),
+            ),
+            vec!["rarely-given-required"],
+        ),
+        (
+            http(json!({"base_url": url, "path": "/zoos", "query": {"q": all}}), json!(many), json!(names)),
+            vec!["many-required"],
+        ),
+        (
+            http(json!({"base_url": url, "path": "/zoos", "query": {"q": "in:{{ zoo }}"}}), zoo(), json!([])),
+            vec!["unguarded-optional"],
+        ),
+        // What is fine.
+        (http(json!({"base_url": url, "path": "/zoos/{{ zoo }}"}), zoo(), json!(["zoo"])), vec![]),
+        (http(json!({"base_url": url, "path": "/zoos", "query": {"q": "{{ zoo }}"}}), zoo(), json!([])), vec![]),
+        (
+            http(
+                json!({"base_url": url, "path": "/zoos", "query": {"q": "a{% if zoo %} in:{{ zoo }}{% endif %}"}}),
+                zoo(),
+                json!([]),
+            ),
+            vec![],
+        ),
+        (
+            http(
+                json!({"base_url": url, "path": "/zoos", "query": {"limit": "{{ limit }}"}}),
+                json!({"limit": {"type": "integer", "default": 9, "description": "How many."}}),
+                json!([]),
+            ),
+            vec![],
+        ),
+        (
+            http(
+                json!({"base_url": url, "path": "/zoos", "query": {"q": "{{ input | json }}"}}),
+                zoo(),
+                json!(["zoo"]),
+            ),
+            vec![],
+        ),
+    ] {
+        let shown = definition["run"].to_string();
+        let mut found = codes("yaks", definition);
+        found.retain(|code| !["same-words", "tie"].contains(&code.as_str()));
+        assert_eq!(found, expected, "{shown}");
+    }
+}
+
+#[test]
+fn a_name_that_means_something_else_is_found_or_refused() {
+    for name in ["list", "run", "doctor", "secret"] {
+        assert!(codes(name, clean(json!({}))).contains(&"command-name".to_owned()), "{name}");
+    }
+    for name in ["mcp__zoo__find", "MCP__zoo", "agent-magic-tool_zoo", "agent_magic_tool_zoo", "agent-magic-tool"] {
+        assert_eq!(codes(name, clean(json!({}))), ["not-loaded"], "{name}");
+    }
+    assert!(!codes("mcp_zoo", clean(json!({}))).contains(&"not-loaded".to_owned()));
+}
+
+#[test]
+fn a_lookup_that_accepts_any_hit_is_found() {
+    let once = |verify: Value| {
+        clean(json!({"annotations": {}, "verify": verify,
+            "input": {"properties": {"zoo": {"type": "string", "description": "The zoo."}, "limit": {"type": "integer",
+                "default": 3, "description": "How many."}}, "required": ["zoo"], "additionalProperties": false},
+            "run": {"process": {"argv": ["echo", "--", "{{ zoo }}", "{{ limit }}"]}}}))
+    };
+    for (verify, expected) in [
+        (
+            json!({"subtool": "zebras", "input": {"zoo": "Lisbon"}, "happened": "length > 0"}),
+            Some("verify-accepts-any-hit"),
+        ),
+        (
+            json!({"subtool": "zebras", "input": {"zoo": "{{ caller.session }}"}, "happened": "length > 0"}),
+            Some("verify-accepts-any-hit"),
+        ),
+        (
+            json!({"subtool": "zebras", "input": {"zoo": "{{ limit }}"}, "happened": "length > 0"}),
+            Some("verify-accepts-any-hit"),
+        ),
+        (
+            json!({"subtool": "zebras", "input": {"zoo": "{{ zoo }}"}, "happened": "length > -1"}),
+            Some("verify-accepts-anything"),
+        ),
+        (
+            json!({"subtool": "zebras", "input": {"zoo": "{{ zoo }}"}, "happened": "length > 0 or true"}),
+            Some("verify-accepts-anything"),
+        ),
+        (json!({"subtool": "zebras", "input": {"zoo": "{{ zoo }}"}, "happened": "length > 0"}), None),
+        (json!({"subtool": "zebras", "input": {"zoo": "{{ task.id }}"}, "happened": "length > 0"}), None),
+    ] {
+        let found = codes("yaks", once(verify.clone()));
+        let found = found.iter().map(String::as_str).find(|code| code.starts_with("verify"));
+        assert_eq!(found, expected, "{verify}");
+    }
+}

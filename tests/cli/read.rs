@@ -136,7 +136,7 @@ fn each_line_is_a_record_and_byte_ranges_join_up() {
     let text = "  {\"id\":0,\"name\":\"record 0\",\"tags\":[\"a\",\"b\"]},\n  {\"id\":1,\"name\":\"record 1\",\"tags\":[\"a\",\"b\"]},";
     assert_eq!((&lines["text"], &lines["lines"], &lines["of"]), (&json!(text), &json!([2, 3]), &json!(5_002)));
     let whole = fs::read_to_string(&large.data_file).expect("readable");
-    let (first, rest) = (large.read(&["--bytes", "0-99"]).json(), large.read(&["--bytes", "100-"]).json());
+    let (first, rest) = (large.read(&["--bytes", "0-99"]).json(), large.read(&["--bytes", "100-", "--whole"]).json());
     assert_eq!(format!("{}{}", first["text"].as_str().expect("text"), rest["text"].as_str().expect("text")), whole);
     let beyond = large.read(&["--bytes", "9999999-"]);
     assert_eq!((beyond.exit, beyond.error()["code"].as_str()), (2, Some("usage")), "{beyond}");
@@ -173,8 +173,13 @@ fn a_part_of_200_megabytes_is_read_with_little_memory() {
     assert_eq!((&middle.json()["text"], &middle.json()["of"]), (&json!(expected), &json!(lines)), "{}", middle.stderr);
     let page = large.read_with_limited_memory(&format!("--page {}", lines / 200)).json();
     assert_eq!((&page["of"], page["items"].as_array().map(Vec::len)), (&json!(lines - 2), Some(100)));
-    let most = large.read_with_limited_memory("--bytes 0-").json();
+    let most = large.read_with_limited_memory("--bytes 0- --whole").json();
     assert!(most["text"].as_str().is_some_and(|text| text.len() > 999_990), "a part has a maximum size");
+    let most = large.read_with_limited_memory("--bytes 0-").json();
+    assert!(
+        most["text"].as_str().is_some_and(|text| (30_000..33_000).contains(&text.len())),
+        "and so has one for a model"
+    );
     assert!(large.follow(&most["next"]).json()["text"].is_string());
     let refused = large.read_with_limited_memory("--jq length");
     assert_eq!((refused.exit, refused.error()["code"].as_str()), (1, Some("response-too-large")), "{refused}");

@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use protocol::mailbox::Mailbox;
 use serde_json::{Value, json};
 
-use crate::world::{World, until};
+use crate::world::{World, until, wait_for_end};
 
 /// Runs a task that ends as `unknown`, since its executor is killed after it took effect; returns its id.
 fn unknown(world: &World) -> String {
@@ -105,7 +105,7 @@ fn a_resolution_is_published_even_if_the_executor_is_killed_after_recording_it()
             (0, &json!(true)),
             "{point}: {resolved}"
         );
-        assert_eq!(executor.wait().expect("the executor ends").signal(), Some(9), "the fault at {point} must strike");
+        assert_eq!(wait_for_end(&mut executor).signal(), Some(9), "the fault at {point} must strike");
         until("the result file has the resolution", || {
             world.result_file(&id)["_meta"]["resolution"]["happened"] == true
         });

@@ -1,7 +1,6 @@
 //! The hand-over of a task to the executor: an immediate placeholder, one executor under any race, and no need for
 //! the caller to stay.
 
-use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
@@ -12,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::closed::may_look_inside;
-use crate::world::{World, is_alive, until};
+use crate::world::{Lines, World, is_alive, until, wait_for_end};
 
 fn define_slow(world: &World, seconds: &str) {
     world.define("slow.json", &json!({"slow": {"description": "Takes its time and then says so.", "input": {},
@@ -43,16 +42,14 @@ fn a_result_becomes_final_after_the_callers_process_group_is_killed() {
     let script = format!("'{}' run slow; sleep 600", crate::world::PROGRAM);
     let mut command = world.within("sh", &["-c", &script]);
     let mut harness = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
-    let mut line = String::new();
-    let mut stdout = std::io::BufReader::new(harness.stdout.take().expect("a pipe"));
-    std::io::BufRead::read_line(&mut stdout, &mut line).expect("an answer");
+    let mut open =
+        [Lines::of(harness.stdout.take().expect("a pipe")), Lines::of(harness.stderr.take().expect("a pipe"))];
+    let line = open[0].next();
     let group = Pid::from_raw(i32::try_from(harness.id()).expect("a process id"));
     killpg(group, Signal::SIGKILL).expect("killed");
     // The executor must not hold the pipes open: a harness may wait until they close.
-    let mut rest = String::new();
-    stdout.read_to_string(&mut rest).expect("a closed pipe");
-    harness.stderr.take().expect("a pipe").read_to_string(&mut rest).expect("a closed pipe");
-    harness.wait().expect("ended");
+    open.iter_mut().for_each(Lines::end);
+    wait_for_end(&mut harness);
     let receipt: Value = serde_json::from_str(&line).expect("a receipt");
     let id = receipt["id"].as_str().expect("an id");
     assert_eq!(world.result_file(id)["status"], "pending");

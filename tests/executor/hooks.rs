@@ -20,7 +20,7 @@ use protocol::mailbox::Mailbox;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::world::{World, is_alive, until};
+use crate::world::{World, is_alive, until, wait_for_end};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -320,7 +320,7 @@ fn a_hook_is_called_even_if_the_executor_is_killed_before_the_acknowledgement() 
         let mailbox = Mailbox::open(&world.mailbox()).expect("a mailbox");
         until("the executor serves", || mailbox.executor().expect("readable") == Some(executor.id()));
         let id = world.start("say", &json!({"text": "x"}));
-        assert_eq!(executor.wait().expect("ended").signal(), Some(9), "{point} was passed {nth} times");
+        assert_eq!(wait_for_end(&mut executor).signal(), Some(9), "{point} was passed {nth} times");
         assert_eq!(world.run(&["executor", "start"]).exit, 0);
         until("the hook is called", || receiver.ids().get(&event_of(&id)).copied().unwrap_or(0) >= times);
         until("everything is delivered", || check(&world)["message"] == "1 configured, nothing to deliver");

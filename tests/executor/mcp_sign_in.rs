@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::page::human::Human;
 use crate::skip::skip;
-use crate::world::{World, until};
+use crate::world::{World, until, wait_for_end};
 
 mod conformance;
 mod import;
@@ -371,7 +371,7 @@ fn an_executor_that_is_killed_right_after_the_sign_in_makes_no_call_twice() {
     server.define(&world);
     let (mut executor, ids) = two_calls(&world, "sign_in.ended");
     open(&link(&world, &question(&world)));
-    executor.wait().expect("it was killed");
+    wait_for_end(&mut executor);
     assert_eq!((server.count("exchange"), server.count("whoami")), (1, 0));
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
     for id in &ids {
@@ -387,7 +387,7 @@ fn a_call_that_may_have_been_made_when_the_executor_was_killed_is_not_made_again
     server.define(&world);
     let (mut executor, ids) = two_calls(&world, "sign_in.recorded");
     open(&link(&world, &question(&world)));
-    executor.wait().expect("it was killed");
+    wait_for_end(&mut executor);
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
     let ends = ids.map(|id| world.end_of(&id));
     let is_unknown = |end: &&Value| end["status"] == "unknown";

@@ -1,7 +1,6 @@
 //! Notices: the desktop and a command are told that tasks are waiting; rarely, and never what the tasks contain.
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::skip::skip;
-use crate::world::{World, until};
+use crate::world::{Lines, World, until};
 
 /// A text that is in every input, and must not be anywhere else.
 const CANARY: &str = "canary-7e1f";
@@ -156,9 +155,8 @@ impl Drop for Desktop {
 /// Starts a program and waits for the line that it prints when it is ready.
 fn start_and_read_line(command: &mut Command) -> (Child, String) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("readable");
-    (child, line.trim_end().to_owned())
+    let line = Lines::of(child.stdout.take().expect("a pipe")).next();
+    (child, line)
 }
 
 /// T40, with the real `notify-send` and a real bus: desktops interpret markup in notifications, so there must be none.

@@ -6,11 +6,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::load::{StopOnDrop, torture_readers};
 use crate::myworld;
-use crate::world::{World, until};
+use crate::world::{World, is_alive, until};
 
 /// A subtool that appends a line to the file of its name, and then takes a moment.
 fn marking(annotations: &Value) -> Value {
@@ -211,4 +212,36 @@ fn a_restored_state_folder_repeats_no_effect() {
 fn copy(from: &std::path::Path, to: &std::path::Path) {
     let copied = std::process::Command::new("cp").arg("-a").args([from, to]).status().expect("cp starts");
     assert!(copied.success());
+}
+
+/// A program, what it started in a session of its own, and a member of its group without our mark in its environment.
+#[test]
+fn what_a_killed_executor_left_running_ends_when_the_next_one_starts() {
+    const PROGRAM: &str = "echo $$ >> pids; setsid sh -c 'echo $$ >> pids; sleep 600' & \
+                           env -i sh -c 'echo $$ >> pids; sleep 600' & sleep 600";
+    let worlds = [World::new(), World::new()];
+    for world in &worlds {
+        world.define(
+            "long.json",
+            &json!({"long": {"description": "Takes very long.", "input": {}, "confirm": "never",
+                "run": {"process": {"argv": ["sh", "-c", PROGRAM]}}}}),
+        );
+        world.start("long", &json!({}));
+        until("all of it runs", || pids(world).len() == 3);
+    }
+    let [killed, other] = &worlds;
+    let before = pids(killed);
+    killed.kill_executor().expect("a running executor");
+    assert!(before.iter().all(|pid| is_alive(*pid)), "a killed executor can end nothing");
+    assert_eq!(killed.run(&["executor", "start"]).exit, 0);
+    until("nothing of it runs", || before.iter().all(|pid| !is_alive(*pid)));
+    assert!(pids(other).iter().all(|pid| is_alive(*pid)), "programs of another executor go on");
+    let log = fs::read_to_string(killed.log()).expect("a log");
+    assert!(log.contains("killed the programs that the last executor left behind"), "{log}");
+}
+
+/// The processes that noted their ids.
+fn pids(world: &World) -> Vec<Pid> {
+    let noted = fs::read_to_string(world.folder().join("pids")).unwrap_or_default();
+    noted.lines().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
 }

@@ -62,8 +62,14 @@ fn a_scheduled_task_shows_its_start_time_and_starts_then() {
 #[test]
 fn an_executor_waits_for_a_scheduled_task_and_the_next_one_takes_it_over_after_a_kill() {
     let world = world("idle = \"100ms\"");
-    let (id, at) = schedule(&world, "2s");
-    let executor = world.executor().expect("a running executor");
+    // On a busy machine the task may end, and its executor with it, before it is looked at; then it gets more time.
+    let (id, at, executor) = ["2s", "10s", "50s"]
+        .into_iter()
+        .find_map(|span| {
+            let (id, at) = schedule(&world, span);
+            world.executor().filter(|_| Timestamp::now() < at).map(|executor| (id, at, executor))
+        })
+        .expect("an executor is seen within 50 seconds");
     // There are no other requests, so only an executor that waits can run the task.
     until("the task has ended", || world.result_file(&id)["status"] != "pending");
     assert!(ran_at(&world.result_file(&id)) >= at);
@@ -108,17 +114,19 @@ fn a_task_scheduled_far_ahead_survives_a_kill_and_can_be_cancelled() {
 #[test]
 fn a_task_scheduled_beyond_a_wait_is_not_waited_for() {
     let world = world("");
+    // Any wait is far longer than this test takes on the busiest machine.
+    world.configure("[wait]\nlimit = \"1h\"\n");
     let started = std::time::Instant::now();
     let receipt = world.run(&["run", "now", "--in=2h"]);
     let (id, message) = (receipt.json()["id"].clone(), receipt.json()["message"].clone());
     let (id, message) = (id.as_str().expect("an id"), message.as_str().expect("a text"));
     assert!(message.contains("There is no need to wait for it") && receipt.json().get("next").is_none(), "{receipt}");
-    for words in [&["wait", id][..], &["wait", id, "--timeout=1h"], &["run", "now", "--in=3h", "--wait=10m"]] {
+    for words in [&["wait", id][..], &["wait", id, "--timeout=1h"], &["run", "now", "--in=3h", "--wait=1h"]] {
         let ran = world.run(words);
         assert_eq!((ran.exit, &ran.json()["state"]), (6, &json!("queued")), "{ran}");
         assert!(ran.json()["message"].as_str().is_some_and(|text| text.contains("is scheduled")), "{ran}");
     }
-    assert!(started.elapsed() < std::time::Duration::from_mins(1), "{:?}", started.elapsed());
+    assert!(started.elapsed() < std::time::Duration::from_mins(50), "{:?}", started.elapsed());
     // What starts within the wait is waited for.
     let soon = world.run(&["run", "now", "--in=300ms"]).json();
     assert!(soon["next"].is_string(), "{soon}");

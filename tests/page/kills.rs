@@ -8,7 +8,7 @@ use protocol::mailbox::presence::ExecutorPhase;
 use serde_json::{Value, json};
 
 use super::human::Human;
-use crate::world::{World, until};
+use crate::world::{World, until, wait_for_end};
 
 const STAGES: [&str; 3] = ["before", "inside", "after"];
 
@@ -85,7 +85,7 @@ fn kill_during(verdict: &str, stage: &str, nth: u32) {
         _ => ("/decide", human.decision(&id, verdict)),
     };
     let answer = human.post(path, &body);
-    assert_eq!(doomed.wait().expect("ended").signal(), Some(9), "{case}");
+    assert_eq!(wait_for_end(&mut doomed).signal(), Some(9), "{case}");
     let human = Human::of(&world);
     let was_decided = nth > 1 || stage == "after";
     assert!(was_decided || answer.status == 0, "{case}: an answer came before the decision was durable");
@@ -139,7 +139,7 @@ fn a_kill_while_a_grant_is_revoked_leaves_it_valid_or_revoked() {
         let page = human.get("/grants").body;
         let grant = page.split("data-grant-id=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a grant");
         let answer = human.post("/grants/revoke", &json!({"id": grant}));
-        assert_eq!((answer.status, doomed.wait().expect("ended").signal()), (0, Some(9)), "{stage}");
+        assert_eq!((answer.status, wait_for_end(&mut doomed).signal()), (0, Some(9)), "{stage}");
         assert_eq!(grants(&Human::of(&world)), usize::from(stage != "after"), "killed {stage} the commit");
     }
     let asked = world.start("mark", &json!({"name": "eve"}));

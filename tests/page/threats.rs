@@ -157,9 +157,10 @@ fn another_user_of_the_machine_gets_no_byte_from_the_page() {
 #[expect(clippy::disallowed_methods, reason = "there is nothing to wait for: the executor must not end")]
 fn the_executor_does_not_end_while_the_page_is_open() {
     let world = World::new();
-    world.configure("[executor]\nidle = \"100ms\"\n");
     let human = Human::of(&world);
     let (stream, _) = human.open_page();
+    // Only now: before a human has the page open, the executor may end at any moment.
+    world.configure("[executor]\nidle = \"100ms\"\n");
     let executor = world.executor().expect("a running executor");
     std::thread::sleep(Duration::from_secs(2));
     assert!(is_alive(executor), "a human looks at the page");

@@ -125,9 +125,6 @@ fn settled_memory(server: &Server) -> u64 {
 /// Beside `LiteLLM` in the same run: both pass a question through to the same model.
 #[test]
 fn a_pass_through_adds_less_than_litellm_does() {
-    if !is_long() {
-        return;
-    }
     let Some(litellm) = std::env::var_os("AGENT_MAGIC_TOOL_TEST_LITELLM") else {
         return skip("AGENT_MAGIC_TOOL_TEST_LITELLM does not name PyPI's `litellm`");
     };

@@ -4,13 +4,13 @@
 //! `AGENT_MAGIC_TOOL_TEST_SERVE_NODE` the `node_modules` with the packages of these names. Without them, the tests that
 //! need them print that they are skipped.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::skip::skip;
+use crate::world::Lines;
 
 const PYTHON: &str = "AGENT_MAGIC_TOOL_TEST_SERVE_PYTHON";
 const NODE: &str = "AGENT_MAGIC_TOOL_TEST_SERVE_NODE";
@@ -64,7 +64,7 @@ impl Sdk {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the SDK starts");
-        let lines = BufReader::new(process.stdout.take().expect("a pipe"));
+        let lines = Lines::of(process.stdout.take().expect("a pipe"));
         SdkRun { process, lines, text: String::new() }
     }
 
@@ -85,15 +85,14 @@ impl Sdk {
 #[derive(Debug)]
 pub(super) struct SdkRun {
     process: Child,
-    lines: BufReader<ChildStdout>,
+    lines: Lines,
     /// What was streamed of the current answer.
     pub(super) text: String,
 }
 
 impl SdkRun {
     fn line(&mut self) -> Value {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).expect("a line");
+        let line = self.lines.next();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?} after {:?}", self.text))
     }
 

@@ -1,6 +1,5 @@
 //! Slack through the binary, against a stand-in that Slack's own SDKs are run against, too.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Server, world_with_model};
 use crate::agent::aimock::Model;
 use crate::skip::skip;
-use crate::world::{World, until};
+use crate::world::{Lines, World, until};
 use stand_in::{APP_TOKEN, BOT_TOKEN, BOT_USER, Fault, StandIn, disconnect, envelope, mention, message, press};
 
 mod stand_in;
@@ -166,7 +165,7 @@ fn tempfile_in(world: &World) -> PathBuf {
 /// A program of Slack's SDKs that runs.
 struct SdkProgram {
     process: std::process::Child,
-    lines: BufReader<std::process::ChildStdout>,
+    lines: Lines,
 }
 
 impl SdkProgram {
@@ -180,14 +179,13 @@ impl SdkProgram {
             .stdout(Stdio::piped())
             .spawn()
             .expect("node starts");
-        let lines = BufReader::new(process.stdout.take().expect("a pipe"));
+        let lines = Lines::of(process.stdout.take().expect("a pipe"));
         Self { process, lines }
     }
 
     /// What it says next.
     fn says(&mut self) -> Value {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).expect("a line");
+        let line = self.lines.next();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 }

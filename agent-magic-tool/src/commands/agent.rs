@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     let config = Config::read(&context.paths)?;
     if args.show_prompt {
-        context.output.json(&system_prompt(args, &config, context)?)?;
+        context.output.whole_json(&system_prompt(args, &config, context)?)?;
         return Ok(Exit::Ok);
     }
     start_log(&config, context)?;
@@ -119,7 +119,7 @@ fn delete(word: &str, sessions: &SessionStore, context: &Context) -> Result<Exit
         // The session is deleted anyway, and results expire.
         Err(error) => context.output.note(&format!("failed to delete its results: {}", error.body().message)),
     }
-    context.output.json(&outcome)?;
+    context.output.whole_json(&outcome)?;
     Ok(Exit::Ok)
 }
 

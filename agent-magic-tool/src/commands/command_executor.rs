@@ -72,7 +72,7 @@ const MAX_PARALLEL: usize = 64;
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if let Some(dialect) = args.definition {
-        context.output.json(&dialect.definition())?;
+        context.output.whole_json(&dialect.definition())?;
         return Ok(Exit::Ok);
     }
     let config = Config::read(&context.paths)?;

@@ -111,6 +111,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         let now = SystemTime::now();
         checks.extend([leftovers(mailbox), health::requests(mailbox, now), health::clock(mailbox, now)]);
     }
+    checks.push(health::disks(paths, mailbox.as_ref()));
     checks.push(health::modes(paths));
     checks.extend(executor(mailbox.as_ref(), context));
     checks.push(health::record(paths, mailbox.as_ref()));

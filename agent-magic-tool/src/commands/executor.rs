@@ -161,6 +161,10 @@ pub(super) fn ask_status(mailbox: &Mailbox, context: &Context) -> Result<Value, 
             if let Some(status) = status.as_object_mut() {
                 status.shift_insert(0, "running".to_owned(), true.into());
                 status.insert("log".to_owned(), context.paths.log().display().to_string().into());
+                if let Some(problem) = mailbox.disk_problem() {
+                    context.output.note(&format!("{}; {}", problem.message, problem.hint));
+                    status.insert("disk".to_owned(), json!(problem));
+                }
             }
             Ok(status)
         }

@@ -114,11 +114,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let mut idle: Option<Vec<String>> = None;
     for SourceToImport { document, kind, name } in documents {
         let from = document.from.clone();
-        let outcome =
-            pack(document, kind, name.as_deref(), (&args.selection, is_only), &folder, &mut taken).and_then(|(source, pack)| {
+        let outcome = pack(document, kind, name.as_deref(), (&args.selection, is_only), &folder, &mut taken).and_then(
+            |(source, pack)| {
                 hosts::confirm(&pack, &args.allow_host, args.dry_run, &sources, &config, context)?;
                 Ok((writing::write(&pack, args.dry_run)?, source, pack))
-            });
+            },
+        );
         match outcome {
             Ok((files, source, pack)) => {
                 source.imported.notes.iter().for_each(|note| context.output.note(note));
@@ -250,8 +251,7 @@ fn pack(
     for attempt in 0..20 {
         let mut options = selection.options(name);
         options.max_name_chars = namespace.as_ref().map(|it: &String| import::names::MAX_NAME_CHARS - it.len() - 1);
-        let mut imported =
-            kind.import(&document, &options).map_err(|error| reading::failed(&document.from, error))?;
+        let mut imported = kind.import(&document, &options).map_err(|error| reading::failed(&document.from, error))?;
         let idle = selection.idle(&imported)?;
         // Of several sources, an option may mean only one.
         if is_only && !idle.is_empty() {
@@ -344,7 +344,7 @@ fn print(reports: &[Value], failed: &[(String, Error)], is_dry_run: bool, contex
         [only] if failures.is_empty() => only.clone(),
         _ => json!({"found": found, "imported": imported, "sources": reports, "failed": failures}),
     };
-    context.output.json(&document)?;
+    context.output.whole_json(&document)?;
     let flagged: usize = reports.iter().filter_map(|report| report["flagged"].as_object()).map(Map::len).sum();
     if flagged > 0 {
         context.output.note(&format!("{flagged} tools have suspicious words: read `flagged` before you use them"));

@@ -8,7 +8,6 @@ use executor::intake::invalid;
 use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
 use executor::task::confirmation::Assurance;
 use protocol::code::{Code, Exit};
-use protocol::nearest::did_you_mean;
 use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
 
@@ -31,17 +30,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let Some(name) = &args.name else { return overview(&catalog, context) };
     let tool_scope = &context.caller.tool_scope;
     let Some(subtool) = catalog.get(name).filter(|_| tool_scope.covers(name)) else {
-        let nearest = catalog.nearest(name, tool_scope);
-        let hint = did_you_mean(nearest.first())
-            .unwrap_or_else(|| "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned());
-        let left_out: Vec<_> = catalog.problems_of(name).iter().map(ToString::to_string).collect();
-        if catalog.is_hidden(name) && tool_scope.covers(name) {
+        let absent = catalog.absent(name, tool_scope);
+        let is_explained = absent.details.get("nearest").is_none();
+        if catalog.is_hidden(name) && tool_scope.covers(name) && !is_explained {
             return Err(hidden(name, &config));
         }
-        let error = Error::new(Code::UnknownSubtool, format!("no subtool named `{name}`"))
-            .hint(hint)
-            .detail("nearest", nearest);
-        return Err(if left_out.is_empty() { error } else { error.detail("left_out", left_out) });
+        return Err(absent.into());
     };
     let policy = Policy::new(&config.confirm)?;
     let input = args.input.as_deref().map(|text| run::read_input(text, name, context)).transpose()?;
@@ -141,7 +135,7 @@ fn overview(catalog: &Catalog, context: &Context) -> Result<Exit, Error> {
             CheckOutcome::Broken(found) => problems.extend(found),
         }
     }
-    context.output.json(&lines.values().collect::<Vec<_>>())?;
+    context.output.json_or(&lines.values().collect::<Vec<_>>(), "one of them: agent-magic-tool inspect NAME")?;
     for problem in problems {
         context.output.note(&format!("not loaded: {problem}"));
     }

@@ -36,6 +36,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let PrintedOutput { status, stdout, stderr } = filter(&args.arguments, &input);
     context.output.text(&stdout)?;
     if status == 0 {
+        for note in stderr.lines() {
+            context.output.note(note.trim_start_matches("note: "));
+        }
         return Ok(Exit::Ok);
     }
     Err(Error::new(Code::SelectFailed, stderr.trim_end()))

@@ -136,7 +136,11 @@ fn evaluate(file: &Path, min: Option<u8>, sources: &Sources, context: &Context) 
 fn print(findings: &[Finding], format: Option<FindingsFormat>, context: &Context) -> Result<(), Error> {
     let default = if context.output.is_terminal() { FindingsFormat::Lines } else { FindingsFormat::Json };
     match format.unwrap_or(default) {
-        FindingsFormat::Json => context.output.json(&findings),
+        // Asked for by name, it is for a program.
+        FindingsFormat::Json if format.is_some() => context.output.whole_json(&findings),
+        FindingsFormat::Json => context
+            .output
+            .json_or(&findings, "the findings of one file: agent-magic-tool lint FILE; all: --format json"),
         FindingsFormat::Lines => {
             findings.iter().try_for_each(|finding| context.output.text(&format!("{}\n", finding.to_line())))
         }

@@ -1,6 +1,7 @@
 //! `list`: lists subtools, best match first, with all that a model needs to call one.
 
 use executor::catalog::Sources;
+use executor::catalog::absent::why_absent;
 use executor::catalog::learned::{self, LearnedRequest};
 use executor::catalog::listing::{Listing, ListingEntry};
 use executor::config::Config;
@@ -112,7 +113,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         config: &config,
         context,
     };
-    let unknown = read(&sources, &cache, |listing| selection.unknown_name(listing))?;
+    let unknown = read(&sources, &cache, |listing| selection.unknown_name(listing, &sources))?;
     if let Some(error) = unknown {
         return Err(error);
     }
@@ -121,7 +122,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         let notes = notes::of(&listed, &selection, listing)?;
         Ok((listed, notes))
     })?;
-    format::print(&listed.lines, listed.total, args.format, context)?;
+    format::print(&listed.lines, listed.total, args.format, args.limit.is_some(), context)?;
     for note in notes {
         context.output.note(&note);
     }
@@ -207,10 +208,14 @@ impl ListQuery<'_> {
     }
 
     /// The error for the first name that no subtool has, or that the caller may not use.
-    fn unknown_name(&self, listing: &Listing) -> Result<Option<Error>, Unusable> {
+    fn unknown_name(&self, listing: &Listing, sources: &Sources) -> Result<Option<Error>, Unusable> {
         for name in self.names {
             if self.caller().tool_scope.covers(name) && listing.find(name)?.is_some() {
                 continue;
+            }
+            let explained = why_absent(name, &self.caller().tool_scope, sources, listing.problems());
+            if let Some(error) = explained {
+                return Ok(Some(error.into()));
             }
             let words: Vec<_> = self.names.iter().map(|name| (*name).to_owned()).collect();
             let search = command_names::search(&words);

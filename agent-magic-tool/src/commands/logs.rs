@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use protocol::code::{Code, Exit};
+use protocol::excerpt;
 use serde_json::{Map, Value};
 
 use crate::backoff::Backoff;
@@ -17,6 +18,9 @@ use crate::error::Error;
 
 /// The longest pause before the log is looked at again; a person does not notice it.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
+/// How much is printed at once, and how much of one line, unless all is asked for.
+const MAX_BYTES: usize = 50_000;
+const MAX_LINE_CHARS: usize = 4_000;
 /// The fields that begin a line.
 const LEADING: [&str; 3] = ["timestamp", "level", "message"];
 
@@ -61,10 +65,43 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         }
     }
     let shown = last.split_off(last.len().saturating_sub(args.lines));
-    for line in shown {
-        context.output.text(&readable(&line))?;
-    }
+    let shown: Vec<_> = shown.iter().map(|line| readable(line)).collect();
+    print_last(&shown, context)?;
     if args.follow { follow(log, &path, context) } else { Ok(Exit::Ok) }
+}
+
+/// Prints the last of `lines`, as many as fit, and says how many do not.
+fn print_last(lines: &[String], context: &Context) -> Result<(), Error> {
+    if context.output.is_whole() {
+        return context.output.text(&lines.concat());
+    }
+    let mut room = MAX_BYTES;
+    let mut shown: Vec<_> = lines
+        .iter()
+        .rev()
+        .map(|line| {
+            if line.len() > MAX_LINE_CHARS {
+                format!("{}\n", excerpt::chars(line, MAX_LINE_CHARS))
+            } else {
+                line.clone()
+            }
+        })
+        .take_while(|line| {
+            let fits = line.len() <= room;
+            room = room.saturating_sub(line.len());
+            fits
+        })
+        .collect();
+    shown.reverse();
+    context.output.text(&shown.concat())?;
+    let left_out = lines.len() - shown.len();
+    let cut = lines.iter().filter(|line| line.len() > MAX_LINE_CHARS).count();
+    if left_out + cut > 0 {
+        context.output.note(&format!(
+            "the output is cut: {left_out} older lines are left out and {cut} long lines are cut; all of it into a pipe or file: add --whole"
+        ));
+    }
+    Ok(())
 }
 
 fn follow(mut log: Log, path: &Path, context: &Context) -> Result<Exit, Error> {

@@ -13,11 +13,12 @@ use protocol::part::{self, DataPart, PartContent};
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
-use crate::answer;
+use crate::answer::{self, quoted};
 use crate::context::Context;
 use crate::error::Error;
 use crate::launch;
 use crate::option_value::number;
+use crate::output::Output;
 use crate::result::{self, ResultFile};
 use crate::result_data::{ResultData, Source, evaluate_jq, read_error};
 
@@ -26,6 +27,8 @@ const DEFAULT_PAGE_SIZE: u64 = 100;
 const MAX_LINES_BYTES: usize = 32 << 10;
 /// How many bytes the next part of a line has that is longer than this.
 const NEXT_BYTES: u64 = 10_000;
+/// A part with fewer bytes can always be printed: each takes at most six in JSON.
+const LEAST_BYTES: usize = 8_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -41,7 +44,7 @@ pub(crate) struct Args {
     /// Items per page
     #[arg(long, value_name = "N", default_value_t = DEFAULT_PAGE_SIZE, requires = "page", value_parser = number::<1, 10_000>)]
     page_size: u64,
-    /// These bytes of the data, from 0, both ends included, at most a million; `A-` reads to the end
+    /// These bytes of the data, from 0, both ends included, at most 32 KB; `A-` reads on from there
     #[arg(long, value_name = "A-B", conflicts_with_all = ["jq", "page", "lines"])]
     bytes: Option<Range>,
     /// These lines of the data, from 1, both ends included, at most 32 KB; JSON has one item per line where that fits
@@ -87,44 +90,97 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return answer::print(&[file], None, &mailbox, context);
     }
     let data = || ResultData::of(&file, &mailbox);
-    let mut note = None;
+    let output = &context.output;
+    let mut notes = Vec::new();
+    let mut rest = format!("a part of it: agent-magic-tool read {} --jq EXPR", file.id);
     let part = match args {
         Args { jq: Some(expression), page, .. } => {
-            let (value, jq_note) = evaluate_jq(expression, data()?)?;
-            note = jq_note;
+            let selected = evaluate_jq(expression, &file, &mailbox)?;
+            notes = selected.notes;
+            rest = answer::rest_of_selected(&file, expression);
             match page {
                 Some(page) => {
                     let jq_option = format!("--jq {} ", quoted(expression));
-                    page_answer(Cursor::new(value.to_string()), &file, &jq_option, *page, args.page_size)?
+                    let list = selected.value.to_string();
+                    let read = |place| page_answer(Cursor::new(&list), &file, &jq_option, place);
+                    fitting_page(PagePlace { number: *page, size: args.page_size }, output, read)?
                 }
-                None => value,
+                None => selected.value,
             }
         }
-        Args { page: Some(page), .. } => match data()?.source() {
-            Source { is_json: true, from } => page_answer(from, &file, "", *page, args.page_size)?,
-            Source { .. } => return Err(not_a_list("the data is text, not a list", &file)),
-        },
-        Args { bytes: Some(Range(range)), .. } => {
-            let part = part::bytes(data()?.source().from, range).map_err(|error| read_error(file.id, &error))?;
-            part_answer(&part, "bytes", range, file.id)?
+        Args { page: Some(page), .. } => {
+            let read = |place| match data()?.source() {
+                Source { is_json: true, from } => page_answer(from, &file, "", place),
+                Source { .. } => Err(not_a_list("the data is text, not a list", &file)),
+            };
+            fitting_page(PagePlace { number: *page, size: args.page_size }, output, read)?
         }
-        Args { lines: Some(Range(range)), .. } => {
+        Args { bytes: Some(Range(range)), .. } => fitting_part(part::MAX_BYTES, output, |max_bytes| {
+            let part = part::bytes(data()?.source().from, range, max_bytes);
+            part_answer(&part.map_err(|error| read_error(file.id, &error))?, "bytes", range, file.id)
+        })?,
+        Args { lines: Some(Range(range)), .. } => fitting_part(MAX_LINES_BYTES, output, |max_bytes| {
             let source = BufReader::with_capacity(1 << 16, data()?.source().from);
-            let part = part::lines(source, range, MAX_LINES_BYTES).map_err(|error| read_error(file.id, &error))?;
-            part_answer(&part, "lines", range, file.id)?
-        }
+            let part = part::lines(source, range, max_bytes);
+            part_answer(&part.map_err(|error| read_error(file.id, &error))?, "lines", range, file.id)
+        })?,
         Args { .. } => answer::document(&file),
     };
-    context.output.json(&part)?;
+    output.json_or(&part, &rest)?;
     result::remove_wakeups(&[file], &mailbox, context);
-    if let Some(note) = note {
-        context.output.note(note);
+    for note in notes {
+        output.note(&note);
     }
     Ok(Exit::Ok)
 }
 
+/// Reads a part of at most `max_bytes`, or of as many as can be printed at once: what is escaped needs more.
+fn fitting_part(
+    max_bytes: usize,
+    output: &Output,
+    read: impl Fn(usize) -> Result<Value, Error>,
+) -> Result<Value, Error> {
+    let mut max_bytes = if output.is_whole() { max_bytes } else { max_bytes.min(MAX_LINES_BYTES) };
+    loop {
+        let part = read(max_bytes)?;
+        if output.fits(&part) || max_bytes <= LEAST_BYTES {
+            return Ok(part);
+        }
+        max_bytes /= 2;
+    }
+}
+
+/// Which page of a list.
+#[derive(Debug, Clone, Copy)]
+struct PagePlace {
+    number: u64,
+    size: u64,
+}
+
+/// Reads a page, or if it is too much to print the page that begins at the same item and has fewer.
+fn fitting_page(
+    place: PagePlace,
+    output: &Output,
+    read: impl Fn(PagePlace) -> Result<Value, Error>,
+) -> Result<Value, Error> {
+    let page = read(place)?;
+    if output.fits(&page) {
+        return Ok(page);
+    }
+    let is_divisor = |size: &u64| place.size.is_multiple_of(*size);
+    for size in (1..=place.size / 2).rev().filter(is_divisor) {
+        let page = read(PagePlace { number: (place.number - 1) * (place.size / size) + 1, size })?;
+        if output.fits(&page) {
+            output.note(&format!("{} items are too much to print at once; these pages have {size}", place.size));
+            return Ok(page);
+        }
+    }
+    Ok(page)
+}
+
 /// Page `number` of a list. `jq_option` is repeated in the command for the next page.
-fn page_answer(list: impl Read, file: &ResultFile, jq_option: &str, number: u64, size: u64) -> Result<Value, Error> {
+fn page_answer(list: impl Read, file: &ResultFile, jq_option: &str, place: PagePlace) -> Result<Value, Error> {
+    let PagePlace { number, size } = place;
     let id = file.id;
     let page = part::page(list, (number - 1).saturating_mul(size), size).map_err(|error| match error {
         part::PageError::Malformed(_) => Error::new(Code::Io, error.to_string()),
@@ -207,9 +263,4 @@ fn part_answer(part: &DataPart, unit: &str, requested: &RangeInclusive<u64>, id:
         answer.insert("next".to_owned(), format!("agent-magic-tool read {id} {next}").into());
     }
     Ok(Value::Object(answer))
-}
-
-/// Quotes `text` as one shell word.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -144,12 +144,21 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
             Ok(Exit::Ok)
         }
         Reply::Answer(Answer::Plan(plan)) => {
-            context.output.json(&plan)?;
+            // What the caller wrote itself is the first thing to leave out.
+            let plan = if context.output.fits(&plan) { plan } else { shortened(&plan, context) };
+            context.output.json_or(&plan, "try it with a smaller input")?;
             Ok(Exit::Ok)
         }
         Reply::Answer(Answer::Refused(error)) => Err(error.into()),
         Reply::Answer(_) => Err(Error::unexpected_answer("run")),
     }
+}
+
+/// A plan with its long texts cut.
+fn shortened(plan: &Value, context: &Context) -> Value {
+    let bytes = plan.to_string().len();
+    context.output.note(&format!("the plan has {bytes} bytes, so its long texts are cut, where `…` is; all of it into a pipe or file: add --whole"));
+    answer::echoed(plan)
 }
 
 fn accepted(id: TaskId, options: &WaitOptions, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {

@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         None => serve(args, context),
         Some(ServeCommand::Key(command)) => key(command, context),
         Some(ServeCommand::Openapi) => {
-            context.output.json(&openapi::document())?;
+            context.output.whole_json(&openapi::document())?;
             Ok(Exit::Ok)
         }
     }

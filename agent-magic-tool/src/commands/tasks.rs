@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             false => {}
         }
     }
-    context.output.json(&shown)?;
+    context.output.json_or(&shown, "list fewer: agent-magic-tool tasks --limit 10")?;
     if more > 0 {
         context.output.note(&format!("{more} older tasks left out by --limit"));
     }

@@ -4,7 +4,7 @@
 
 use executor::catalog::{Catalog, Sources};
 use executor::config::Config;
-use protocol::code::{Code, Exit};
+use protocol::code::Exit;
 use protocol::duration::PositiveDuration;
 use protocol::handover::Reply;
 use protocol::mailbox::Mailbox;
@@ -34,13 +34,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let config = Config::read(&context.paths)?;
     let catalog = Catalog::load(&Sources::of(&context.paths, &config));
     let Some(subtool) = catalog.get(&args.name) else {
-        return Err(match catalog.problems_of(&args.name).first() {
-            Some(problem) => {
-                Error::new(Code::BadDefinition, problem.to_string()).hint("see every mistake: agent-magic-tool lint")
-            }
-            None => Error::new(Code::UnknownSubtool, format!("no subtool named `{}`", args.name))
-                .hint("see the names: agent-magic-tool list --format=names"),
-        });
+        return Err(catalog.absent(&args.name, &context.caller.tool_scope).into());
     };
     if subtool.definition.examples.is_empty() {
         return Err(Error::usage(format!("`{}` has no examples", args.name))

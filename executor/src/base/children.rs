@@ -5,20 +5,26 @@
 //! when the program has ended. A process that also cleared its environment is killed when no program runs. Elsewhere
 //! such processes stay, which `doctor` says.
 //!
+//! An executor that is killed can end nothing. Its programs go on until the next executor of the same record starts:
+//! their mark begins with what identifies the record, so that one finds and kills them, whatever their process ids are
+//! by then.
+//!
 //! An adopted process must also be reaped. So every process that the executor starts itself is registered here,
 //! and its own owner reaps it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid, getpgid, getpgrp};
 use tokio::process::{Child, Command};
 
 /// The environment variable with the mark of a program, which everything that it starts inherits.
@@ -30,6 +36,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Whether this process adopts what its descendants leave behind.
 static ADOPTS: AtomicBool = AtomicBool::new(false);
+/// With what the marks of this executor's programs begin; empty if nothing tells them from those of others.
+static INSTALLATION: OnceLock<String> = OnceLock::new();
 static OWN: Mutex<BTreeMap<i32, ProcessKind>> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +68,7 @@ pub fn spawn(command: &mut Command) -> io::Result<(Child, Registered)> {
 
 /// Starts a program, whose descendants have `mark`. It inherits `passed`, under the same numbers.
 pub fn spawn_program(command: &mut Command, mark: &str, passed: &[File]) -> io::Result<(Child, Registered)> {
-    spawn_as(command.env(MARK, mark), ProcessKind::Program, passed)
+    spawn_as(command.env(MARK, whole_mark(mark)), ProcessKind::Program, passed)
 }
 
 fn spawn_as(command: &mut Command, kind: ProcessKind, passed: &[File]) -> io::Result<(Child, Registered)> {
@@ -90,6 +98,61 @@ pub fn adopt() {
         Ok(()) => ADOPTS.store(true, Ordering::Relaxed),
         Err(error) => tracing::warn!(%error, "processes that programs leave behind are not ended"),
     }
+}
+
+/// From now on, the programs of this process are known as those of the executor whose files lie in `folder`.
+pub fn belong_to(folder: &Path) -> io::Result<()> {
+    let found = fs::metadata(folder)?;
+    // Unlike the path, these are not the same in another container.
+    INSTALLATION.get_or_init(|| format!("{:x}-{:x}.", found.dev(), found.ino()));
+    Ok(())
+}
+
+/// Kills the programs of an executor that was killed, and waits until they are gone. The caller is the only executor of
+/// its folder, and has started no program yet.
+pub async fn end_programs_of_the_last_executor() {
+    let deadline = Instant::now() + MAX_SEARCH;
+    let mark = whole_mark("");
+    let mut ended = BTreeSet::new();
+    while !mark.is_empty() {
+        let found = of_the_last_executor(&mark);
+        if found.is_empty() {
+            break;
+        }
+        if Instant::now() > deadline {
+            tracing::warn!(?found, "programs that a killed executor left behind do not end");
+            break;
+        }
+        for pid in found {
+            // Its group has members that cleared their environment. Fails if it has just ended.
+            let pid = Pid::from_raw(pid);
+            if let Ok(group) = getpgid(Some(pid))
+                && group != getpgrp()
+            {
+                killpg(group, Signal::SIGKILL).ok();
+            }
+            kill(pid, Signal::SIGKILL).ok();
+            ended.insert(pid.as_raw());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    if !ended.is_empty() {
+        tracing::warn!(?ended, "killed the programs that the last executor left behind when it was killed");
+    }
+}
+
+fn of_the_last_executor(mark: &str) -> Vec<i32> {
+    let own = std::process::id().cast_signed();
+    let uid = geteuid().as_raw();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_ours = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|found| found.uid() == uid);
+    let pids = entries.filter(is_ours).filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| *pid != own && variable_of(*pid).is_some_and(|found| found.starts_with(mark)) && !is_zombie(*pid))
+        .collect()
+}
+
+fn whole_mark(mark: &str) -> String {
+    format!("{}{mark}", INSTALLATION.get().map(String::as_str).unwrap_or_default())
 }
 
 /// Kills what the program with `mark` left behind, and waits until it is gone. The program itself has ended.
@@ -167,7 +230,13 @@ fn stat(pid: i32) -> Option<(char, i32)> {
 }
 
 fn has_mark(pid: i32, mark: &str) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let variable = format!("{MARK}={mark}");
-    environment.split(|byte| *byte == 0).any(|found| found == variable.as_bytes())
+    variable_of(pid).is_some_and(|found| found == whole_mark(mark))
+}
+
+/// The mark in the environment of a process.
+fn variable_of(pid: i32) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    variables
+        .find_map(|found| String::from_utf8(found.strip_prefix(MARK.as_bytes())?.strip_prefix(b"=")?.to_vec()).ok())
 }

@@ -7,8 +7,12 @@ use regex::Regex;
 
 /// Control, format, separator, private-use and unassigned characters, and other characters that are not visible.
 static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}&&[^ ]]")
-        .expect("a valid character class")
+    // The last ones are letters and symbols that are drawn as nothing: the blank Braille pattern, a note without a head,
+    // a filler of the Khitan script, and two blanks among the hieroglyphs.
+    Regex::new(
+        r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Zs}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}\u{2800}\u{1D159}\u{16FE4}\u{13441}\u{13442}&&[^ ]]",
+    )
+    .expect("a valid character class")
 });
 
 /// Returns where the next hidden character lies in `text`.
@@ -41,6 +45,12 @@ mod tests {
     fn a_hidden_character_is_written_out_and_everything_else_stays() {
         assert_eq!(escaped("a b: grün, 年, 👍 é"), "a b: grün, 年, 👍 é");
         assert_eq!(escaped("a\u{200b}b\u{e0041}\u{202e}\n"), "a\\u{200b}b\\u{e0041}\\u{202e}\\u{a}");
+        for blank in
+            ['\u{2800}', '\u{1d159}', '\u{16fe4}', '\u{13441}', '\u{13442}', '\u{3164}', '\u{115f}', '\u{ffa0}']
+        {
+            assert!(is_hidden(blank), "{}", blank.escape_unicode());
+        }
+        assert!(!is_hidden('\u{2801}') && !is_hidden('\u{1d158}'));
         assert!(is_hidden('\u{200d}') && !is_hidden('a') && !is_hidden(' '));
     }
 }

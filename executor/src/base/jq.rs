@@ -29,9 +29,14 @@ fn evaluate(arguments: &[String], input: &[u8]) -> Result<PrintedOutput, (u8, St
         inputs = vec![Value::Array(inputs)];
     }
     select::check(&call.expression).map_err(failed)?;
-    let mut stdout = String::new();
+    let (mut stdout, mut notes) = (String::new(), Vec::new());
     for input in &inputs {
-        for output in select::outputs(&call.expression, input).map_err(failed)? {
+        let (outputs, missing) = select::checked_outputs(&call.expression, input).map_err(failed)?;
+        // Of many inputs one may lack what another one has.
+        if inputs.len() == 1 {
+            notes = missing;
+        }
+        for output in outputs {
             let text = match output {
                 Value::String(text) if call.raw => text,
                 value if call.compact => value.to_string(),
@@ -40,7 +45,8 @@ fn evaluate(arguments: &[String], input: &[u8]) -> Result<PrintedOutput, (u8, St
             stdout.extend([text.as_str(), "\n"]);
         }
     }
-    Ok(PrintedOutput { stdout, ..PrintedOutput::default() })
+    let stderr = notes.iter().map(|note| format!("note: {note}\n")).collect();
+    Ok(PrintedOutput { stdout, stderr, ..PrintedOutput::default() })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` passes the error by value")]

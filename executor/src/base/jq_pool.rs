@@ -84,7 +84,7 @@ impl JqPool {
         let Query { expression, data, variables, max_bytes } = query;
         let data = data.to_string();
         let Some(program) = &self.program else { return select::outputs_with(expression, data.as_bytes(), variables) };
-        let job = Job { expression, variables, data: data.as_bytes(), max_bytes };
+        let job = Job { expression, variables, data: data.as_bytes(), max_bytes, is_checked: false };
         let reply = tokio::select! {
             biased;
             // Dropping the other future kills its worker.

@@ -48,6 +48,16 @@ pub(super) struct Job<'a> {
     pub(super) data: &'a [u8],
     /// The most bytes of output.
     pub(super) max_bytes: u64,
+    /// Whether to find what the expression asks for and the data does not have. The reply is then `[outputs, findings]`.
+    pub(super) is_checked: bool,
+}
+
+/// What an expression evaluated to for a caller.
+#[derive(Debug, Default)]
+pub struct CheckedOutputs {
+    pub values: Vec<Value>,
+    /// What the expression asks for and the data does not have, in a sentence each.
+    pub missing: Vec<String>,
 }
 
 /// A worker's reply: the outputs as one JSON array, or an error.
@@ -79,7 +89,7 @@ pub fn own_program() -> PathBuf {
 pub fn serve(mut jobs: impl Read, mut replies: impl Write) -> io::Result<()> {
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     let mut compiled: Vec<Compiled> = Vec::new();
-    while let Some(ReadJob { expression, names, values, max_bytes, data }) = read_job(&mut jobs)? {
+    while let Some(ReadJob { expression, names, values, max_bytes, is_checked, data }) = read_job(&mut jobs)? {
         limit(data.len() as u64)?;
         let outputs = match compiled.iter().position(|compiled| compiled.is_of(&expression, &names)) {
             Some(known) => Ok(known),
@@ -91,7 +101,10 @@ pub fn serve(mut jobs: impl Read, mut replies: impl Write) -> io::Result<()> {
                 compiled.len() - 1
             }),
         }
-        .and_then(|at| compiled[at].json_outputs(&data, &values, max_bytes));
+        .and_then(|at| match is_checked {
+            true => compiled[at].checked_outputs(&data, &values, max_bytes).map(with_findings),
+            false => compiled[at].json_outputs(&data, &values, max_bytes),
+        });
         let (kind, content) = match outputs {
             Ok(outputs) => (ReplyKind::Outputs, outputs),
             Err(SelectError::Syntax { reason, .. }) => (ReplyKind::Syntax, reason.into_bytes()),
@@ -105,6 +118,12 @@ pub fn serve(mut jobs: impl Read, mut replies: impl Write) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// `[outputs, findings]` as JSON.
+fn with_findings((outputs, findings): (Vec<u8>, Vec<String>)) -> Vec<u8> {
+    let findings = Value::from(findings).to_string();
+    [b"[".as_slice(), &outputs, b",", findings.as_bytes(), b"]"].concat()
 }
 
 /// Limits what this process may use from now on, for one job with this much input.
@@ -127,9 +146,14 @@ pub fn cpu_seconds(input_bytes: u64) -> u64 {
 }
 
 /// Evaluates `expression` on JSON text in a process of its own, and waits for it. Returns every value that it
-/// produces.
-pub fn outputs_in(program: &Path, expression: &str, data: &[u8]) -> Result<Vec<Value>, SelectError> {
-    let job = Job { expression, variables: &[], data, max_bytes: u64::MAX };
+/// produces, and what it asks for in vain.
+pub fn outputs_in(
+    program: &Path,
+    expression: &str,
+    variables: &[(&str, &Value)],
+    data: &[u8],
+) -> Result<CheckedOutputs, SelectError> {
+    let job = Job { expression, variables, data, max_bytes: u64::MAX, is_checked: true };
     let failed = |error: io::Error| job.failed(format!("failed to start a process for it: {error}"));
     let mut child = Command::new(program)
         .arg(COMMAND)
@@ -148,7 +172,15 @@ pub fn outputs_in(program: &Path, expression: &str, data: &[u8]) -> Result<Vec<V
     });
     let status = child.wait().map_err(failed)?;
     match replied {
-        Ok(reply) => reply.into_outputs(&job),
+        Ok(reply) => {
+            let outputs = reply.into_outputs(&job)?;
+            let [Value::Array(values), Value::Array(missing)] = <[Value; 2]>::try_from(outputs).unwrap_or_default()
+            else {
+                return Err(job.failed("its worker wrote an unknown reply".to_owned()));
+            };
+            let missing = missing.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            Ok(CheckedOutputs { values, missing })
+        }
         Err(_) => Err(job.exhausted(Some(status))),
     }
 }
@@ -159,7 +191,8 @@ impl Job<'_> {
         let expression = self.expression.as_bytes();
         let variables: Value = self.variables.iter().map(|(name, value)| json!([name, value])).collect();
         let variables = variables.to_string();
-        let lengths = [self.max_bytes, expression.len() as u64, variables.len() as u64, self.data.len() as u64];
+        let (is_checked, data) = (u64::from(self.is_checked), self.data.len() as u64);
+        let lengths = [self.max_bytes, is_checked, expression.len() as u64, variables.len() as u64, data];
         let header = lengths.iter().flat_map(|length| length.to_le_bytes());
         header.chain(expression.iter().copied()).chain(variables.into_bytes()).collect()
     }
@@ -187,19 +220,20 @@ struct ReadJob {
     names: Vec<String>,
     values: Vec<Value>,
     max_bytes: u64,
+    is_checked: bool,
     data: Vec<u8>,
 }
 
 /// Reads the next job; `None` at the end.
 fn read_job(jobs: &mut impl Read) -> io::Result<Option<ReadJob>> {
-    let mut lengths = [[0; 8]; 4];
+    let mut lengths = [[0; 8]; 5];
     for (index, length) in lengths.iter_mut().enumerate() {
         match jobs.read_exact(length) {
             Err(error) if index == 0 && error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             read => read?,
         }
     }
-    let [max_bytes, expression, variables, data] = lengths.map(u64::from_le_bytes);
+    let [max_bytes, is_checked, expression, variables, data] = lengths.map(u64::from_le_bytes);
     let mut exactly = |bytes| {
         let mut content = Vec::new();
         jobs.by_ref().take(bytes).read_to_end(&mut content)?;
@@ -208,7 +242,7 @@ fn read_job(jobs: &mut impl Read) -> io::Result<Option<ReadJob>> {
     let expression = String::from_utf8(exactly(expression)?).map_err(io::Error::other)?;
     let variables: Vec<(String, Value)> = serde_json::from_slice(&exactly(variables)?)?;
     let (names, values) = variables.into_iter().unzip();
-    Ok(Some(ReadJob { expression, names, values, max_bytes, data: exactly(data)? }))
+    Ok(Some(ReadJob { expression, names, values, max_bytes, is_checked: is_checked != 0, data: exactly(data)? }))
 }
 
 impl Reply {

@@ -1,166 +1,375 @@
-//! Paths of a definition that lead nowhere in an answer: what is there instead.
+//! Finds what a jq expression asks for and its data does not have: a key that no value has, an index of an object, an
+//! index beyond the end of a list.
 //!
-//! Services leave out what is empty, so a missing field alone proves nothing. What does is an answer that has the thing
-//! at another place.
+//! For jq all of these are `null`, so a mistyped name becomes an answer. This follows the paths of the expression through
+//! the data, as far as that is possible without evaluating it, and reports only what is certain: after a computed value
+//! it stops. What an expression says may be absent (`?`, `//`, `if`, `try`, assignments) is not reported. Decides nothing.
 
-use serde_json::Value;
+use std::collections::BTreeSet;
 
-/// The most keys that a message lists.
-const MAX_KEYS: usize = 12;
-/// How deep an answer is searched.
-const MAX_DEPTH: usize = 4;
-/// Lists that stand beside the one that is paged, also where that is left out since it is empty.
-const BESIDE: [&str; 5] = ["unreachable", "unreachables", "unreachableLocations", "missingZones", "warnings"];
-/// Fields that say how many items there are, in lower case and without separators.
-const TOTALS: [&str; 6] = ["count", "total", "totalcount", "totalitems", "totalresults", "totalsize"];
+use jaq_core::load::lex::StrPart;
+use jaq_core::load::parse::{BinaryOp, Term};
+use jaq_core::path::{Opt, Part};
+use jaq_json::Val;
+use protocol::excerpt;
 
-/// The keys of `data`, for a message: "it has `a`, `b` and 3 more".
-pub fn keys(data: &Value) -> String {
-    match data {
-        Value::Object(fields) if fields.is_empty() => "it is an empty object".to_owned(),
-        Value::Object(fields) => {
-            let shown: Vec<_> = fields.keys().take(MAX_KEYS).map(|key| format!("`{key}`")).collect();
-            let more = fields.len().saturating_sub(MAX_KEYS);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("it has {}{more}", shown.join(", "))
+/// The most findings, and the most keys that one of them names.
+const MAX_FINDINGS: usize = 3;
+const MAX_KEYS: usize = 20;
+/// The longest key that is shown.
+const MAX_KEY_CHARS: usize = 60;
+/// An expression that nests more deeply is followed no further.
+const MAX_DEPTH: usize = 64;
+/// An expression that is longer might nest too deeply to be parsed again on an ordinary stack.
+const MAX_EXPRESSION_BYTES: usize = 1_000;
+
+/// What is known about the values at one place of an expression.
+#[derive(Clone)]
+enum Values<'a> {
+    /// The expression goes on with each of these, or with some of them.
+    Each(Vec<&'a Val>),
+    /// It goes on with a list of these, or of some of them.
+    ListOf(Vec<&'a Val>),
+    Unknown,
+}
+
+/// Returns a sentence for each thing that `expression` asks for and `data` does not have.
+pub(super) fn findings(expression: &str, data: &Val) -> Vec<String> {
+    if expression.len() > MAX_EXPRESSION_BYTES {
+        return Vec::new();
+    }
+    let Some(term) = jaq_core::load::parse(expression, |parser| parser.term()) else { return Vec::new() };
+    let mut search = Search { findings: Vec::new(), is_quiet: false, depth: 0 };
+    search.follow(&term, &Values::Each(vec![data]));
+    search.findings
+}
+
+struct Search {
+    findings: Vec<String>,
+    /// Whether the expression says that what it asks for may be absent.
+    is_quiet: bool,
+    depth: usize,
+}
+
+impl Search {
+    /// Follows `term`, whose input is each of `input`. Returns its outputs.
+    fn follow<'a>(&mut self, term: &Term<&str>, input: &Values<'a>) -> Values<'a> {
+        if self.depth == MAX_DEPTH || matches!(input, Values::Unknown) {
+            return Values::Unknown;
         }
-        Value::Array(items) => format!("it is a list of {}", items.len()),
-        Value::String(_) => "it is a text".to_owned(),
-        Value::Null => "it is empty".to_owned(),
-        Value::Bool(_) | Value::Number(_) => "it is a plain value".to_owned(),
+        self.depth += 1;
+        let output = self.follow_known(term, input);
+        self.depth -= 1;
+        output
     }
-}
 
-/// Why the list at `pointer`, which `page` does not have, is not just empty; `None` if it may be.
-pub fn misplaced_list(page: &Value, pointer: &str, is_first: bool) -> Option<String> {
-    if page.is_null() {
-        return None;
+    fn follow_known<'a>(&mut self, term: &Term<&str>, input: &Values<'a>) -> Values<'a> {
+        match term {
+            Term::Id => return input.clone(),
+            Term::Path(head, path) => {
+                let mut values = self.follow(head, input);
+                for (part, option) in &path.0 {
+                    values = match part {
+                        Part::Range(None, None) => elements(&values),
+                        Part::Range(..) => Values::ListOf(into_vec(elements(&values))),
+                        Part::Index(Term::Num(number)) => self.index(number, &values, *option),
+                        Part::Index(index) => match text(index) {
+                            Some(key) => self.key(key, &values, *option),
+                            None => Values::Unknown,
+                        },
+                    };
+                }
+                return values;
+            }
+            Term::BinOp(left, BinaryOp::Pipe(pattern), right) => {
+                let values = self.follow(left, input);
+                return self.follow(right, if pattern.is_some() { input } else { &values });
+            }
+            Term::BinOp(left, BinaryOp::Comma, right) => {
+                let (left, right) = (self.follow(left, input), self.follow(right, input));
+                return match (left, right) {
+                    (Values::Each(left), Values::Each(right)) => Values::Each([left, right].concat()),
+                    _ => Values::Unknown,
+                };
+            }
+            Term::BinOp(left, BinaryOp::Alt, right) => {
+                // Whether the right side is needed depends on the values.
+                let values = self.quietly(|search| search.follow(left, input));
+                self.quietly(|search| search.follow(right, input));
+                return values;
+            }
+            Term::BinOp(_, assignment, right) if is_assignment(assignment) => drop(self.follow(right, input)),
+            Term::BinOp(left, _, right) => {
+                self.follow(left, input);
+                self.follow(right, input);
+            }
+            Term::Arr(Some(inner)) => {
+                if let Values::Each(values) = self.follow(inner, input) {
+                    return Values::ListOf(values);
+                }
+            }
+            Term::Neg(inner) => drop(self.follow(inner, input)),
+            Term::Str(_, parts) => {
+                for part in parts {
+                    if let StrPart::Term(inner) = part {
+                        self.follow(inner, input);
+                    }
+                }
+            }
+            Term::Obj(fields) => {
+                for (key, value) in fields {
+                    match (text(key), value) {
+                        (_, Some(value)) => drop(self.follow(value, input)),
+                        (Some(key), None) => drop(self.key(key, input, Opt::Essential)),
+                        (None, None) => {}
+                    }
+                }
+            }
+            Term::Fold(_, source, ..) => drop(self.follow(source, input)),
+            Term::Call(name, arguments) => return self.call(name, arguments, input),
+            _ => {}
+        }
+        Values::Unknown
     }
-    if let Some(place) = list(page, MAX_DEPTH) {
-        return Some(format!("{}; there is a list at `{place}`", keys(page)));
-    }
-    let is_flat = page.as_object().is_some_and(|fields| !fields.values().any(has_fields));
-    let is_deep = pointer.matches('/').count() > 1;
-    let has_total = is_first && total(page);
-    (!page.is_object() || has_total || is_deep && !is_flat).then(|| keys(page))
-}
 
-/// Where `page`, which has nothing at the declared place, says that there is a next page.
-pub fn next_elsewhere(page: &Value) -> Option<String> {
-    next(page, 2).map(|place| format!("{}; there is `{place}`", keys(page)))
-}
-
-/// Why the plain path `expression`, like `.a.b`, leads nowhere in `data`; `None` if it leads somewhere, or is more.
-pub fn of_path(expression: &str, data: &Value) -> Option<String> {
-    let path = expression.trim().strip_prefix('.')?;
-    let is_word = |word: &str| {
-        !word.is_empty()
-            && !word.starts_with(|first: char| first.is_ascii_digit())
-            && word.chars().all(|it| it.is_ascii_alphanumeric() || it == '_')
-    };
-    let words: Vec<&str> = path.split('.').collect();
-    if !words.iter().all(|word| is_word(word)) {
-        return None;
-    }
-    let mut at = data;
-    for word in words {
-        match at.as_object()?.get(word) {
-            Some(inner) => at = inner,
-            None => return Some(format!("there is no `{word}`: {}", keys(at))),
+    fn call<'a>(&mut self, name: &str, arguments: &[Term<&str>], input: &Values<'a>) -> Values<'a> {
+        match (name, arguments) {
+            ("map", [inner]) => match self.follow(inner, &elements(input)) {
+                Values::Each(values) => Values::ListOf(values),
+                _ => Values::Unknown,
+            },
+            ("select", [condition]) => {
+                self.follow(condition, input);
+                input.clone()
+            }
+            ("sort_by" | "unique_by", [inner]) => {
+                self.follow(inner, &elements(input));
+                input.clone()
+            }
+            ("min_by" | "max_by", [inner]) => {
+                self.follow(inner, &elements(input));
+                elements(input)
+            }
+            ("group_by" | "map_values" | "any" | "all", [inner]) => {
+                self.follow(inner, &elements(input));
+                Values::Unknown
+            }
+            ("sort" | "reverse" | "unique", []) => input.clone(),
+            ("first" | "last", []) => elements(input),
+            ("first" | "last", [inner]) | ("limit", [_, inner]) => self.follow(inner, input),
+            ("empty", []) => Values::Each(Vec::new()),
+            _ => Values::Unknown,
         }
     }
-    None
+
+    fn quietly<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
+        let was_quiet = std::mem::replace(&mut self.is_quiet, true);
+        let found = search(self);
+        self.is_quiet = was_quiet;
+        found
+    }
+
+    fn key<'a>(&mut self, key: &str, values: &Values<'a>, option: Opt) -> Values<'a> {
+        let Values::Each(values) = values else { return Values::Unknown };
+        let name = Val::utf8_str(key.to_owned());
+        let objects: Vec<_> = values.iter().filter_map(|value| as_object(value)).collect();
+        let found: Vec<_> = objects.iter().filter_map(|fields| fields.get(&name)).collect();
+        if found.is_empty() && !objects.is_empty() {
+            let keys: BTreeSet<_> = objects.iter().flat_map(|fields| fields.keys()).map(shown).collect();
+            self.report(option, format!("there is no key {} there; {}", quoted(key), key_list(&keys)));
+            return Values::Unknown;
+        }
+        Values::Each(found)
+    }
+
+    fn index<'a>(&mut self, number: &str, values: &Values<'a>, option: Opt) -> Values<'a> {
+        let values = match values {
+            Values::Each(values) => values,
+            // Which of them it is cannot be said.
+            Values::ListOf(_) => return elements(values),
+            Values::Unknown => return Values::Unknown,
+        };
+        let Ok(index) = number.parse::<usize>() else { return Values::Unknown };
+        let lists: Vec<_> = values.iter().filter_map(|value| as_list(value)).collect();
+        let found: Vec<_> = lists.iter().filter_map(|list| list.get(index)).collect();
+        let longest = lists.iter().map(|list| list.len()).max();
+        match (values.iter().find_map(|value| as_object(value)), longest) {
+            (Some(fields), None) => {
+                let keys = fields.keys().map(shown).collect();
+                self.report(option, format!("`.[{index}]` is asked of an object; {}", key_list(&keys)));
+                Values::Unknown
+            }
+            (None, Some(longest)) if found.is_empty() => {
+                let items = if longest == 1 { "item" } else { "items" };
+                self.report(option, format!("there is no `.[{index}]`: the list has {longest} {items}"));
+                Values::Unknown
+            }
+            _ => Values::Each(found),
+        }
+    }
+
+    fn report(&mut self, option: Opt, finding: String) {
+        let is_expected = self.is_quiet || matches!(option, Opt::Optional);
+        if !is_expected && self.findings.len() < MAX_FINDINGS && !self.findings.contains(&finding) {
+            self.findings.push(finding);
+        }
+    }
 }
 
-fn has_fields(value: &Value) -> bool {
-    value.as_object().is_some_and(|fields| !fields.is_empty())
+/// The items of lists and the values of objects.
+fn elements<'a>(values: &Values<'a>) -> Values<'a> {
+    match values {
+        Values::Each(values) => {
+            let mut found = Vec::new();
+            for value in values {
+                match value {
+                    Val::Arr(items) => found.extend(items.iter()),
+                    Val::Obj(fields) => found.extend(fields.values()),
+                    _ => {}
+                }
+            }
+            Values::Each(found)
+        }
+        Values::ListOf(items) => Values::Each(items.clone()),
+        Values::Unknown => Values::Unknown,
+    }
 }
 
-/// The place of a list.
-fn list(value: &Value, depth: usize) -> Option<String> {
-    let fields = value.as_object().filter(|_| depth > 0)?;
-    let fields = || fields.iter().filter(|(name, _)| !BESIDE.contains(&name.as_str()));
-    let own = fields().find(|(_, value)| value.is_array()).map(|(name, _)| place(name));
-    own.or_else(|| fields().find_map(|(name, value)| Some(place(name) + &list(value, depth - 1)?)))
+fn into_vec(values: Values<'_>) -> Vec<&Val> {
+    match values {
+        Values::Each(values) | Values::ListOf(values) => values,
+        Values::Unknown => Vec::new(),
+    }
 }
 
-fn total(page: &Value) -> bool {
-    let is_total = |name: &str| TOTALS.contains(&plain(name).as_str());
-    page.as_object().is_some_and(|fields| {
-        fields.iter().any(|(name, value)| is_total(name) && value.as_u64().is_some_and(|count| count > 0))
-    })
+/// The text of a literal string.
+fn text<'s>(term: &Term<&'s str>) -> Option<&'s str> {
+    match term {
+        Term::Str(None, parts) => match parts.as_slice() {
+            [StrPart::Str(text)] => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
-fn next(value: &Value, depth: usize) -> Option<String> {
-    let fields = value.as_object().filter(|_| depth > 0)?;
-    let is_next = |name: &str, value: &Value| {
-        let name = plain(name);
-        let says_more = ["hasmore", "hasnext", "hasnextpage", "morepages"].contains(&name.as_str());
-        let is_named = name.starts_with("next") && !name.contains("sync") && !name.contains("run");
-        says_more && *value == true
-            || is_named && (value.as_str().is_some_and(|text| !text.is_empty()) || value.is_u64())
-    };
-    let own = fields.iter().find(|(name, value)| is_next(name, value)).map(|(name, _)| place(name));
-    own.or_else(|| fields.iter().find_map(|(name, value)| Some(place(name) + &next(value, depth - 1)?)))
+fn is_assignment(operator: &BinaryOp<&str>) -> bool {
+    matches!(operator, BinaryOp::Assign | BinaryOp::Update | BinaryOp::UpdateMath(_) | BinaryOp::UpdateAlt)
 }
 
-fn place(name: &str) -> String {
-    format!("/{}", protocol::json::pointer_token(name))
+fn as_object(value: &Val) -> Option<&jaq_json::Map<Val, Val>> {
+    if let Val::Obj(fields) = value { Some(fields) } else { None }
 }
 
-fn plain(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
+fn as_list(value: &Val) -> Option<&[Val]> {
+    if let Val::Arr(items) = value { Some(items) } else { None }
+}
+
+fn shown(key: &Val) -> String {
+    match key {
+        Val::TStr(text) => String::from_utf8_lossy(text).into_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn quoted(key: &str) -> String {
+    format!("`{}`", excerpt::line(key, MAX_KEY_CHARS))
+}
+
+fn key_list(keys: &BTreeSet<String>) -> String {
+    if keys.is_empty() {
+        return "the object is empty".to_owned();
+    }
+    let shown: Vec<_> = keys.iter().take(MAX_KEYS).map(|key| quoted(key)).collect();
+    let more = if keys.len() > MAX_KEYS { format!(" and {} more", keys.len() - MAX_KEYS) } else { String::new() };
+    format!("the keys are {}{more}", shown.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
+    use jaq_json::read;
     use serde_json::json;
 
     use super::*;
 
-    #[test]
-    fn a_list_that_is_elsewhere_is_not_an_empty_one() {
-        for (page, pointer, expected) in [
-            (json!({"data": [1]}), "/rows", Some("it has `data`; there is a list at `/data`")),
-            (json!({"data": []}), "/rows", Some("it has `data`; there is a list at `/data`")),
-            (
-                json!({"meta": {}, "data": {"rows": []}}),
-                "/rows",
-                Some("it has `meta`, `data`; there is a list at `/data/rows`"),
-            ),
-            (json!({"total": 3}), "/rows", Some("it has `total`")),
-            (json!({"result": {"ok": true}}), "/data/rows", Some("it has `result`")),
-            (json!("text"), "/rows", Some("it is a text")),
-            (json!({}), "/rows", None),
-            (Value::Null, "/rows", None),
-            (json!({"kind": "x", "resultSizeEstimate": 0}), "/messages", None),
-            (json!({"total": 0}), "/rows", None),
-            (json!({"unreachable": ["a"]}), "/items", None),
-        ] {
-            assert_eq!(misplaced_list(&page, pointer, true).as_deref(), expected, "{page}");
-        }
-        assert_eq!(misplaced_list(&json!({"total": 3}), "/rows", false), None, "a page after the first");
+    const KEYS: &str = "there; the keys are `id`, `name`, `tags`";
+
+    fn found(expression: &str) -> Vec<String> {
+        let record = |id: u32| json!({"id": id, "name": null, "tags": ["x"]});
+        let data = json!({"items": [record(1), record(2)], "total": 2, "none": {}, "empty": []});
+        findings(expression, &read::parse_single(data.to_string().as_bytes()).expect("JSON"))
     }
 
     #[test]
-    fn a_next_page_is_found_where_it_is() {
-        for (page, expected) in [
-            (json!({"meta": {"next_cursor": "a"}}), Some("it has `meta`; there is `/meta/next_cursor`")),
-            (json!({"nextPageToken": "a"}), Some("it has `nextPageToken`; there is `/nextPageToken`")),
-            (json!({"has_more": true}), Some("it has `has_more`; there is `/has_more`")),
-            (json!({"next": null, "has_more": false, "nextSyncToken": "a", "items": [{"next": "a"}]}), None),
+    fn what_the_data_does_not_have_is_found_wherever_it_is_asked_for() {
+        let missing_name = format!("there is no key `nme` {KEYS}");
+        for expression in [
+            ".items[0].nme",
+            ".items[].nme",
+            ".items | .[].nme",
+            ".items[0][\"nme\"]",
+            ".items | map(.nme)",
+            "[.items[] | .nme] | length",
+            ".items | map(.nme) | add",
+            "[.items[] | select(.id == 1) | .nme]",
+            "[.items[] | select(.nme == 1)]",
+            ".items | map(select(.id > 5)) | .[0].nme",
+            ".items | map({id, nme})",
+            ".items[] | {id: .nme}",
+            ".items | sort_by(.nme)",
+            ".items | sort_by(.id) | first | .nme",
+            ".items | max_by(.nme).id",
+            ".items[0:1][0].nme",
+            ".items[] | \"\\(.nme)\"",
+            ".items[] | .id, .nme",
+            ".total as $t | .items[].nme",
+            ".items[] | .id + (.nme | length)",
+            "reduce .items[].nme as $x (0; . + $x)",
+            "(.items // .data)[].nme",
         ] {
-            assert_eq!(next_elsewhere(&page).as_deref(), expected, "{page}");
+            assert_eq!(found(expression), [missing_name.as_str()], "{expression}");
+        }
+        let cases = [
+            (".itmes | length", "there is no key `itmes` there; the keys are `empty`, `items`, `none`, `total`"),
+            (".[0]", "`.[0]` is asked of an object; the keys are `empty`, `items`, `none`, `total`"),
+            (".items[5].id", "there is no `.[5]`: the list has 2 items"),
+            (".items[0].tags[1]", "there is no `.[1]`: the list has 1 item"),
+            (".empty[0]", "there is no `.[0]`: the list has 0 items"),
+            (".none.x", "there is no key `x` there; the object is empty"),
+        ];
+        for (expression, expected) in cases {
+            assert_eq!(found(expression), [expected], "{expression}");
         }
     }
 
     #[test]
-    fn a_plain_path_leads_somewhere_or_is_told() {
-        let data = json!({"a": {"b": null}, "c": 1});
-        assert_eq!(of_path(".a.x", &data).as_deref(), Some("there is no `x`: it has `b`"));
-        assert_eq!(of_path(".rows", &data).as_deref(), Some("there is no `rows`: it has `a`, `c`"));
-        for fine in [".a.b", ".a", ".", ".rows // []", ".a.b.c", "[.rows]"] {
-            assert_eq!(of_path(fine, &data), None, "{fine}");
+    fn what_may_be_absent_and_what_cannot_be_known_is_not_reported() {
+        for expression in [
+            ".",
+            ".items[0].id",
+            ".items[0].name.first",
+            ".nme?",
+            ".nme // 1",
+            "if .nme then 1 else 2 end",
+            "try .nme catch 1",
+            ".nme = 1",
+            ".nme |= 1",
+            ".nme += 1",
+            "has(\"nme\")",
+            "to_entries | .[0].key",
+            "with_entries(.value)",
+            "{a: 1} | .b",
+            ".items | length | .x?",
+            "[.items[] | {a: .id}] | .[0].b",
+            "$_meta.more_pages",
+            "def f: .nme; 1",
+            ".. | .nme?",
+            ".empty[] | .nme",
+            "not valid jq (",
+        ] {
+            assert_eq!(found(expression), [""; 0], "{expression}");
         }
+        let deep = format!("{}.nme{}", "[".repeat(200), "]".repeat(200));
+        assert_eq!(found(&deep), [""; 0]);
     }
 }

@@ -8,6 +8,8 @@ use jaq_json::{Val, read};
 use protocol::excerpt;
 use serde_json::Value;
 
+use super::missing;
+
 /// The longest reason in an error.
 const MAX_REASON_CHARS: usize = 300;
 /// The most values that one expression may produce.
@@ -106,6 +108,14 @@ pub fn outputs(expression: &str, data: &Value) -> Result<Vec<Value>, SelectError
     outputs_of(expression, data.to_string().as_bytes())
 }
 
+/// Like [`outputs`]; also returns what `expression` asks for and `data` does not have.
+pub fn checked_outputs(expression: &str, data: &Value) -> Result<(Vec<Value>, Vec<String>), SelectError> {
+    let compiled = Compiled::new(expression, Vec::new())?;
+    let (outputs, missing) = compiled.checked_outputs(data.to_string().as_bytes(), &[], u64::MAX)?;
+    let outputs = serde_json::from_slice(&outputs).map_err(|error| compiled.failed(&error.to_string()))?;
+    Ok((outputs, missing))
+}
+
 /// Like [`outputs`], for JSON text: saves the memory of a second parsed copy.
 pub fn outputs_of(expression: &str, text: &[u8]) -> Result<Vec<Value>, SelectError> {
     outputs_with(expression, text, &[])
@@ -152,10 +162,29 @@ impl Compiled {
     /// Evaluates it on JSON text, with the values of its variables. Returns the outputs as the text of one JSON array,
     /// of at most `max_bytes`.
     pub(super) fn json_outputs(&self, text: &[u8], values: &[Value], max_bytes: u64) -> Result<Vec<u8>, SelectError> {
+        self.outputs_on(self.parse(text)?, values, max_bytes)
+    }
+
+    /// Like [`Self::json_outputs`]; also returns what the expression asks for and the input does not have.
+    pub(super) fn checked_outputs(
+        &self,
+        text: &[u8],
+        values: &[Value],
+        max_bytes: u64,
+    ) -> Result<(Vec<u8>, Vec<String>), SelectError> {
+        let input = self.parse(text)?;
+        let outputs = self.outputs_on(input.clone(), values, max_bytes)?;
+        Ok((outputs, missing::findings(&self.expression, &input)))
+    }
+
+    fn parse(&self, text: &[u8]) -> Result<Val, SelectError> {
+        read::parse_single(text).map_err(|error| self.failed(&error.to_string()))
+    }
+
+    fn outputs_on(&self, input: Val, values: &[Value], max_bytes: u64) -> Result<Vec<u8>, SelectError> {
         let JqFilter(filter) = &self.filter;
-        let parse = |text: &[u8]| read::parse_single(text).map_err(|error| self.failed(&error.to_string()));
-        let input = parse(text)?;
-        let values = values.iter().map(|value| parse(value.to_string().as_bytes())).collect::<Result<Vec<Val>, _>>()?;
+        let values =
+            values.iter().map(|value| self.parse(value.to_string().as_bytes())).collect::<Result<Vec<Val>, _>>()?;
         let context = Ctx::<data::JustLut<Val>>::new(&filter.lut, Vars::new(values));
         let mut outputs = vec![b'['];
         for (count, output) in filter.id.run((context, input)).map(unwrap_valr).enumerate() {

@@ -18,6 +18,7 @@ mod databases;
 mod definition;
 mod description;
 mod examples;
+mod inputs;
 mod lines;
 mod phrases;
 mod programs;
@@ -116,6 +117,7 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
         words::check(&subtool, &mut findings);
         description::check(&subtool, catalog, &mut findings);
         definition::check(&subtool, &mut findings);
+        inputs::check(&subtool, &mut findings);
         if !databases.note(&subtool, catalog, config) {
             examples::check(&subtool, config, &mut findings);
             targets::check(&subtool, config, &mut findings);

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value};
 
+use super::absent::why_absent;
 use super::compiled::Availability;
 use super::dependencies::{Node, NodeVerdict, verdicts};
 use super::scan::problem;
@@ -111,12 +113,16 @@ impl Catalog {
             );
             return CheckOutcome::Broken(vec![problem(&subtool.origin, Some(subtool.name.as_str()), None, message)]);
         }
-        self.judged(subtool)
+        self.taken_in_another_case(&subtool, id).unwrap_or_else(|| self.judged(subtool))
     }
 
     /// Returns what callers get for `name`, which has these definitions.
     pub(super) fn resolve(&self, candidates: &[DefinitionId]) -> Availability {
-        match self.first_without_mistake(candidates).map(|subtool| self.judged(subtool)) {
+        let judged = |id: DefinitionId, subtool: Subtool| {
+            self.taken_in_another_case(&subtool, id).unwrap_or_else(|| self.judged(subtool))
+        };
+        let first = candidates.iter().find_map(|id| Some((*id, self.load_alone(*id).ok()?)));
+        match first.map(|(id, subtool)| judged(id, subtool)) {
             Some(CheckOutcome::Usable(subtool)) => Availability::Usable(subtool),
             Some(CheckOutcome::Hidden) => Availability::Hidden,
             Some(CheckOutcome::Broken(_)) | None => Availability::Broken,
@@ -125,6 +131,21 @@ impl Catalog {
 
     fn first_without_mistake(&self, candidates: &[DefinitionId]) -> Option<Subtool> {
         candidates.iter().find_map(|id| self.load_alone(*id).ok())
+    }
+
+    /// Two names that differ only in case are one for everyone who reads or writes them, also for rules: the first
+    /// definition wins.
+    fn taken_in_another_case(&self, subtool: &Subtool, id: DefinitionId) -> Option<CheckOutcome> {
+        let name = subtool.name.as_str();
+        let others = self.same_but_for_case.get(&name.to_ascii_lowercase())?;
+        let is_first = |other: &&DefinitionId| **other < id && self.name(**other).as_str() != name;
+        let first = others.iter().filter(is_first).find(|other| self.load_alone(**other).is_ok())?;
+        let message = format!(
+            "the name differs only in case from `{}` of {}; the first definition wins",
+            self.name(*first),
+            self.definition(*first).0.origin
+        );
+        Some(CheckOutcome::Broken(vec![problem(&subtool.origin, Some(name), None, message)]))
     }
 
     /// Judges a subtool by what it needs and by what callers may use.
@@ -176,7 +197,7 @@ impl Catalog {
         let verdict = |name: &SubtoolName| self.verdict(name.as_str()).unwrap_or(NodeVerdict::Absent);
         let of_dependencies = |is_reason: fn(NodeVerdict) -> bool| {
             let found = relations.depends_on.iter().find(|other| is_reason(verdict(other)))?;
-            Some(("depends_on".to_owned(), none_named(found.as_str())))
+            Some(("depends_on".to_owned(), self.not_usable(found.as_str())))
         };
         let is_circular = verdict(name) == NodeVerdict::Circular;
         let of_undo = || {
@@ -184,11 +205,11 @@ impl Catalog {
                 .undo
                 .as_ref()
                 .filter(|undo| verdict(undo) != NodeVerdict::Usable)
-                .map(|undo| ("undo.subtool".to_owned(), none_named(undo.as_str())))
+                .map(|undo| ("undo.subtool".to_owned(), self.not_usable(undo.as_str())))
         };
         let of_use = |used: &SubtoolUse| {
             if verdict(&used.subtool) != NodeVerdict::Usable {
-                return Some((format!("{}.subtool", used.place), none_named(used.subtool.as_str())));
+                return Some((format!("{}.subtool", used.place), self.not_usable(used.subtool.as_str())));
             }
             unsuitable(used, self.relations_of(&used.subtool).as_ref()?)
         };
@@ -200,6 +221,22 @@ impl Catalog {
             .or_else(|| of_dependencies(|verdict| verdict != NodeVerdict::Usable))
             .or_else(of_undo)
             .or_else(|| relations.runs().find_map(of_use))
+    }
+}
+
+impl Catalog {
+    /// The message for a subtool that is needed and cannot be used.
+    fn not_usable(&self, name: &str) -> String {
+        let candidates = self.candidates(name);
+        let own = candidates.iter().find_map(|id| self.load_alone(*id).err()?.into_iter().next());
+        match own {
+            Some(problem) => format!("the subtool `{name}` has a mistake, so it was not loaded: {problem}"),
+            None if candidates.is_empty() => {
+                let why = why_absent(name, &ToolScope::default(), &self.sources, &self.problems);
+                why.map_or_else(|| none_named(name), |error| error.message)
+            }
+            None => format!("the subtool `{name}` cannot be used either; why: agent-magic-tool inspect {name}"),
+        }
     }
 }
 

@@ -292,6 +292,10 @@ fn read_members(
     for RawMember { key, text, start } in members {
         let name = format!("{namespace}{key}");
         match name.parse::<SubtoolName>() {
+            Ok(name) if is_reserved(name.as_str()) => {
+                let message = "names that begin with `mcp__` or `agent-magic-tool` are those of clients and of this program; choose another name";
+                problems.push(problem(&origin, Some(name.as_str()), None, message));
+            }
             Ok(name) => definitions.push(ScannedDefinition {
                 name,
                 start: u32::try_from(start).expect("a file is smaller than 4 GiB"),
@@ -302,6 +306,12 @@ fn read_members(
         }
     }
     Some((DefinitionFile { origin, stamp, pack: None, defaults: Arc::new(defaults), definitions }, overrides))
+}
+
+/// Whether clients would take the name for one of a server's tools, or of this program's own.
+fn is_reserved(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('-', "_");
+    name.starts_with("mcp__") || name == "agent_magic_tool" || name.starts_with("agent_magic_tool_")
 }
 
 /// Removes the overrides of what no pack defines, and returns a problem for each.

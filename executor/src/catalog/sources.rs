@@ -142,6 +142,10 @@ impl Sources {
         self
     }
 
+    pub(super) fn packs_folder(&self) -> &Path {
+        &self.packs_folder
+    }
+
     pub(super) fn packs(&self) -> &[EnabledPack] {
         &self.packs
     }

@@ -18,6 +18,7 @@ use protocol::{clock, fault};
 use super::background::DaemonEvent;
 use super::hooks::DeliveryReport;
 use super::inbox::RequestOutcome;
+use super::live::warn_if_failed;
 use super::record::disk_full;
 use super::reload::MAX_WRITE_PAUSE;
 use super::signals::Watchdog;
@@ -93,6 +94,7 @@ impl Daemon {
     /// Takes over what earlier executors left, then starts to listen.
     fn start(&mut self, paths: &Paths, open: Vec<Task>) -> Result<(), DaemonError> {
         self.publish_problem(self.inbox.intake.settings().problem.as_ref());
+        warn_if_failed("failed to tell callers about the disk", self.mailbox.publish_disk_problem(None));
         self.tasks.dispatcher.restore_key_counters(self.tasks.record.store().key_counters()?);
         self.keys.load(&mut self.tasks.dispatcher);
         recover::recover(&mut self.tasks, &self.inbox.intake, &self.mailbox, open)?;
@@ -212,6 +214,7 @@ impl Daemon {
             self.tasks.publisher.remove_spares();
         }
         self.tasks.do_due()?;
+        self.publish_disk_problem();
         self.notifier.notify_due(&self.tasks.dispatcher, self.tasks.page.origin(), self.tasks.clock.now());
         if self.tasks.dispatcher.running() == 0 && !self.tasks.record.is_behind() && self.program.was_replaced() {
             return Ok(Some(ExitReason::Upgraded));

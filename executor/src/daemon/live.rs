@@ -6,6 +6,7 @@
 use std::fmt::Display;
 
 use protocol::fault;
+use protocol::mailbox::disk::DiskProblem;
 use protocol::mailbox::presence::ConfigProblem;
 
 use super::Daemon;
@@ -50,6 +51,24 @@ impl Daemon {
     pub(super) fn publish_problem(&self, problem: Option<&ConfigProblem>) {
         let published = self.mailbox.publish_config_problem(problem);
         warn_if_failed("failed to tell callers about the configuration", published);
+    }
+
+    /// Tells callers whether the record of tasks can be written, if that changed.
+    pub(super) fn publish_disk_problem(&mut self) {
+        let since = self.tasks.record.full_since();
+        if since == self.told_full_since {
+            return;
+        }
+        let problem = since.map(|since| DiskProblem {
+            message: "the disk with the record of tasks is full".to_owned(),
+            hint: "free space there: no task is accepted, and none can end, until then".to_owned(),
+            since: Some(since),
+        });
+        match self.mailbox.publish_disk_problem(problem.as_ref()) {
+            Ok(()) => self.told_full_since = since,
+            // The mailbox's disk may be the same one, and commands see that it is full.
+            Err(error) => tracing::debug!(%error, "failed to tell callers about the disk; it is retried"),
+        }
     }
 
     fn apply(&mut self, next: Settings) {
@@ -142,7 +161,7 @@ impl Daemon {
     }
 }
 
-fn warn_if_failed(what: &str, outcome: Result<(), impl Display>) {
+pub(super) fn warn_if_failed(what: &str, outcome: Result<(), impl Display>) {
     if let Err(error) = outcome {
         tracing::warn!(%error, "{what}");
     }

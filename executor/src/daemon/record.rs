@@ -7,6 +7,8 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+use protocol::clock;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
@@ -27,6 +29,8 @@ pub(super) struct RecordKeeper {
     /// In order. Its actions wait for its changes.
     backlog: Effects,
     last_try: Option<Instant>,
+    /// Since when nothing could be committed because the disk was full.
+    full_since: Option<Timestamp>,
 }
 
 /// The result of a commit.
@@ -41,7 +45,7 @@ pub(super) struct CommitOutcome {
 
 impl RecordKeeper {
     pub(super) fn new(store: Box<dyn Store>) -> Self {
-        Self { store, backlog: Effects::default(), last_try: None }
+        Self { store, backlog: Effects::default(), last_try: None, full_since: None }
     }
 
     pub(super) fn store(&self) -> &dyn Store {
@@ -65,11 +69,16 @@ impl RecordKeeper {
             match self.store.commit(&effects.changes) {
                 Ok(()) => {
                     let Effects { changes, actions } = effects;
+                    // A commit of nothing writes nothing.
+                    if !changes.is_empty() {
+                        self.full_since = None;
+                    }
                     return Ok(CommitOutcome { changes, duration: started.elapsed(), actions });
                 }
                 Err(error) if error.is_disk_full() => {
                     tracing::error!(%error, "the disk is full: new tasks are refused until the record of tasks can be written");
                     self.last_try = Some(Instant::now());
+                    self.full_since.get_or_insert_with(clock::now);
                     refuse_new(&mut effects);
                 }
                 Err(error) => return Err(error),
@@ -98,6 +107,7 @@ impl RecordKeeper {
         match self.store.commit(&self.backlog.changes) {
             Ok(()) => {
                 tracing::info!("the record of tasks can be written again");
+                self.full_since = None;
                 let Effects { changes, actions } = std::mem::take(&mut self.backlog);
                 Ok(CommitOutcome { changes, duration: started.elapsed(), actions })
             }
@@ -127,6 +137,11 @@ impl RecordKeeper {
         !self.backlog.changes.is_empty()
     }
 
+    /// Since when the disk with the record was too full for the last commit.
+    pub(super) fn full_since(&self) -> Option<Timestamp> {
+        self.full_since
+    }
+
     /// Whether the answer to `request` waits in the backlog.
     pub(super) fn has_pending_answer(&self, request: TaskId) -> bool {
         self.backlog.actions.iter().any(|action| matches!(action, Action::Answer(id, _) if *id == request))
@@ -141,7 +156,7 @@ pub(super) fn disk_full() -> ErrorBody {
 
 /// Refuses the tasks that `effects` would have accepted: removes them from the dispatcher, and everything about them
 /// from `effects`. Changes of older tasks, and answers, remain.
-pub(super) fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: jiff::Timestamp) {
+pub(super) fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now: Timestamp) {
     let accepted = |change: &Change| match change {
         Change::Accept(task) => Some((**task).clone()),
         Change::Transition(_)
@@ -234,7 +249,7 @@ mod tests {
 
     #[test]
     fn tasks_refused_by_a_full_disk_leave_no_trace_and_older_tasks_go_on() {
-        let now = jiff::Timestamp::from_second(1_700_000_100).expect("a valid time");
+        let now = Timestamp::from_second(1_700_000_100).expect("a valid time");
         let mut dispatcher =
             Dispatcher::new(DispatcherLimits { concurrency: 2, ..DispatcherLimits::of(&Config::default()) });
         let mut store = MemoryStore::default();

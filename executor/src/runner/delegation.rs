@@ -18,7 +18,6 @@ use protocol::error::ErrorBody;
 use protocol::handover::{PendingRequest, Reply};
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation, RunRequest};
-use protocol::nearest::did_you_mean;
 use protocol::paths::Paths;
 use protocol::task::{State, TaskId};
 use protocol::tool_scope::ToolScope;
@@ -42,8 +41,8 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The subtools that a runner can delegate to.
 pub trait SubtoolDirectory: Send + Sync + Debug {
     /// Returns the definition of the subtool `name` in the form for a model. Without such a subtool in `scope`,
-    /// returns the similar names in `scope`, best match first.
-    fn find(&self, name: &str, scope: &ToolScope) -> Result<ToolDefinition, Vec<String>>;
+    /// returns the error that says why.
+    fn find(&self, name: &str, scope: &ToolScope) -> Result<ToolDefinition, Box<ErrorBody>>;
 }
 
 /// What a runner needs to make requests to its own executor.
@@ -171,11 +170,13 @@ impl Delegation {
 
     /// Returns the subtool `name` if the caller may use it.
     pub(super) fn subtool(&self, name: &str, invocation: &Invocation) -> Result<ToolDefinition, Failure> {
-        self.subtools.find(name, &invocation.caller.tool_scope).map_err(|nearest| {
-            let hint = did_you_mean(nearest.first()).unwrap_or_else(|| {
-                "search by what it should do: agent-magic-tool list tools --query=\"...\"".to_owned()
-            });
-            Failure::new(Code::UnknownSubtool, format!("no subtool named `{name}`")).hint(hint)
+        self.subtools.find(name, &invocation.caller.tool_scope).map_err(|error| {
+            let ErrorBody { code, message, hint, .. } = *error;
+            let failure = Failure::new(code, message);
+            match hint {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            }
         })
     }
 

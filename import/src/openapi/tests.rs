@@ -10,7 +10,7 @@ use crate::{ImportOptions, kinds};
 fn imported(description: &Value) -> Vec<(String, Value)> {
     let document = Document::new("x", description.to_string()).expect("JSON");
     let kind = kinds::of(&document).expect("a known kind");
-    let imported = kind.read(&document, &ImportOptions::default()).expect("imported");
+    let imported = kind.import(&document, &ImportOptions::default()).expect("imported");
     assert_eq!(imported.left_out, [], "{description}");
     imported.subtools.into_iter().map(|it| (it.what, Value::Object(it.definition))).collect()
 }
@@ -157,7 +157,7 @@ fn a_read_is_retried_and_a_write_is_not() {
     }
     let curl = KINDS.iter().find(|kind| kind.word == "curl").expect("in the table");
     let line = crate::curl::document("curl https://a.example/x").expect("a line");
-    let imported = curl.read(&line, &ImportOptions::default()).expect("imported");
+    let imported = curl.import(&line, &ImportOptions::default()).expect("imported");
     assert!(imported.subtools[0].definition.contains_key("retries"), "{imported:?}");
 }
 

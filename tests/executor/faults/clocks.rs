@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::oracle::Oracle;
 use super::shim;
-use crate::world::until;
+use crate::world::{until, wait_for_end};
 
 #[test]
 fn setting_the_clock_a_day_back_or_forward_delays_no_retry() {
@@ -37,7 +37,7 @@ fn setting_the_clock_a_day_back_or_forward_delays_no_retry() {
         let start = Instant::now();
         if restart {
             executor.kill().expect("killed");
-            executor.wait().expect("ended");
+            wait_for_end(&mut executor);
             // After a restart the task waits five minutes at most, not a day.
             fs::write(&clock, (jump + 600).to_string()).expect("written");
             executor = oracle.executor(&environment);
@@ -49,7 +49,7 @@ fn setting_the_clock_a_day_back_or_forward_delays_no_retry() {
         assert!(start.elapsed() < Duration::from_secs(40));
         assert!(executor.try_wait().expect("a child process").is_none(), "the executor should still run");
         executor.kill().expect("killed");
-        executor.wait().expect("ended");
+        wait_for_end(&mut executor);
     }
 }
 
@@ -80,7 +80,7 @@ fn a_schedule_follows_the_clock_when_the_clock_is_set() {
     // Set the clock right again: the first task is not due yet, also for the next executor.
     fs::write(&clock, "0").expect("written");
     executor.kill().expect("killed");
-    executor.wait().expect("ended");
+    wait_for_end(&mut executor);
     executor = oracle.executor(&environment);
     assert_eq!(oracle.world.run(&["executor", "status"]).json()["tasks"], json!({"queued": 1}));
     fs::write(&clock, (DAY / 8).to_string()).expect("written");
@@ -90,5 +90,5 @@ fn a_schedule_follows_the_clock_when_the_clock_is_set() {
     assert_eq!((ended.exit, &ended.json()["status"]), (0, &json!("succeeded")), "{ended}");
     assert_eq!(oracle.effects().into_values().collect::<Vec<_>>(), [1, 1]);
     executor.kill().expect("killed");
-    executor.wait().expect("ended");
+    wait_for_end(&mut executor);
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::oracle::{Class, Oracle};
 use super::size;
-use crate::world::until;
+use crate::world::{until, wait_for_end};
 
 /// The failpoints that one task passes, and how often.
 const POINTS: &[(&str, u32)] = &[
@@ -34,7 +34,7 @@ fn fault(point: &str, nth: u32) -> String {
 fn kill_at(oracle: &Oracle, point: &str, nth: u32, class: Class) {
     let mut executor = oracle.executor(&[("AGENT_MAGIC_TOOL_FAULT", &fault(point, nth))]);
     let id = oracle.accept(class, &json!({}));
-    let status = executor.wait().expect("ended");
+    let status = wait_for_end(&mut executor);
     assert_eq!(status.signal(), Some(9), "{point} was passed {nth} times by {class:?} {id}");
     oracle.until_final();
 }
@@ -83,7 +83,7 @@ fn nothing_is_lost_if_the_next_executor_is_killed_while_it_takes_over() {
             caller.env("AGENT_MAGIC_TOOL_FAULT", fault(two, 1));
             std::thread::scope(|scope| {
                 let accepting = scope.spawn(|| oracle.accept(class, &json!({})));
-                executor.wait().expect("ended");
+                wait_for_end(&mut executor);
                 // If the caller has started an executor already, this one ends immediately.
                 let mut second = caller.stderr(std::process::Stdio::null()).spawn().expect("started");
                 accepting.join().expect("accepted");
@@ -91,7 +91,7 @@ fn nothing_is_lost_if_the_next_executor_is_killed_while_it_takes_over() {
                 if second.try_wait().expect("a child process").is_none() {
                     second.kill().expect("killed");
                 }
-                second.wait().expect("ended");
+                wait_for_end(&mut second);
             });
             oracle.world.kill_executor();
         }
@@ -109,7 +109,7 @@ fn a_refused_request_is_not_accepted_by_the_next_executor() {
         until("the task took effect", || !oracle.effects().is_empty());
         let refused = oracle.run(Class::Once, &json!({})).expect_err("the limit of open tasks is reached");
         assert_eq!((refused.exit, refused.error()["code"].as_str()), (5, Some("throttled")), "{point}: {refused}");
-        assert_eq!(executor.wait().expect("ended").signal(), Some(9), "{point} was passed");
+        assert_eq!(wait_for_end(&mut executor).signal(), Some(9), "{point} was passed");
         // The next executor ends the open task as `unknown`, so the limit would allow another task.
         assert_eq!(oracle.world.run(&["wait", &open]).json()["status"], "unknown");
         let ends = oracle.verify();

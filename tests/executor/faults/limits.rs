@@ -8,7 +8,7 @@ use serde_json::json;
 use super::oracle::{Class, Oracle};
 use super::size;
 use crate::skip::skip;
-use crate::world::until;
+use crate::world::{until, wait_for_end};
 
 #[test]
 fn with_few_descriptors_no_task_is_lost_and_the_executor_survives() {
@@ -29,7 +29,7 @@ fn with_few_descriptors_no_task_is_lost_and_the_executor_survives() {
     assert!(ended.is_none(), "the executor ended: {}", fs::read_to_string(oracle.stderr()).expect("its log"));
     oracle.until_final();
     executor.kill().expect("killed");
-    executor.wait().expect("ended");
+    wait_for_end(&mut executor);
     // The next executor removes the requests for which this one had no descriptors.
     assert_eq!(oracle.world.run(&["executor", "start"]).exit, 0);
     let taken = oracle.world.mailbox().join("taken");
@@ -60,6 +60,6 @@ fn without_file_watches_the_executor_and_wait_poll() {
     let log = fs::read_to_string(oracle.stderr()).expect("the log of the executor");
     assert!(log.contains("no file events"), "{log}");
     executor.kill().expect("killed");
-    executor.wait().expect("ended");
+    wait_for_end(&mut executor);
     oracle.verify();
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::oracle::{Class, Oracle};
 use super::shim::{self, Disk};
 use super::size;
-use crate::world::until;
+use crate::world::{until, wait_for_end};
 
 /// Prevents commands from starting an executor, so that only the test's executor uses the disk.
 fn prevent_other_executors(oracle: &Oracle) {
@@ -34,7 +34,7 @@ fn end(executor: &mut Child) {
     if executor.try_wait().expect("a child process").is_none() {
         executor.kill().expect("killed");
     }
-    executor.wait().expect("ended");
+    wait_for_end(executor);
 }
 
 fn class(number: usize) -> Class {

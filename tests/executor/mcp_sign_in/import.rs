@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::{AccountServer, LONG, assert_succeeded, open, until_expired, way_back};
-use crate::world::World;
+use crate::world::{World, wait_for_end};
 
 /// A server that refuses every request, and does not say where to sign in. Prints its port.
 const REFUSING: &str = r#"
@@ -194,7 +194,7 @@ fn a_server_that_wants_a_token_but_has_no_sign_in_says_how_to_send_one() {
     assert_eq!(refused.error()["code"], "needs-reauthorization", "{refused}");
     assert!(refused.error()["hint"].as_str().is_some_and(|hint| hint.contains("--header 'Authorization")), "{refused}");
     server.kill().expect("it ran");
-    server.wait().expect("it ended");
+    wait_for_end(&mut server);
 }
 
 #[test]

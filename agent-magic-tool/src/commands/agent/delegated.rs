@@ -50,6 +50,6 @@ pub(super) fn run(config: &Config, context: &Context) -> Result<Exit, Error> {
         let (_, spent) = session.spending();
         return Err(Error::new(failure.class.code(), failure.message).detail("usage", one_shot::usage(spent)));
     }
-    context.output.json(&one_shot::outcome(&session, None))?;
+    context.output.whole_json(&one_shot::outcome(&session, None))?;
     Ok(Exit::Ok)
 }

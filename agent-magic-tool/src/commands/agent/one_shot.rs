@@ -104,7 +104,7 @@ pub(super) fn run(
             .detail("termination", outcome.termination));
     }
     if args.json {
-        context.output.json(&outcome)?;
+        context.output.whole_json(&outcome)?;
     } else if !streams || outcome.truncated {
         context.output.text(&format!("{}\n", outcome.answer.trim_end()))?;
     }

@@ -12,7 +12,7 @@ use executor::store::sqlite;
 use executor::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 use protocol::duration::PositiveDuration;
 use protocol::error::chain;
-use protocol::mailbox::{Mailbox, is_older};
+use protocol::mailbox::{Mailbox, disk, is_older};
 use protocol::paths::Paths;
 use serde_json::{Value, json};
 
@@ -43,6 +43,23 @@ pub(super) fn sizes(paths: &Paths) -> Value {
 
 fn size_of(folder: &Path) -> u64 {
     files_in(folder).iter().map(|(_, found)| found.len()).sum()
+}
+
+/// Whether the disks with the mailbox and the executor's files have space.
+pub(super) fn disks(paths: &Paths, mailbox: Option<&Mailbox>) -> Check {
+    const NAME: &str = "disks";
+    const HINT: &str = "free space there; nothing can be recorded until then";
+    if let Some(problem) = mailbox.and_then(Mailbox::disk_problem) {
+        let since = problem.since.map(|since| format!(" since {since}")).unwrap_or_default();
+        return Check::bad(NAME, format!("{}{since}", problem.message), problem.hint);
+    }
+    let folders = [("state", &paths.state), ("cache", &paths.cache)];
+    match folders.iter().find(|(_, folder)| disk::is_full(folder)) {
+        Some((name, folder)) => {
+            Check::bad(NAME, format!("the disk with the {name} folder `{}` is full", folder.display()), HINT)
+        }
+        None => Check::good(NAME, "there is space"),
+    }
 }
 
 /// Whether the record of tasks can be read as a whole, and whether the last executor failed.

@@ -23,6 +23,6 @@ pub(super) fn parse(client: &str, input: &Value) -> Option<HookCall> {
 }
 
 pub(super) fn respond(decision: &str, text: &str, output: &Output) -> Result<Exit, Error> {
-    output.json(&json!({"decision": decision, "reason": text}))?;
+    output.whole_json(&json!({"decision": decision, "reason": text}))?;
     Ok(Exit::Ok)
 }

@@ -25,6 +25,6 @@ pub(super) fn parse(input: &Value) -> Option<HookCall> {
 }
 
 pub(super) fn respond(text: &str, output: &Output) -> Result<Exit, Error> {
-    output.json(&json!({"followup_message": text}))?;
+    output.whole_json(&json!({"followup_message": text}))?;
     Ok(Exit::Ok)
 }

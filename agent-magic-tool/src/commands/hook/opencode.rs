@@ -16,6 +16,6 @@ pub(super) fn parse(input: &Value) -> Option<HookCall> {
 }
 
 pub(super) fn respond(text: &str, output: &Output) -> Result<Exit, Error> {
-    output.json(&json!({"wake": text}))?;
+    output.whole_json(&json!({"wake": text}))?;
     Ok(Exit::Ok)
 }

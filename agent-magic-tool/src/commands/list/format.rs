@@ -37,10 +37,20 @@ impl Format {
     }
 }
 
-pub(super) fn print(lines: &[Line], total: usize, format: Format, context: &Context) -> Result<(), Error> {
+/// Prints the page. One whose size the caller chose with `--limit` is printed as it is.
+pub(super) fn print(
+    lines: &[Line],
+    total: usize,
+    format: Format,
+    has_limit: bool,
+    context: &Context,
+) -> Result<(), Error> {
     let output = &context.output;
+    if has_limit {
+        output.print_whole();
+    }
     match format {
-        Format::Json => output.json(&ByName(lines)),
+        Format::Json => output.json_or(&ByName(lines), "list fewer: --limit 3, or --format names"),
         Format::Names => output.json(&lines.iter().map(|line| &line.entry.name).collect::<Vec<_>>()),
         Format::Hits => {
             let hit = |line: &Line| match &line.hit {

@@ -75,14 +75,27 @@ fn effects(subtool: &Subtool, findings: &mut Vec<Finding>) {
 fn lookup(subtool: &Subtool, verify: &Verify, findings: &mut Vec<Finding>) {
     // Not evaluated: an expression may take any time and memory.
     let happened: String = verify.happened.split_whitespace().collect();
-    if ["true", "length>=0", ".==."].contains(&happened.as_str()) {
+    let is_tautology =
+        ["true", "length>=0", "length>-1", "length!=null", ".==.", "1==1", "true==true", "falsenot", "null|not"];
+    if is_tautology.contains(&happened.as_str())
+        || happened.starts_with("trueor")
+        || happened.ends_with("ortrue")
+        || happened.ends_with("|true")
+        || happened.ends_with("//true")
+    {
         let message = "it is true even if nothing was found; test what was found, like `length > 0`";
         findings.push(warning(subtool, "verify-accepts-anything", "verify.happened", message));
         return;
     }
-    let mentions_run = Value::Object(verify.input.clone()).to_string().contains("{{")
-        || verify.happened.contains("$input")
-        || verify.happened.contains("$task");
+    // How many hits are looked at says nothing of which ones.
+    const HOW_MANY: [&str; 6] = ["limit", "page", "page_size", "per_page", "max_results", "offset"];
+    let fields = subtool.definition.input.get("properties").and_then(Value::as_object);
+    let fields = fields.into_iter().flatten().map(|(name, _)| name.as_str()).filter(|name| !HOW_MANY.contains(name));
+    let of_run: Vec<&str> = fields.chain(["input", "task"]).collect();
+    let mentions_run =
+        super::inputs::words_in_templates(&verify.input).iter().any(|word| of_run.contains(&word.as_str()))
+            || verify.happened.contains("$input")
+            || verify.happened.contains("$task");
     if !mentions_run {
         let message = "it accepts any hit, also one of another run; look for this very run, by a field of the input \
                        or by `{{ task.id }}`";

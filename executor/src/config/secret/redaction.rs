@@ -107,6 +107,8 @@ impl SecretFinder {
         let (patterns, replacements): (Vec<_>, Vec<_>) = patterns.unzip();
         // A DFA of a key of some kilobytes would take tens of megabytes.
         let mut builder = AhoCorasick::builder();
+        // Something along the way may change the case, and no text has a secret in another case by chance.
+        builder.ascii_case_insensitive(true);
         builder.match_kind(MatchKind::LeftmostLongest).kind(Some(AhoCorasickKind::ContiguousNFA));
         let automaton = builder.build(patterns).expect("secrets are far smaller than the limits of the automaton");
         Self { automaton, replacements }
@@ -266,6 +268,34 @@ mod tests {
                 let rest = redacted.replace("[secret:t]", "");
                 assert!(text.len() - rest.len() >= SECRET.len() * 8 / 6 - 2, "{name}, {user}: {redacted}");
             }
+        }
+    }
+
+    #[test]
+    fn a_secret_in_another_case_and_the_beginning_of_one_are_redacted() {
+        let known = known();
+        let cut = |text: &str| text.chars().take(14).collect::<String>();
+        for form in [SECRET.to_owned(), cut(SECRET)] {
+            let swapped = |character: char| {
+                if character.is_lowercase() { character.to_ascii_uppercase() } else { character.to_ascii_lowercase() }
+            };
+            for text in [form.clone(), form.to_uppercase(), form.to_lowercase(), form.chars().map(swapped).collect()] {
+                for around in ["", "*****", "..."] {
+                    let said = format!("Incorrect API key provided: {text}{around}");
+                    let redacted = known.redact(&said);
+                    assert_eq!(redacted, format!("Incorrect API key provided: [secret:t]{around}"), "{said}");
+                }
+            }
+        }
+        let mut stream = StreamRedaction::default();
+        known.extend_stream(&mut stream);
+        let written = [stream.push(cut(&SECRET.to_uppercase()).as_bytes()), stream.finish()].concat();
+        assert_eq!(written, b"[secret:t]");
+        // The header of one token begins many others, and a short beginning may stand for anything.
+        let mut known = KnownSecrets::default();
+        known.insert("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJlLW9mLWl0", "[secret:j]");
+        for text in ["eyJhbGciOiJIUzI1NiJ9.x", "eyJh"] {
+            assert_eq!(known.redact(text), text);
         }
     }
 

@@ -11,7 +11,7 @@ use url::Url;
 use super::address::endpoint;
 use super::call::{HttpCall, HttpResponse, RequestTarget};
 use super::{Code, Deserialize, Failure, JsonSchema, Retry, RunnerOutput, Serialize, expression, response};
-use crate::base::missing;
+use crate::base::misplaced;
 use crate::runner::OutputData;
 
 /// The default for `until`.
@@ -183,7 +183,7 @@ async fn result(call: &HttpCall<'_>, poll: &Poll, latest: RunnerOutput) -> Resul
 /// The keys of a response, for a message.
 fn there(latest: &RunnerOutput) -> String {
     match &latest.data {
-        OutputData::Json(data) => missing::keys(data),
+        OutputData::Json(data) => misplaced::keys(data),
         OutputData::File { .. } => "it is a file".to_owned(),
     }
 }

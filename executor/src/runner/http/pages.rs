@@ -10,7 +10,7 @@ use super::pagination::{Counter, Parameter, pointer};
 use super::placement::PlacedValue;
 use super::request::{Draft, DraftBody};
 use super::{Code, Failure, Pagination, RunnerOutput, response};
-use crate::base::missing;
+use crate::base::misplaced;
 
 /// What is known after a page.
 struct PageWalk<'a> {
@@ -123,7 +123,7 @@ fn joined(
 /// Takes the array of items out of a page. A missing array counts as empty, unless the page has one elsewhere.
 fn take_items(body: &mut Value, items_pointer: Option<&str>, is_first: bool) -> Result<Vec<Value>, Failure> {
     if let Some(pointer) = items_pointer.filter(|pointer| body.pointer(pointer).is_none())
-        && let Some(there) = missing::misplaced_list(body, pointer, is_first)
+        && let Some(there) = misplaced::misplaced_list(body, pointer, is_first)
     {
         return Err(misnamed("items", pointer, &there));
     }
@@ -180,7 +180,7 @@ impl<'a> PageWalk<'a> {
         ];
         for (setting, field) in declared {
             if let Some(pointer) = field.map(|field| pointer(field)).filter(|pointer| body.pointer(pointer).is_none())
-                && let Some(there) = missing::next_elsewhere(body)
+                && let Some(there) = misplaced::next_elsewhere(body)
             {
                 return Err(misnamed(setting, &pointer, &there));
             }
@@ -212,7 +212,7 @@ impl<'a> PageWalk<'a> {
             let field = pointer(&last_item.field);
             let value = self.last.as_ref().and_then(|last| last.pointer(&field)).cloned();
             if let (None, Some(last)) = (&value, &self.last) {
-                let there = format!("the last item: {}", missing::keys(last));
+                let there = format!("the last item: {}", misplaced::keys(last));
                 return Err(misnamed("last_item.field", &field, &there));
             }
             return Ok(page(last_item.parameter(), value));

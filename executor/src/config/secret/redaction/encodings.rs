@@ -33,6 +33,11 @@ const HTML_ESCAPES: [&[(char, &str)]; 10] = [
     &[('"', "&quot;"), ('\'', "&#x27;"), ('/', "&#x2F;"), ('`', "&#x60;"), ('=', "&#x3D;")],
 ];
 
+/// The shortest beginning of a secret that is redacted.
+const MIN_BEGINNING_BYTES: usize = 12;
+/// A longer secret is a key with a header of its own, of which no one shows an excerpt.
+const MAX_EXCERPTED_BYTES: usize = 512;
+
 /// The forms of `secret`, without duplicates, and none so short that unrelated text would match.
 pub(super) fn of(secret: &str) -> BTreeSet<String> {
     let json = |text: String| text[1..text.len() - 1].to_owned();
@@ -58,9 +63,21 @@ pub(super) fn of(secret: &str) -> BTreeSet<String> {
         }
     }
     forms.extend(hex(secret.as_bytes()));
+    if !secret.is_ascii() {
+        forms.extend([secret.to_lowercase(), secret.to_uppercase()]);
+    }
+    forms.extend(beginnings(secret).map(str::to_owned));
     forms.extend(html(secret));
     forms.retain(|form| form.len() >= MIN_REDACTED_BYTES);
     forms
+}
+
+/// What an excerpt of a secret may be: at least half of it. Less may be the beginning of other texts too, like the
+/// header of a token or the scheme of a URL.
+fn beginnings(secret: &str) -> impl Iterator<Item = &str> {
+    let least = secret.len().div_ceil(2).max(MIN_BEGINNING_BYTES);
+    let ends = secret.char_indices().map(|(end, _)| end).filter(move |end| *end >= least);
+    ends.filter(|_| secret.len() <= MAX_EXCERPTED_BYTES).map(|end| &secret[..end])
 }
 
 /// The characters of base64 that depend on nothing but `secret`, which starts `offset` bytes after a group of three:
