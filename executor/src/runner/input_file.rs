@@ -23,7 +23,7 @@ const MAX_TRIES: usize = 8;
 
 /// A file that an input names, opened at its start.
 #[derive(Debug)]
-pub(super) struct InputFile {
+pub(super) struct OpenedInput {
     pub(super) file: File,
     /// Absolute, without links.
     pub(super) path: PathBuf,
@@ -48,7 +48,7 @@ pub(super) async fn private(
     path: &str,
     invocation: &Invocation,
     context: &RunnerContext,
-) -> Result<InputFile, Failure> {
+) -> Result<OpenedInput, Failure> {
     let spool = context.spool.clone();
     opened(path, invocation, context, move |file, _| {
         std::fs::create_dir_all(&spool)?;
@@ -60,7 +60,11 @@ pub(super) async fn private(
 }
 
 /// Opens `path` for a program that inherits it.
-pub(super) async fn sealed(path: &str, invocation: &Invocation, context: &RunnerContext) -> Result<InputFile, Failure> {
+pub(super) async fn sealed(
+    path: &str,
+    invocation: &Invocation,
+    context: &RunnerContext,
+) -> Result<OpenedInput, Failure> {
     opened(path, invocation, context, |file, path| {
         if held::can_hold() {
             return held::sealed_copy(file, path);
@@ -77,7 +81,7 @@ async fn opened(
     invocation: &Invocation,
     context: &RunnerContext,
     copy: impl FnOnce(&mut File, &Path) -> io::Result<(File, String)> + Send + 'static,
-) -> Result<InputFile, Failure> {
+) -> Result<OpenedInput, Failure> {
     let (path, own) = (path.to_owned(), context.own_folders.clone());
     let (invocation, config) = (invocation.clone(), context.config.clone());
     let work = move || {
@@ -95,14 +99,14 @@ async fn opened(
             |error: io::Error| Failure::new(Code::Io, format!("failed to read a copy of `{path}`: {error}"));
         file.rewind().map_err(unreadable)?;
         let bytes = file.metadata().map_err(unreadable)?.len();
-        Ok(InputFile { file, path: opened.path, bytes })
+        Ok(OpenedInput { file, path: opened.path, bytes })
     };
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(Failure::new(Code::Internal, format!("failed to open a file: {error}"))))
 }
 
 /// Opens `path` with the same checks as the file subtools.
-fn open(path: &str, invocation: &Invocation, config: &Config, own: &OwnFolders) -> Result<InputFile, Failure> {
+fn open(path: &str, invocation: &Invocation, config: &Config, own: &OwnFolders) -> Result<OpenedInput, Failure> {
     let roots = Roots::open(invocation, config, own)?;
     // The system gives up if something is renamed while it looks for the file.
     let mut tries = 0..MAX_TRIES;
@@ -114,12 +118,12 @@ fn open(path: &str, invocation: &Invocation, config: &Config, own: &OwnFolders) 
     }
 }
 
-fn open_within(roots: &Roots, path: &str) -> Result<InputFile, Failure> {
+fn open_within(roots: &Roots, path: &str) -> Result<OpenedInput, Failure> {
     let found = roots.find(path)?;
     let file = found.file()?;
     let metadata = file.metadata();
     let bytes = metadata.map_err(|error| Failure::new(Code::Io, format!("failed to read `{path}`: {error}")))?.len();
-    Ok(InputFile { file, path: found.path(), bytes })
+    Ok(OpenedInput { file, path: found.path(), bytes })
 }
 
 fn changed(path: &str, how: &str) -> Failure {

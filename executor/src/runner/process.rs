@@ -26,7 +26,7 @@ use super::{
 use crate::base::own_folders::OwnFolders;
 use crate::base::template;
 use crate::config::programs::{self, ProgramSettings};
-use crate::runner::input_file::{self, InputFile};
+use crate::runner::input_file::{self, OpenedInput};
 use crate::task::fingerprint::{FileRole, Fingerprint, check_size};
 use argument::{Argument, ArgumentOptions, OutputFile};
 use group::ProgramExit;
@@ -204,7 +204,7 @@ async fn inputs_of(
     program_call: &ProgramCall,
     invocation: &Invocation,
     context: &RunnerContext,
-) -> Result<Vec<InputFile>, Failure> {
+) -> Result<Vec<OpenedInput>, Failure> {
     let mut inputs = Vec::new();
     for path in program_call.input_files() {
         inputs.push(input_file::sealed(path, invocation, context).await?);

@@ -148,8 +148,8 @@ pub(super) fn filled_by_input(argv: &[Argument], scope: &TemplateValues) -> Resu
     let filled = argv.iter().filter_map(|argument| match argument {
         Argument::Template(text) => is_filled(text).then(|| argument.clone()),
         Argument::When(ConditionalArguments { condition, args }) => {
-            let args = args.iter().filter(|text| is_filled(text)).cloned().collect();
-            Some(Argument::When(ConditionalArguments { condition: condition.clone(), args }))
+            let filled = args.iter().filter(|text| is_filled(text)).cloned().collect();
+            Some(Argument::When(ConditionalArguments { condition: condition.clone(), args: filled }))
         }
         Argument::Each(_) => Some(argument.clone()),
         Argument::OutputFile(_) | Argument::InputFile(_) => None,

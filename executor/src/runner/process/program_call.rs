@@ -22,7 +22,7 @@ use crate::config::programs::{self, ProgramSettings};
 use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::runner::Invocation;
 use crate::runner::fields::{self, FieldValues};
-use crate::runner::input_file::InputFile;
+use crate::runner::input_file::OpenedInput;
 use crate::task::failure::{Failure, Retry};
 use crate::task::fingerprint::Fingerprint;
 
@@ -210,7 +210,7 @@ impl ProgramCall {
         secrets: &Secrets,
         settings: &ProgramSettings,
         output_folder: &Path,
-        inputs: Vec<InputFile>,
+        inputs: Vec<OpenedInput>,
         approved: Option<ApprovedFiles>,
     ) -> Result<PreparedProgram, Failure> {
         let mut env: Vec<(OsString, OsString)> =
