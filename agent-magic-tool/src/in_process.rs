@@ -40,7 +40,7 @@ impl Shell for InProcess {
                 .environment()
                 .into_iter()
                 .fold(ProgramShell::new(program), |program, (name, value)| program.env(name, value));
-            // Its output may be the input of another command, and whoever captures it limits what is shown of it.
+            // Its output may be the input of another command, and the caller that captures it limits what is shown.
             let mut arguments = arguments.to_vec();
             if arguments[0] != "jq" {
                 arguments.insert(1, "--whole".to_owned());

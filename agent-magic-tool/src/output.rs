@@ -55,7 +55,7 @@ impl Output {
         Self { target: OutputTarget::Streams, stdout_is_terminal, stderr_is_terminal, is_whole: AtomicBool::new(false) }
     }
 
-    /// Captures the output, formatted as for a program. Whoever captures it limits what is shown of it.
+    /// Captures the output, formatted as for a program. The caller that captures it limits what is shown.
     pub(crate) fn buffered() -> Self {
         Self {
             target: OutputTarget::Buffer(Mutex::default()),

@@ -23,7 +23,7 @@ const META_VARIABLE: &str = "$_meta";
 /// The fields of `_meta` that say which part of all there is the data are.
 const PART_FIELDS: [&str; 6] = ["more_pages", "has_next_page", "truncated", "page", "limit", "total"];
 
-/// What an expression evaluated to, and what whoever sees only that must know.
+/// What an expression evaluated to, and what a reader who sees only that must know.
 #[derive(Debug)]
 pub(crate) struct Selected {
     pub(crate) value: Value,

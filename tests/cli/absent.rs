@@ -32,11 +32,11 @@ fn world() -> World {
     uses["run"] = json!({"steps": [{"name": "one", "subtool": "in_syntax", "input": {}}]});
     write("subtools/uses.json", json!({ "uses": uses }).to_string());
     let manifest = |name: &str, more: &str| {
-        format!("name = \"{name}\"\nversion = \"1.0.0\"\ndescription = \"Knows zebras.\"\nlicense = \"MIT\"\n{more}")
+        format!("name = \"{name}\"\nversion = \"1.0.0\"\ndescription = \"Knows zebras.\"\n{more}")
     };
     write(
         "packs/zoo/pack.toml",
-        manifest("zoo", "[switches.write]\ndescription = \"Writes.\"\nsubtools = [\"zoo_write\"]\n"),
+        manifest("zoo", "[switches.write]\ndescription = \"Writes.\"\ndefault = true\nsubtools = [\"zoo_write\"]\n"),
     );
     write("packs/zoo/zoo.json", json!({"zoo_read": subtool(), "zoo_write": subtool()}).to_string());
     write("packs/off/pack.toml", manifest("off", ""));

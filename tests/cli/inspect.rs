@@ -51,9 +51,9 @@ fn a_subtool_that_failed_to_load_is_reported_with_the_reason() {
     let world = World::new();
     world.define("own.json", &json!({"own": {"description": "Has a slip.", "input": {}, "timeout": "soon", "run": {"process": {"argv": ["true"]}}}}));
     let ran = world.run(&["inspect", "own"]);
-    assert_eq!(ran.exit, 3, "{ran}");
-    let left_out = ran.error()["details"]["left_out"].to_string();
-    assert!(left_out.contains("own.json") && left_out.contains("timeout"), "{left_out}");
+    assert_eq!((ran.exit, ran.error()["code"].as_str()), (2, Some("bad-definition")), "as `run` says it: {ran}");
+    let message = ran.error()["message"].to_string();
+    assert!(message.contains("own.json") && message.contains("timeout"), "{message}");
 }
 
 #[test]

@@ -78,13 +78,13 @@ fn shop() -> World {
 #[test]
 fn an_expression_does_not_hide_that_the_data_is_only_a_part() {
     let world = shop();
-    for (way, stdout, notes) in selected(&world, "sales", "[.[].price] | add") {
+    for (way, stdout, notes) in selected(&world, "sales", "[.data[].price] | add") {
         assert!(notes.contains("is not all there is") && notes.contains("\"has_next_page\":true"), "{way}: {notes}");
         assert!(notes.contains("$_meta"), "{way}: {notes}");
         assert!(stdout.contains("200"), "{way}: {stdout}");
     }
     // What looks at it needs no note.
-    for (way, stdout, notes) in selected(&world, "sales", "if $_meta.has_next_page then \"part\" else add end") {
+    for (way, stdout, notes) in selected(&world, "sales", "if $_meta.has_next_page then \"part\" else length end") {
         assert!(stdout.contains("part") && !notes.contains("all there is"), "{way}: {stdout} {notes}");
     }
     for (way, _, notes) in selected(&world, "total", "[.rows[].price] | add") {
@@ -104,7 +104,7 @@ fn what_an_expression_asks_for_in_vain_is_said_with_the_keys_that_are_there() {
             assert!(notes.contains(expected), "{way}: {notes}");
         }
     }
-    let line = "agent-magic-tool run total --wait | jq .data.rows[0].prise";
+    let line = "agent-magic-tool run total --wait | jq '.data.rows[0].prise'";
     let answer = world.run_with(&["command-executor"], &format!("{}\n", json!({"command": line}))).json();
     assert!(answer["output"].as_str().is_some_and(|text| text.contains("no key `prise`")), "{answer}");
 }
@@ -123,7 +123,7 @@ fn large(count: usize) -> (World, String) {
             "large": {"description": "Gives much.", "input": {}, "annotations": {"readOnlyHint": true}, "run":
                 {"process": {"argv": ["cat", "data.json"], "output": "json", "max_bytes": 9_000_000}}},
             "post": {"description": "Sends a text.", "input": {"properties": {"text": {"type": "string"}}, "required": ["text"]},
-                "run": {"http": {"method": "POST", "url": "http://127.0.0.1:9/x", "body": {"text": "{{ text }}"}}}},
+                "run": {"http": {"method": "POST", "base_url": "http://127.0.0.1:9", "path": "/x", "body": {"json": {"text": "{{ text }}"}}}}},
             "wide": {"description": "Has much to say of itself.", "input": {"properties": words},
                 "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["true"]}}},
         }),

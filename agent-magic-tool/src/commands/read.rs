@@ -28,7 +28,7 @@ const MAX_LINES_BYTES: usize = 32 << 10;
 /// How many bytes the next part of a line has that is longer than this.
 const NEXT_BYTES: u64 = 10_000;
 /// A part with fewer bytes can always be printed: each takes at most six in JSON.
-const LEAST_BYTES: usize = 8_000;
+const MIN_PART_BYTES: usize = 8_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -143,7 +143,7 @@ fn fitting_part(
     let mut max_bytes = if output.is_whole() { max_bytes } else { max_bytes.min(MAX_LINES_BYTES) };
     loop {
         let part = read(max_bytes)?;
-        if output.fits(&part) || max_bytes <= LEAST_BYTES {
+        if output.fits(&part) || max_bytes <= MIN_PART_BYTES {
             return Ok(part);
         }
         max_bytes /= 2;

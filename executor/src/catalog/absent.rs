@@ -1,5 +1,5 @@
 //! Says why there is no subtool of a name: it has a mistake, its file or its pack was not loaded, its pack is not enabled,
-//! or there is none.
+//! or nothing defines it.
 //!
 //! Reads the files again, so it is for errors only. What the scope of a caller or the settings under `[access]` exclude
 //! is answered as if it did not exist. Whether a file defines a name that cannot be loaded is a guess by its text.
@@ -13,6 +13,7 @@ use protocol::error::ErrorBody;
 use protocol::nearest::did_you_mean;
 use protocol::regular_file;
 use protocol::tool_scope::ToolScope;
+use serde_json::Value;
 
 use super::packs::loaded::{EnabledPack, PackPlace};
 use super::packs::{MANIFEST, Pack, SHIPPED, is_pack_name};
@@ -138,8 +139,14 @@ fn text_of(file: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether the text has a key that seems to be a subtool of this name, which may begin with the file's `$namespace`.
+/// Whether the text defines a subtool of this name, which may begin with the file's `$namespace`. Where the text is not
+/// JSON, any key of that name counts.
 fn defines(text: &str, name: &str) -> bool {
+    if let Ok(Value::Object(keys)) = serde_json::from_str(text) {
+        let namespace = keys.get("$namespace").and_then(Value::as_str);
+        let own = namespace.map_or(Some(name), |namespace| name.strip_prefix(namespace)?.strip_prefix('-'));
+        return own.is_some_and(|own| !own.starts_with('$') && keys.contains_key(own));
+    }
     let is_key = |key: &str| {
         let quoted = format!("\"{key}\"");
         text.match_indices(&quoted).any(|(at, _)| text[at + quoted.len()..].trim_start().starts_with(':'))
@@ -162,7 +169,7 @@ mod tests {
         for text in [r#"{"a": {"#, "{\"a\"  \n : 1", r#"{"$namespace": "n", "b": {}, "#] {
             assert!(defines(text, "a") || defines(text, "n-b"), "{text}");
         }
-        for text in [r#"{"b": "a"}"#, "a", r#"{"$namespace": "m", "b": {}}"#] {
+        for text in [r#"{"b": "a"}"#, r#"{"b": {"a": 1}}"#, "a", r#"{"$namespace": "m", "b": {}}"#] {
             assert!(!defines(text, "a") && !defines(text, "n-b"), "{text}");
         }
     }

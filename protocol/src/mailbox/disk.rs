@@ -13,7 +13,7 @@ use super::{MAX_FILE_BYTES, Mailbox};
 use crate::regular_file;
 
 /// A disk with less space than this is full: no file can be written.
-const LEAST_BYTES: u64 = 4_096;
+const MIN_BYTES: u64 = 4_096;
 
 /// Which disk is full, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub fn is_full(folder: &Path) -> bool {
     } else {
         (found.blocks_available(), found.files_available())
     };
-    let has_blocks = found.blocks() == 0 || blocks.saturating_mul(found.fragment_size()) >= LEAST_BYTES;
+    let has_blocks = found.blocks() == 0 || blocks.saturating_mul(found.fragment_size()) >= MIN_BYTES;
     // Some file systems do not count their files.
     let has_files = found.files() == 0 || files > 0;
     !(has_blocks && has_files)

@@ -18,7 +18,8 @@ struct SmallDisk(PathBuf);
 impl SmallDisk {
     fn mount(folder: PathBuf) -> Option<Self> {
         fs::create_dir_all(&folder).expect("made");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=400k", "tmpfs"]).arg(&folder).output();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=400k,mode=0700", "tmpfs"]).arg(&folder).output();
         let is_mounted = mounted.is_ok_and(|mounted| mounted.status.success());
         if !is_mounted {
             skip("a full disk: mounting is not allowed here");
@@ -128,6 +129,7 @@ fn a_full_mailbox_is_said_by_everything_that_can_still_speak() {
     fs::remove_file(&filler).expect("removed");
     let ended = oracle.world.run(&["wait", &id, "--timeout=30s"]);
     assert_eq!((ended.exit, &ended.json()["status"]), (0, &json!("succeeded")), "{ended}");
+    executor.kill().expect("it runs");
     wait_for_end(&mut executor);
 }
 
