@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn tasks_refused_by_a_full_disk_leave_no_trace_and_older_tasks_go_on() {
-        let now = jiff::Timestamp::from_second(1_700_000_100).expect("a valid time");
+        let now = Timestamp::from_second(1_700_000_100).expect("a valid time");
         let mut dispatcher =
             Dispatcher::new(DispatcherLimits { concurrency: 2, ..DispatcherLimits::of(&Config::default()) });
         let mut store = MemoryStore::default();
