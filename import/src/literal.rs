@@ -104,6 +104,9 @@ fn is_own_text(text: &str, fields: &BTreeSet<String>, secrets: &BTreeSet<String>
     is_plain(&rest)
 }
 
+/// The end of the loops that importers write.
+const END: &str = "{% endfor %}";
+
 /// The length of the template at the start of `text`, if importers write it.
 fn own_template(text: &str, fields: &BTreeSet<String>) -> Option<usize> {
     if let Some(inner) = text.strip_prefix("{{") {
@@ -119,7 +122,6 @@ fn own_template(text: &str, fields: &BTreeSet<String>) -> Option<usize> {
         let is_field = fields.contains(name) || name == "input";
         return (is_field && default.is_none_or(is_default)).then_some(inner.len() + 4);
     }
-    const END: &str = "{% endfor %}";
     let length = text.find(END)? + END.len();
     let body = &text[..length];
     let looped = body.strip_prefix("{% for ")?;

@@ -140,8 +140,8 @@ fn names_that_differ_only_in_case_are_one_name() {
         assert_eq!(refused.error()["code"], "bad-definition", "{refused}");
     }
     assert_eq!(world.run(&["run", "Zoo_Read", "--wait"]).exit, 0);
-    let listed = world.run(&["list", "--limit=1000", "--format=names"]).json();
-    let names: Vec<_> = listed.as_array().expect("names").iter().filter_map(Value::as_str).collect();
+    let all = world.run(&["list", "--limit=1000", "--format=names"]).json();
+    let names: Vec<_> = all.as_array().expect("names").iter().filter_map(Value::as_str).collect();
     assert!(names.contains(&"Zoo_Read") && names.contains(&"files_read") && names.contains(&"other"), "{names:?}");
     assert!(!names.contains(&"Files_Read") && !names.contains(&"zoo_read"), "{names:?}");
 }

@@ -46,7 +46,7 @@ pub(super) fn over_mcp(world: &World, line: &str) -> String {
         json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
             "params": {"name": "command_executor", "arguments": {"command": line}}}),
     ];
-    let asked: String = asked.iter().map(|message| format!("{message}\n")).collect();
+    let asked = asked.map(|message| message.to_string()).join("\n") + "\n";
     let said = world.run_with(&["mcp"], &asked);
     let answers = said.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let answer = answers.into_iter().find(|answer| answer["id"] == 2).unwrap_or_else(|| panic!("{said}"));

@@ -296,13 +296,12 @@ fn a_path_that_finds_nothing_names_the_keys_that_are_there() {
         definition["run"] = json!({"http": http});
         definition["run"]["http"]["base_url"] = server.url.as_str().into();
         let result = world_with(&definition).result_of("get", &json!({}));
-        match expected {
-            Some(data) => assert_eq!(result["data"], data, "{definition}: {result}"),
-            None => {
-                assert_eq!(result["error"]["code"], "select-failed", "{definition}: {result}");
-                let message = result["error"]["message"].as_str().unwrap_or_default();
-                assert!(message.contains("`rows`: it has `"), "{result}");
-            }
+        if let Some(data) = expected {
+            assert_eq!(result["data"], data, "{definition}: {result}");
+        } else {
+            assert_eq!(result["error"]["code"], "select-failed", "{definition}: {result}");
+            let message = result["error"]["message"].as_str().unwrap_or_default();
+            assert!(message.contains("`rows`: it has `"), "{result}");
         }
     }
 }

@@ -117,8 +117,9 @@ fn over_http(server: &HttpServer, request: &Value) -> Value {
     let in_session = [("Authorization", key.as_str()), ("Mcp-Session-Id", session)];
     post(server, &in_session, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let (_, answer) = post(server, &in_session, &request.to_string());
-    let messages = answer.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
-    messages.filter(|message| message["id"] == request["id"]).last().unwrap_or_else(|| panic!("no answer: {answer}"))
+    let mut messages =
+        answer.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    messages.rfind(|message| message["id"] == request["id"]).unwrap_or_else(|| panic!("no answer: {answer}"))
 }
 
 #[test]

@@ -117,8 +117,11 @@ impl Scene {
     }
 }
 
-/// What can be done to a file behind the back of the human. `outside` holds what must not be read.
-const SWAPS: [(&str, fn(&Path, &Path)); 8] = [
+/// Does something to a file; the second path is of a file that must not be read.
+type Swap = fn(&Path, &Path);
+
+/// What can be done to a file behind the back of the human.
+const SWAPS: [(&str, Swap); 8] = [
     ("other bytes of the same size", |file, _| fs::write(file, SECRET).expect("written")),
     ("truncated", |file, _| {
         fs::OpenOptions::new().write(true).open(file).and_then(|file| file.set_len(3)).expect("cut");

@@ -190,9 +190,8 @@ mod tests {
         let all = json!([{"id": foreign}, {"id": own}, {"id": step}]).to_string();
         let listed = shell.call(&words("tasks --limit 1"), &all, &caller("s")).stdout;
         assert_eq!(listed, format!("[{{\"id\":\"{own}\"}}]\n"));
-        for command in ["tasks --forget-session=other"] {
-            assert_eq!(shell.call(&words(command), "", &caller("s")).status, Code::HumansOnly.exit() as u8);
-        }
+        let forgotten = shell.call(&words("tasks --forget-session=other"), "", &caller("s"));
+        assert_eq!(forgotten.status, Code::HumansOnly.exit() as u8);
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn evaluate(arguments: &[String], input: &[u8]) -> Result<PrintedOutput, (u8, St
             stdout.extend([text.as_str(), "\n"]);
         }
     }
-    let stderr = notes.iter().map(|note| format!("note: {note}\n")).collect();
+    let stderr = notes.iter().flat_map(|note| ["note: ", note.as_str(), "\n"]).collect();
     Ok(PrintedOutput { stdout, stderr, ..PrintedOutput::default() })
 }
 

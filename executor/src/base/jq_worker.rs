@@ -101,9 +101,12 @@ pub fn serve(mut jobs: impl Read, mut replies: impl Write) -> io::Result<()> {
                 compiled.len() - 1
             }),
         }
-        .and_then(|at| match is_checked {
-            true => compiled[at].checked_outputs(&data, &values, max_bytes).map(with_findings),
-            false => compiled[at].json_outputs(&data, &values, max_bytes),
+        .and_then(|at| {
+            if is_checked {
+                compiled[at].checked_outputs(&data, &values, max_bytes).map(with_findings)
+            } else {
+                compiled[at].json_outputs(&data, &values, max_bytes)
+            }
         });
         let (kind, content) = match outputs {
             Ok(outputs) => (ReplyKind::Outputs, outputs),

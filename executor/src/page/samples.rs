@@ -247,20 +247,22 @@ fn keys() -> KeysView {
     KeysView { keys: ApproverKeys { keys: vec![key], reset_at: None }, standing: KeyStanding::Enrolled }
 }
 
+fn sample_caller() -> Caller {
+    Caller { uid: 0, session: Some("s".to_owned()), folder: Some("/home/ann".into()), ..Caller::default() }
+}
+
 /// Fills the record with something of everything that a view can show.
 fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> SampleTasks {
     let now = clock::now();
     let task = |tool: &str, input: Value, state: State| {
         let subtool = catalog.get(tool).expect("a built-in subtool");
         let Value::Object(input) = input else { unreachable!("the input is an object") };
-        let caller =
-            Caller { uid: 0, session: Some("s".to_owned()), folder: Some("/home/ann".into()), ..Caller::default() };
         let mut task = Task {
             tool: subtool.name.clone(),
             input,
             definition_hash: subtool.hash.clone(),
             effect: subtool.definition.effect_class(),
-            caller,
+            caller: sample_caller(),
             created_at: now,
             state,
             ..contract::task(None)

@@ -82,9 +82,7 @@ pub fn render(
     file.insert("id".into(), task.id.to_string().into());
     file.insert("tool".into(), task.tool.as_str().into());
     file.insert("input".into(), Value::Object(seal::shown(&task.input)));
-    if let Some(owner) = task.caller.owner() {
-        file.insert(OWNER.into(), owner.into());
-    }
+    file.extend(task.caller.owner().map(|owner| (OWNER.into(), owner.into())));
     let Some(end) = &task.end else {
         file.insert("status".into(), "pending".into());
         // A human is not shown the task before it is known what it would do.

@@ -243,7 +243,7 @@ impl Runner for Http {
         let outcome = match request::Draft::of(self, invocation, &context.config) {
             Ok(draft) => {
                 let call = call::HttpCall::new(self, invocation, context, cancel, &draft);
-                call.settled(self.fetch(&call).await)
+                call.settled(Box::pin(self.fetch(&call)).await)
             }
             Err(failure) => Err(failure),
         };

@@ -127,7 +127,8 @@ fn a_url_that_drips_ends_an_import_in_time() {
     // The thread ends with the test, or when nobody reads anymore.
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a request");
-        stream.read(&mut [0; 4096]).expect("readable");
+        let read = stream.read(&mut [0; 4096]).expect("readable");
+        assert!(read > 0, "a request");
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n").expect("written");
         while closed.recv_timeout(Duration::from_millis(50)) == Err(mpsc::RecvTimeoutError::Timeout) {
             if stream.write_all(b" ").is_err() {

@@ -84,7 +84,9 @@ pub(super) fn confirm(
 ) -> Result<(), Error> {
     let (mut before, mut after) = (Uses::default(), Uses::default());
     pack.contents().for_each(|(existing, generated)| {
-        existing.into_iter().for_each(|file| before.add_file(file));
+        if let Some(file) = existing {
+            before.add_file(file);
+        }
         after.add_file(generated);
     });
     for (origin, auth) in &after.auth {

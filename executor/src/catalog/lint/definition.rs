@@ -71,6 +71,9 @@ fn effects(subtool: &Subtool, findings: &mut Vec<Finding>) {
     findings.push(warning(subtool, "idempotency-without-effect", "run.http.idempotency_header", message));
 }
 
+/// How many hits are looked at, which says nothing of which ones.
+const HOW_MANY: [&str; 6] = ["limit", "page", "page_size", "per_page", "max_results", "offset"];
+
 /// Warns about a `verify` that would take the success of another run for its own.
 fn lookup(subtool: &Subtool, verify: &Verify, findings: &mut Vec<Finding>) {
     // Not evaluated: an expression may take any time and memory.
@@ -87,8 +90,6 @@ fn lookup(subtool: &Subtool, verify: &Verify, findings: &mut Vec<Finding>) {
         findings.push(warning(subtool, "verify-accepts-anything", "verify.happened", message));
         return;
     }
-    // How many hits are looked at says nothing of which ones.
-    const HOW_MANY: [&str; 6] = ["limit", "page", "page_size", "per_page", "max_results", "offset"];
     let fields = subtool.definition.input.get("properties").and_then(Value::as_object);
     let fields = fields.into_iter().flatten().map(|(name, _)| name.as_str()).filter(|name| !HOW_MANY.contains(name));
     let of_run: Vec<&str> = fields.chain(["input", "task"]).collect();

@@ -166,18 +166,14 @@ async fn is_over(call: &HttpCall<'_>, poll: &Poll, latest: &RunnerOutput) -> Res
 
 async fn result(call: &HttpCall<'_>, poll: &Poll, latest: RunnerOutput) -> Result<RunnerOutput, Failure> {
     let Some(expression) = &poll.result else { return Ok(latest) };
-    match url(call, expression, &latest, &call.draft.address).await? {
-        Some(url) => {
-            let answer = call.send(&RequestTarget::Job(url)).await?;
-            call.until_cancelled(response::output(call, answer)).await
-        }
-        None => {
-            let message =
-                format!("the job is done, but `poll.result`, `{expression}`, finds no result; {}", there(&latest));
-            let failure = Failure::new(Code::BadResponse, message).hint("correct `poll.result` of the subtool");
-            Err(failure.detail("response", body(&latest)))
-        }
-    }
+    let Some(url) = url(call, expression, &latest, &call.draft.address).await? else {
+        let message =
+            format!("the job is done, but `poll.result`, `{expression}`, finds no result; {}", there(&latest));
+        let failure = Failure::new(Code::BadResponse, message).hint("correct `poll.result` of the subtool");
+        return Err(failure.detail("response", body(&latest)));
+    };
+    let answer = call.send(&RequestTarget::Job(url)).await?;
+    call.until_cancelled(response::output(call, answer)).await
 }
 
 /// The keys of a response, for a message.
