@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use protocol::excerpt;
 use protocol::shell::PrintedOutput;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value};
 
 use crate::error::Error;
 
@@ -24,6 +24,8 @@ use crate::error::Error;
 const MAX_DOCUMENT_BYTES: usize = 50_000;
 /// How much is shown of a larger one.
 const SHOWN_CHARS: usize = 2_000;
+/// How many of its short members are shown. No document of the contract has more.
+const MAX_SHORT_MEMBERS: usize = 12;
 
 /// Where output goes, and whether a human reads it.
 #[derive(Debug)]
@@ -110,9 +112,17 @@ impl Output {
         }
         let bytes = text.len();
         let cut = format!("not printed: {bytes} bytes, and at most {MAX_DOCUMENT_BYTES} are printed at once");
-        self.whole_json(
-            &json!({"cut": cut, "bytes": bytes, "beginning": excerpt::chars(&text, SHOWN_CHARS), "rest": rest}),
-        )?;
+        // What is short stays, such as the id of a task whose input is large.
+        let mut shown = short_members(&text);
+        for (key, value) in [
+            ("cut", cut.as_str().into()),
+            ("bytes", bytes.into()),
+            ("beginning", excerpt::chars(&text, SHOWN_CHARS).into()),
+            ("rest", rest.into()),
+        ] {
+            shown.insert(key.to_owned(), value);
+        }
+        self.whole_json(&shown)?;
         self.note(&format!("the output is cut: {cut}; {rest}; into a pipe or file: add --whole"));
         Ok(())
     }
@@ -206,6 +216,13 @@ impl Output {
             OutputTarget::Streams => drop(io::stderr().lock().write_all(text.as_bytes())),
         }
     }
+}
+
+/// The members of the object `text` that are short; none of another value.
+fn short_members(text: &str) -> Map<String, Value> {
+    let Ok(Value::Object(members)) = serde_json::from_str(text) else { return Map::new() };
+    let is_short = |value: &Value| value.to_string().len() <= SHOWN_CHARS;
+    members.into_iter().filter(|(_, value)| is_short(value)).take(MAX_SHORT_MEMBERS).collect()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "passed to `map_err`")]
