@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
+use crate::ImportOptions;
 use crate::document::Document;
 use crate::kinds::KINDS;
-use crate::{ImportOptions, kinds};
 
 /// The definitions of the description, by what the description calls them.
 fn imported(description: &Value) -> Vec<(String, Value)> {
     let document = Document::new("x", description.to_string()).expect("JSON");
-    let kind = kinds::of(&document).expect("a known kind");
+    let kind = KINDS.iter().find(|kind| (kind.recognizes)(&document)).expect("a known kind");
     let imported = kind.import(&document, &ImportOptions::default()).expect("imported");
     assert_eq!(imported.left_out, [], "{description}");
     imported.subtools.into_iter().map(|it| (it.what, Value::Object(it.definition))).collect()

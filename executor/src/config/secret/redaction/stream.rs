@@ -148,7 +148,7 @@ mod tests {
     fn what_never_ends_a_line_or_a_secret_is_held_no_longer() {
         let mut known = KnownSecrets::default();
         known.insert(SECRET, "[secret:t]");
-        for unit in ["\n", "a\n", "s3cr3t/tok\"en é+&>", "a\r\n                "] {
+        for unit in ["\n", "a\n", "s3cr3t/tok", "a\r\n                "] {
             let all = unit.repeat(300_000 / unit.len());
             let mut stream = StreamRedaction::default();
             known.extend_stream(&mut stream);
