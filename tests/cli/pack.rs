@@ -214,7 +214,8 @@ fn a_broken_pack_stands_beside_good_ones_and_is_mentioned_once() {
     pack(&world, "wrong", "name = 5\n", "{}");
     pack(&world, "git", ZOO, "{}");
     let two = json!({"half_a": {"description": 5}, "half_b": zoo_subtools()["zoo_feed"]});
-    let half = "name = \"half\"\nversion = \"1\"\ndescription = \"one half works\"\n";
+    let half = "name = \"half\"\nversion = \"1\"\ndescription = \"one half works\"\n\
+        needs.programs.echo = { description = \"to feed\" }\n";
     pack(&world, "half", half, &two.to_string());
     world.configure(
         "[packs]\nzoo = {enabled = true}\nnewer = {enabled = true}\nwrong = {enabled = true}\nhalf = {enabled = true}\n\
@@ -287,6 +288,7 @@ fn a_check_that_fails_is_an_issue_until_it_passes() {
     // Of another version it says nothing.
     let manifest = world.config_folder().join("packs/zoo/pack.toml");
     fs::write(&manifest, ZOO.replace("1.2.0", "1.3.0")).expect("written");
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
     assert_eq!(listed(&world, "zoo")["check"], json!({"due": true}));
     // All that are enabled and have one.
     let all = world.run(&["pack", "check"]);
@@ -512,10 +514,13 @@ fn a_pack_uses_only_what_its_manifest_declares() {
 fn a_pack_cannot_let_what_is_destructive_run_unasked() {
     let world = World::new();
     let manifest = "name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\nneeds.programs.echo = { description = \"to free\" }\n";
-    let subtool = json!({"zoo_free": {"description": "Frees the animals.", "input": {}, "confirm": "never",
-        "annotations": {"destructiveHint": true}, "run": {"process": {"argv": ["echo", "gone"]}}}});
-    pack(&world, "zoo", manifest, &subtool.to_string());
-    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
-    let id = world.start("zoo_free", &json!({}));
-    assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation");
+    for confirm in [json!("never"), json!({"when": "input.x == 'y'"})] {
+        let subtool = json!({"zoo_free": {"description": "Frees the animals.", "confirm": confirm,
+            "input": {"type": "object", "properties": {"x": {"type": "string"}}},
+            "annotations": {"destructiveHint": true}, "run": {"process": {"argv": ["echo", "gone"]}}}});
+        pack(&world, "zoo", manifest, &subtool.to_string());
+        assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0, "{confirm}");
+        let id = world.start("zoo_free", &json!({}));
+        assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation", "{confirm}");
+    }
 }

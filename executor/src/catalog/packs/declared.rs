@@ -103,7 +103,8 @@ impl LoadedPack {
 
 /// What destroys something is asked about, whatever a pack says.
 pub(super) fn ask_about_destruction(definition: &mut Definition) {
-    if definition.annotations.destructive_hint == Some(true) && definition.confirm == Some(Confirm::Never) {
+    let is_lenient = matches!(definition.confirm, Some(Confirm::Never | Confirm::When(_)));
+    if definition.annotations.destructive_hint == Some(true) && is_lenient {
         definition.confirm = Some(Confirm::Always);
     }
 }
