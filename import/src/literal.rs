@@ -115,7 +115,9 @@ fn own_template(text: &str, fields: &BTreeSet<String>) -> Option<usize> {
             let value = filter.strip_prefix("default('").and_then(|rest| rest.strip_suffix("')"));
             value.is_some_and(|value| value.chars().all(|it| it.is_ascii_alphanumeric() || "-_.~".contains(it)))
         };
-        return (fields.contains(name) && default.is_none_or(is_default)).then_some(inner.len() + 4);
+        // The whole input, which is a GraphQL input object written out.
+        let is_field = fields.contains(name) || name == "input";
+        return (is_field && default.is_none_or(is_default)).then_some(inner.len() + 4);
     }
     const END: &str = "{% endfor %}";
     let length = text.find(END)? + END.len();

@@ -6,6 +6,7 @@ mod curl;
 mod demands;
 mod google;
 mod graphql;
+mod hosts;
 mod mcp;
 mod program;
 mod torture;

@@ -39,7 +39,7 @@ fn a_pasted_curl_line_becomes_a_subtool_without_its_credential() {
     // The author still has to say what it is for.
     assert_eq!(
         (lint.exit, lint.json()[0]["code"].as_str(), lint.json().as_array().map(Vec::len)),
-        (0, Some("no-phrases"), Some(1)),
+        (0, Some("rarely-given-required"), Some(1)),
         "{lint}"
     );
     let plan = world.run(&["test", "lead_create", "--dry-run"]).json()[0]["would_send"]["http"].clone();

@@ -96,16 +96,16 @@ fn secrets_models_and_hooks_are_those_of_the_present_configuration() {
     world.define(
         "key.json",
         &json!({"show": {"description": "Uses the key.", "input": {"type": "object"}, "annotations": {"readOnlyHint": true},
-            "run": {"process": {"argv": ["sh", "-c", "printf %s \"$KEY\" | tr a-z A-Z"], "env": {"KEY": "secret:key"}}}}}),
+            "run": {"process": {"argv": ["sh", "-c", "printf %s \"$KEY\" | tr a-z b-za"], "env": {"KEY": "secret:key"}}}}}),
     );
     let show = |world: &World| world.result_of("show", &json!({}))["data"].clone();
-    assert_eq!(show(&world), "FIRST-SECRET");
+    assert_eq!(show(&world), "gjstu-tfdsfu");
     let told = world.folder().join("told");
     world.configure(&format!(
         "[secrets.key]\ncommand = [\"echo\", \"other-secret\"]\n[hooks.tell]\ncommand = [\"sh\", \"-c\", \"cat >> {}\"]\n",
         told.display()
     ));
-    assert_eq!(show(&world), "OTHER-SECRET");
+    assert_eq!(show(&world), "puifs-tfdsfu");
     until("the hook was told", || fs::read_to_string(&told).is_ok_and(|text| text.contains("\"show\"")));
     assert!(!world.run(&["list", "--limit=1000", "--format=names"]).stdout.contains("llm_text"));
     let asked = world.run(&["run", "llm_text", "prompt=hi"]);

@@ -32,7 +32,7 @@ fn world() -> World {
             "download": read(json!({"http": {"method": "GET", "base_url": url, "path": "/x"}})),
             "text": program(format!("{zeros} | tr '\\0' x"), "text"),
             "json": program(format!("printf '\"'; {zeros} | tr '\\0' x; printf '\"'"), "json"),
-            "bytes": program(zeros.clone(), "file"),
+            "bytes": program(format!("{zeros} | tr '\\0' x"), "file"),
             "file": read(json!({"process": {"argv": ["sh", "-c", format!("{zeros} > \"$0\""), {"output_file": "out.bin"}]}})),
             "small": program("printf small".to_owned(), "text"),
         }),

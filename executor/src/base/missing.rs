@@ -370,6 +370,8 @@ mod tests {
             assert_eq!(found(expression), [""; 0], "{expression}");
         }
         let deep = format!("{}.nme{}", "[".repeat(200), "]".repeat(200));
-        assert_eq!(found(&deep), [""; 0]);
+        // The parser takes much of the stack in a debug build.
+        let checking = std::thread::Builder::new().stack_size(64 << 20).spawn(move || found(&deep));
+        assert_eq!(checking.expect("started").join().expect("no overflow"), [""; 0]);
     }
 }

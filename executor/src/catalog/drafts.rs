@@ -99,16 +99,16 @@ impl Template {
                 "phrases": ["say this in Portuguese", "what does this mean in English"],
                 "input": object(&json!({
                     "text": {"type": "string", "description": "The text."},
-                    "language": {"type": "string", "description": "The language to translate into."}
+                    "target_language": {"type": "string", "description": "The language to translate into."}
                 })),
                 "annotations": {"readOnlyHint": true},
                 "run": {"llm": {
                     "system": "You translate. Answer with the translation and nothing else.",
-                    "prompt": "Translate into {{ language }}:\n\n{{ text }}",
+                    "prompt": "Translate into {{ target_language }}:\n\n{{ text }}",
                     "temperature": 0
                 }},
                 "timeout": "2m",
-                "examples": [{"input": {"text": "Good morning", "language": "Portuguese"}}]
+                "examples": [{"input": {"text": "Good morning", "target_language": "Portuguese"}}]
             }),
             Self::Agent => json!({
                 "description": "Has an assistant read the files of a folder and summarize them.",

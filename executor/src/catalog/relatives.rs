@@ -292,8 +292,16 @@ impl Catalog {
 }
 
 /// The message for a subtool that is needed and cannot be used.
-pub(super) fn none_named(name: &str) -> String {
+fn none_named(name: &str) -> String {
     format!("no subtool named `{name}`")
+}
+
+/// Whether `message` says that the subtool `name`, which is needed, cannot be used.
+pub(super) fn says_unusable(message: &str, name: &str) -> bool {
+    message == none_named(name)
+        || message.strip_prefix(&format!("the subtool `{name}` ")).is_some_and(|rest| {
+            rest.starts_with("has a mistake, so it was not loaded") || rest.starts_with("cannot be used either")
+        })
 }
 
 /// Returns the place and the message of what makes `other` unsuitable for this use of it.

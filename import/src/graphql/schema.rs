@@ -195,8 +195,8 @@ impl GraphqlArgument {
     }
 }
 
-/// The name of what `value` describes. What is no name in GraphQL is none: names are written into queries, where
-/// anything else would be a part of the language, or a template.
+/// The name of what `value` describes, if GraphQL allows it as a name: names are written into queries, where anything else
+/// would be a part of the language, or a template.
 fn name(value: &Value) -> Option<String> {
     let name = text(value, "name")?;
     let is_letter = |it: char| it.is_ascii_alphabetic() || it == '_';

@@ -108,7 +108,13 @@ pub(super) fn confirm(
     let elsewhere = used_elsewhere(sources, &own);
     let mut granted: BTreeMap<&SecretName, BTreeSet<SecretHost>> = BTreeMap::new();
     for (name, origin) in &after.secrets {
-        let Some(url) = Url::parse(origin).ok() else { continue };
+        let url = Url::parse(origin).map_err(|_| {
+            Error::usage(format!(
+                "the definitions of `{}` would send a secret to `{origin}`, which is not a URL",
+                pack.name()
+            ))
+            .hint("name the server: --server URL")
+        })?;
         let listed = store.hosts(name)?;
         let others: BTreeSet<_> = elsewhere.secrets.iter().filter(|(known, _)| known == name).collect();
         let others: Vec<_> = others.iter().filter_map(|(_, origin)| host(origin)).collect();

@@ -27,8 +27,8 @@ pub(super) fn write(name: &str, enabled: bool, config: &Config, context: &Contex
     if accepted.enabled_packs().contains(&name) != enabled {
         return Err(by_hand("the edit would not have the effect"));
     }
-    let after = Some(after).filter(|after| !after.is_empty());
-    Change { path: path.clone(), before, after }.apply().map_err(|error| failed("write", &error))?;
+    // An empty file stays: a configuration that is gone is no permission to go on with the defaults.
+    Change { path: path.clone(), before, after: Some(after) }.apply().map_err(|error| failed("write", &error))?;
     Ok(())
 }
 

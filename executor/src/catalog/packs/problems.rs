@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::loaded::LoadedPack;
-use crate::catalog::relatives::none_named;
+use crate::catalog::relatives::says_unusable;
 use crate::catalog::variables::unset_variable;
 use crate::catalog::{Catalog, LoadProblem, counted};
 
@@ -86,7 +86,7 @@ impl UnsetVariables {
     /// The variable without which the subtool is left out that `message` says is missing.
     fn behind(&self, pack: &str, message: &str) -> Option<String> {
         let variables = self.0.get(pack)?;
-        let is_behind = |subtools: &BTreeSet<String>| subtools.iter().any(|name| none_named(name) == message);
+        let is_behind = |subtools: &BTreeSet<String>| subtools.iter().any(|name| says_unusable(message, name));
         variables.iter().find(|(_, subtools)| is_behind(subtools)).map(|(variable, _)| variable.clone())
     }
 }

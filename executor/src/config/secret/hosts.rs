@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_carries_a_secret_only_where_nobody_else_listens() {
+    fn plain_http_carries_a_secret_only_within_the_own_network() {
         let (_folder, mut secrets, name) = store();
         secrets.private_hosts = vec!["intranet.example.net:8000".to_owned()];
         for (url, expected) in [

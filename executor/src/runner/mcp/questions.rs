@@ -123,7 +123,7 @@ impl CallDesk {
         let asked = delegation.ask(&self.invocation, key, input, &self.cancel, on_shown).await;
         let result = match asked {
             Ok(task) => task.result,
-            // Whoever cancelled the call is not told that a question of it failed.
+            // A call that was cancelled is not told that its question failed.
             Err(_) if self.cancel.is_cancelled() => return HumanAnswer::Cancel,
             Err(failure) => return self.not_asked(&failure.error),
         };
