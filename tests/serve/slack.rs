@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use super::waiting::{WAITS, question};
 use super::{Server, world_with_model};
 use crate::agent::aimock::Model;
 use crate::skip::skip;
@@ -89,6 +90,28 @@ fn a_no_in_slack_cancels_the_task_and_a_yes_comes_from_the_page() {
     slack.message("The note is written.");
     slack.message("it succeeded");
     assert_eq!(std::fs::read_to_string(world.folder().join("note.txt")).expect("written"), "hello");
+}
+
+#[test]
+fn a_call_that_waits_shows_its_gate_in_slack() {
+    let Some((world, _model, slack)) = world("") else { return };
+    let _server = Server::start(&world);
+    slack.connected(1);
+    for (number, wait) in WAITS.iter().enumerate() {
+        let ts = format!("{number}.1");
+        slack.event(&mention(ANN, CHANNEL, &ts, &question(wait)));
+        let waiting = slack.wait(&format!("{wait}: it waits"), |state| {
+            let mut waiting =
+                state.messages.iter().filter(|message| message.text().contains("waits for your decision"));
+            waiting.find(|message| message.thread.as_deref() == Some(&ts)).cloned()
+        });
+        let id = waiting.body.pointer("/blocks/1/elements/0/value").and_then(Value::as_str).expect("a button");
+        world.decide(id, "approve", "");
+        until("the note is written", || {
+            std::fs::read_to_string(world.folder().join("note.txt"))
+                .is_ok_and(|text| text == "hello".repeat(number + 1))
+        });
+    }
 }
 
 #[test]
