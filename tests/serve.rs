@@ -22,6 +22,7 @@ mod load;
 mod openai;
 mod restarts;
 mod sdk;
+mod sessions;
 mod slack;
 pub(crate) mod waiting;
 

@@ -65,6 +65,17 @@ fn a_thread_is_a_session_with_tasks_and_commands() {
     let clients: Vec<_> =
         sessions["sessions"].as_array().expect("a list").iter().map(|one| one["client"].clone()).collect();
     assert_eq!(clients, ["slack-C0GENERAL-1.1", "slack-D0ANN-2.1"]);
+    // What is not of the channel is neither listed nor deleted there.
+    server.ask("api-1", "echo three");
+    for (ts, number) in [("2.8", 102), ("2.9", 103)] {
+        let mut outside = message(ANN, CHANNEL, "channel", ts, &format!("!sessions\n!delete {number}"));
+        outside["thread_ts"] = "1.1".into();
+        slack.event(&outside);
+        let told = slack.message(&format!("no session `{number}`"));
+        let is_listed = ["slack-C0GENERAL-1.1", "slack-D0ANN", "api-1"].map(|client| told.text().contains(client));
+        assert_eq!(is_listed, [true, false, false], "{}", told.text());
+    }
+    assert_eq!(server.get("/api/v1/sessions").json()["sessions"].as_array().map(Vec::len), Some(3));
 }
 
 #[test]
