@@ -21,7 +21,7 @@ use crate::error::Error;
 
 /// The largest document that is printed unless the caller asks for all of it, as for the one tool: a model pays for each
 /// character, and its shell may cut the output anywhere.
-const MAX_DOCUMENT_BYTES: usize = 50_000;
+pub(crate) const MAX_DOCUMENT_BYTES: usize = 50_000;
 /// How much is shown of a larger one.
 const SHOWN_CHARS: usize = 2_000;
 /// How many of its short members are shown. No document of the contract has more.
