@@ -52,6 +52,7 @@ mod sources;
 mod variables;
 
 pub use changes::SourcesWatch;
+pub use file_keys::merge as merged_over;
 pub use file_state::FileState;
 pub use load::problems_of_definitions;
 pub use packs::{Pack, SHIPPED};

@@ -261,3 +261,20 @@ fn seconds(value: &Value) -> Option<i64> {
     let text = || value.as_str()?.trim().parse().ok().map(whole);
     value.as_i64().or_else(|| value.as_f64().map(whole)).or_else(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_renewed_when_a_tenth_of_its_life_or_half_a_minute_remains() {
+        for (lifetime, kept) in [(3600, 3240), (400, 360), (300, 270), (200, 170), (31, 1), (30, 0), (5, 0), (-5, 0)] {
+            let before = Timestamp::now();
+            let renew_at = CachedToken::issued(Secret::new(String::new()), Some(lifetime)).renew_at.expect("it ends");
+            let range = before + SignedDuration::from_secs(kept)..=Timestamp::now() + SignedDuration::from_secs(kept);
+            assert!(range.contains(&renew_at), "{lifetime}");
+        }
+        let endless = [None, Some(i64::MAX)].map(|lifetime| CachedToken::issued(Secret::new(String::new()), lifetime));
+        assert!(endless.iter().all(CachedToken::is_fresh));
+    }
+}
