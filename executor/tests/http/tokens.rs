@@ -181,11 +181,12 @@ async fn a_client_is_sent_encoded_in_the_header_and_only_if_that_is_refused_in_t
     let refused = |status: u16, error: Value| move || Reply::json(status, &error);
     let invalid = |error: &str| json!({"error": error});
     type Refuse = Box<dyn Fn() -> Reply + Send + Sync>;
-    let cases: [(Option<Refuse>, usize, bool); 6] = [
+    let cases: [(Option<Refuse>, usize, bool); 7] = [
         (None, 1, true),
         (Some(Box::new(refused(401, invalid("invalid_client")))), 2, true),
         (Some(Box::new(refused(400, invalid("invalid_client")))), 2, true),
         (Some(Box::new(refused(401, json!("no")))), 2, true),
+        (Some(Box::new(refused(400, invalid("invalid_request")))), 2, true),
         (Some(Box::new(refused(400, invalid("invalid_scope")))), 1, false),
         (Some(Box::new(refused(503, json!({})))), 1, false),
     ];

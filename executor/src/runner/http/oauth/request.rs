@@ -55,9 +55,11 @@ pub(super) async fn token(
     for style in styles {
         match ask(name, grant, style, &url, context).await? {
             Ok(response) => return Ok((response, style)),
-            Err(refusal) if refusal.is_of_client() => {
-                refused.get_or_insert(refusal);
-            }
+            // The first one that recognized no client says more than one that found none.
+            Err(refusal) if refusal.is_of_client() => match &refused {
+                Some(first) if first.is_unknown_client() || !refusal.is_unknown_client() => {}
+                _ => refused = Some(refusal),
+            },
             Err(refusal) => return Err(refusal.into_failure(name)),
         }
     }
@@ -153,10 +155,14 @@ impl Refusal {
         Self { status, error, message, wait }
     }
 
-    /// Whether the server did not recognize the client, perhaps because it looks elsewhere for its credentials. Some
-    /// then say that the request lacks them.
+    /// Whether the server may look elsewhere for the credentials of the client. Some then say that the request lacks
+    /// them.
     fn is_of_client(&self) -> bool {
-        self.status == 401 || matches!(self.error.as_str(), "invalid_client" | "invalid_request")
+        self.is_unknown_client() || self.error == "invalid_request"
+    }
+
+    fn is_unknown_client(&self) -> bool {
+        self.status == 401 || self.error == "invalid_client"
     }
 
     fn into_failure(self, name: &SecretName) -> Failure {
