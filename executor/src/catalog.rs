@@ -42,6 +42,7 @@ pub mod lint;
 pub mod listing;
 mod load;
 pub mod packs;
+pub(crate) mod plain_credentials;
 pub mod privileges;
 mod question;
 mod rate_windows;
