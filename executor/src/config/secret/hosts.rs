@@ -315,7 +315,7 @@ mod tests {
     fn a_list_that_cannot_be_read_allows_nothing() {
         let (folder, secrets, name) = store();
         secrets.allow(&name, []).expect("stored");
-        std::fs::write(folder.path().join("secrets").join(FILE), "{").expect("written");
+        fs::write(folder.path().join("secrets").join(FILE), "{").expect("written");
         assert!(!goes(&secrets, &name, "https://api.github.com/"));
         assert!(secrets.allow(&name, []).is_err(), "it is not replaced by an empty one");
     }
