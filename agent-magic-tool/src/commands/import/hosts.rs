@@ -65,19 +65,19 @@ impl Uses {
             Value::String(_) => secrets(value, &mut names),
             Value::Array(items) => items.iter().for_each(|item| self.add_secrets(item, around, is_place)),
             Value::Object(fields) => {
-                let named = |key: &str| fields.get(key).filter(|_| is_place).and_then(Value::as_str).map(origin);
-                let mut places: BTreeSet<_> = PLACES.iter().filter_map(|key| named(key)).collect();
+                let place = |key: &str| fields.get(key).filter(|_| is_place).and_then(Value::as_str).map(origin);
+                let mut places: BTreeSet<_> = PLACES.iter().filter_map(|key| place(key)).collect();
                 if places.is_empty() {
                     places.clone_from(around);
                 }
-                places.extend(named(TOKEN_PLACE));
+                places.extend(place(TOKEN_PLACE));
                 for (key, field) in fields {
                     self.add_secrets(field, &places, is_place && !DATA.contains(&key.as_str()));
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
-        let pairs = names.into_iter().flat_map(|name| around.iter().map(move |place| (name.clone(), place.clone())));
+        let pairs = names.into_iter().flat_map(|name| around.iter().map(move |origin| (name.clone(), origin.clone())));
         self.secrets.extend(pairs);
     }
 
