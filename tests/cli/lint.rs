@@ -458,7 +458,7 @@ fn a_lookup_that_accepts_any_hit_is_found() {
 #[test]
 fn a_credential_in_clear_is_an_error_of_lint_and_hidden_in_a_plan() {
     const CLEAR: &str = "0123456789abcdef";
-    let http = |more: serde_json::Value| {
+    let http = |more: Value| {
         let mut http = json!({"base_url": "https://api.example.com"});
         http.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
         json!({"http": http})
@@ -492,14 +492,14 @@ fn a_credential_in_clear_is_an_error_of_lint_and_hidden_in_a_plan() {
     ];
     let world = World::new();
     world.configure("[catalog]\npacks = []\n");
-    let tool = |run: &serde_json::Value| {
+    let tool = |run: &Value| {
         json!({"description": "Gets it.", "annotations": {"readOnlyHint": true}, "run": run, "input": {"type": "object",
             "properties": {"word": {"type": "string", "description": "a word"}}, "additionalProperties": false}})
     };
     let tools = cases.iter().map(|(name, run, _)| ((*name).to_owned(), tool(run)));
-    world.define("own.json", &serde_json::Value::Object(tools.collect()));
+    world.define("own.json", &Value::Object(tools.collect()));
     let linted = world.run(&["lint", "--format", "json"]);
-    let findings: Vec<serde_json::Value> = serde_json::from_str(&linted.stdout).unwrap_or_else(|_| panic!("{linted}"));
+    let findings: Vec<Value> = serde_json::from_str(&linted.stdout).unwrap_or_else(|_| panic!("{linted}"));
     for (name, _, expected) in &cases {
         let found = findings.iter().filter(|it| it["code"] == "plain-credential" && it["subtool"] == *name);
         let places: Vec<_> = found.map(|it| (it["level"].as_str(), it["place"].as_str())).collect();

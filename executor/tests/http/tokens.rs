@@ -176,11 +176,13 @@ const CLIENT_SECRET: &str = "s3:cr+t%&\u{e9}-client";
 /// `id+one:s3%3Acr%2Bt%25%26%C3%A9-client`
 const ENCODED_BASIC: &str = "Basic aWQrb25lOnMzJTNBY3IlMkJ0JTI1JTI2JUMzJUE5LWNsaWVudA==";
 
+/// How a token endpoint refuses.
+type Refuse = Box<dyn Fn() -> Reply + Send + Sync>;
+
 #[tokio::test]
 async fn a_client_is_sent_encoded_in_the_header_and_only_if_that_is_refused_in_the_body() {
     let refused = |status: u16, error: Value| move || Reply::json(status, &error);
     let invalid = |error: &str| json!({"error": error});
-    type Refuse = Box<dyn Fn() -> Reply + Send + Sync>;
     let cases: [(Option<Refuse>, usize, bool); 7] = [
         (None, 1, true),
         (Some(Box::new(refused(401, invalid("invalid_client")))), 2, true),
