@@ -1,4 +1,4 @@
-//! Credentials that stand in a definition in clear, where whoever reads the file or a plan reads them.
+//! Credentials that stand in a definition in clear, where every reader of the file or of a plan sees them.
 
 use serde_json::Value;
 

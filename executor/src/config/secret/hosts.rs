@@ -100,13 +100,13 @@ impl<'de> Deserialize<'de> for SecretHost {
 type HostLists = BTreeMap<String, BTreeSet<SecretHost>>;
 
 /// The lists that were read last, and from which file.
-pub(super) type KnownHostLists = Mutex<Option<(FileStamp, Arc<HostLists>)>>;
+pub(super) type KnownHostLists = Mutex<Option<(HostFileStamp, Arc<HostLists>)>>;
 
 /// Tells a file from the one that replaces it, and from itself after a change.
 #[derive(PartialEq, Eq)]
-pub(super) struct FileStamp([i64; 4], [u64; 3]);
+pub(super) struct HostFileStamp([i64; 4], [u64; 3]);
 
-impl FileStamp {
+impl HostFileStamp {
     fn of(metadata: &fs::Metadata) -> Self {
         let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];
         Self(times, [metadata.dev(), metadata.ino(), metadata.len()])
@@ -189,7 +189,7 @@ impl Secrets {
         let path = self.folder.join(FILE);
         let failed = |source| SecretError::Folder { path: path.clone(), source };
         let stamp = match fs::symlink_metadata(&path) {
-            Ok(metadata) => FileStamp::of(&metadata),
+            Ok(metadata) => HostFileStamp::of(&metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
             Err(error) => return Err(failed(error)),
         };

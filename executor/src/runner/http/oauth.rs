@@ -39,11 +39,11 @@ pub struct OAuthTokens {
     slots: Mutex<HashMap<TokenSource, Arc<TokenSlot>>>,
 }
 
-/// The place of one token. Whoever holds the lock may request it.
+/// The place of one token. The holder of the lock may request it.
 #[derive(Default)]
 struct TokenSlot {
     cached: tokio::sync::Mutex<Option<CachedGrant>>,
-    /// How many requests have ended. Whoever waited while one did gets its outcome.
+    /// How many requests have ended. A caller that waited while one did gets its outcome.
     ended: AtomicU64,
 }
 
