@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use url::Url;
 
 use super::OpenApi;
 use crate::http::Request;
+use crate::literal;
 
 /// The credentials that an operation needs: names of secrets, with what each is.
 pub(super) type NeededSecrets = BTreeMap<String, String>;
@@ -29,15 +31,15 @@ pub(super) fn apply(
     let best = alternatives
         .iter()
         .filter_map(|requirement| {
-            let names: Vec<_> = requirement.as_object()?.keys().map(String::as_str).collect();
-            let ranks = names.iter().map(|name| rank(scheme(api, name)));
+            let schemes = requirement.as_object()?;
+            let ranks = schemes.keys().map(|name| rank(scheme(api, name)));
             let worst = ranks.max().unwrap_or(usize::MAX);
-            Some((names.len(), worst, names))
+            Some((schemes.len(), worst, schemes))
         })
         .min_by_key(|(count, worst, _)| (*worst == usize::MAX, *count, *worst));
-    let Some((_, _, names)) = best else { return secrets };
-    for name in names {
-        if !add(api, name, request, &mut secrets) {
+    let Some((_, _, schemes)) = best else { return secrets };
+    for (name, scopes) in schemes {
+        if !add(api, name, scopes, request, &mut secrets) {
             simplified.push(format!("its authentication `{name}` is not one that a definition can express"));
         }
     }
@@ -77,8 +79,8 @@ fn rank(scheme: &Value) -> usize {
     }
 }
 
-/// Adds one scheme. Returns whether it can be expressed.
-fn add(api: &OpenApi<'_>, name: &str, request: &mut Request, secrets: &mut NeededSecrets) -> bool {
+/// Adds one scheme, with the `scopes` that are required of it. Returns whether it can be expressed.
+fn add(api: &OpenApi<'_>, name: &str, scopes: &Value, request: &mut Request, secrets: &mut NeededSecrets) -> bool {
     let scheme = scheme(api, name);
     let text = |key: &str| scheme[key].as_str().unwrap_or_default();
     // The best scheme of an API has the name of the pack, the others say which they are: no credential is sent in the
@@ -92,7 +94,15 @@ fn add(api: &OpenApi<'_>, name: &str, request: &mut Request, secrets: &mut Neede
     let suffix = if is_primary { String::new() } else { crate::names::words(name).join("_") };
     let auth = match rank(scheme) {
         0 => json!({"bearer": secret("the access token".to_owned(), &suffix)}),
-        1 => json!({"oauth2": secret(oauth2(scheme), &suffix)}),
+        1 => match client_token_url(api, scheme) {
+            Some(token_url) => json!({"client_credentials": {
+                "token_url": token_url,
+                "client_id": secret("the id of the OAuth client".to_owned(), &joined(&suffix, "client_id")),
+                "client_secret": secret("the secret of the OAuth client".to_owned(), &joined(&suffix, "client_secret")),
+                "scope": required(scopes),
+            }}),
+            None => json!({"oauth2": secret(oauth2(scheme), &suffix)}),
+        },
         4 => json!({"basic": {
             "username": secret("the user name".to_owned(), &joined(&suffix, "user")),
             "password": secret("the password".to_owned(), &joined(&suffix, "password")),
@@ -133,6 +143,30 @@ fn add(api: &OpenApi<'_>, name: &str, request: &mut Request, secrets: &mut Neede
     }
     request.auth = Some(auth);
     true
+}
+
+/// The token endpoint of a scheme by which clients get tokens for themselves, and in no other way.
+fn client_token_url(api: &OpenApi<'_>, scheme: &Value) -> Option<String> {
+    let flow = match scheme["flows"].as_object() {
+        Some(flows) => flows.get("clientCredentials").filter(|_| flows.keys().all(|key| is_only(key)))?,
+        None => Some(scheme).filter(|scheme| scheme["flow"] == "application")?,
+    };
+    let text = literal::text(flow["tokenUrl"].as_str()?).ok()?;
+    let url = Url::parse(text).or_else(|_| Url::parse(&api.server)?.join(text)).ok()?;
+    let is_usable = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
+    is_usable.then(|| url.to_string())
+}
+
+/// Whether the flow `key` leaves a scheme to clients alone.
+fn is_only(key: &str) -> bool {
+    key == "clientCredentials" || key.starts_with("x-")
+}
+
+/// The scopes that an operation requires; null for those that the server gives by itself.
+fn required(scopes: &Value) -> Value {
+    let scopes: Vec<_> = scopes.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let text = scopes.join(" ");
+    if text.is_empty() || literal::text(&text).is_err() { Value::Null } else { Value::String(text) }
 }
 
 /// What a human stores for OAuth 2: a token, or what tokens are obtained with.

@@ -4,16 +4,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use executor::catalog::Sources;
 use executor::catalog::packs::SHIPPED;
+use executor::catalog::{Sources, merged_over};
 use executor::config::Config;
 use executor::config::secret::{SecretHost, SecretName, Secrets};
+use executor::runner::mcp::McpServer;
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::writing::Pack;
 use crate::context::Context;
 use crate::error::Error;
+
+/// The runner of which a description says where it sends.
+const HTTP: &str = "http";
+const MCP: &str = "mcp";
+/// The fields that say where what is beside them goes.
+const PLACES: [&str; 2] = ["base_url", "url"];
+/// The field with a further place, which gives a token for the API.
+const TOKEN_PLACE: &str = "token_url";
+/// The fields whose content is sent or passed on, so that a `url` in it is no place.
+const DATA: [&str; 5] = ["headers", "query", "body", "env", "input"];
 
 /// What definitions send where.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -24,24 +35,50 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    /// Adds what the definitions of a file send.
-    fn add_file(&mut self, file: &Map<String, Value>) {
-        let none = Value::Null;
-        let defaults = file.get("$defaults").and_then(|defaults| defaults.pointer("/run/http")).unwrap_or(&none);
+    /// Adds what the definitions of a file send, with the runners that `counts` names.
+    fn add_file(&mut self, file: &Map<String, Value>, counts: fn(&str) -> bool) {
+        let defaults = file.get("$defaults").and_then(Value::as_object).cloned().unwrap_or_default();
         for (_, definition) in file.iter().filter(|(name, _)| !name.starts_with('$')) {
-            let Some(http) = definition.pointer("/run/http") else { continue };
-            let field = |key: &str| http.get(key).or_else(|| defaults.get(key)).unwrap_or(&none);
-            let Some(url) = field("base_url").as_str() else { continue };
-            let origin = Url::parse(url).map_or_else(|_| url.to_owned(), |url| url.origin().ascii_serialization());
-            let mut names = BTreeSet::new();
-            for key in ["auth", "headers", "query", "body"] {
-                secrets(field(key), &mut names);
+            let Some(definition) = definition.as_object() else { continue };
+            let kinds: Vec<_> =
+                definition.get("run").and_then(Value::as_object).into_iter().flat_map(Map::keys).collect();
+            let merged = merged_over(defaults.clone(), definition.clone());
+            for kind in kinds.into_iter().filter(|kind| counts(kind)) {
+                self.add_run(kind, &merged["run"][kind]);
             }
-            let auth = field("auth");
-            let known = self.auth.entry(origin.clone()).or_default();
-            known.extend((!auth.is_null()).then(|| auth.to_string()));
-            self.secrets.extend(names.into_iter().map(|name| (name, origin.clone())));
         }
+    }
+
+    fn add_run(&mut self, kind: &str, run: &Value) {
+        self.add_secrets(run, &BTreeSet::new(), true);
+        if let (HTTP, Some(origin)) = (kind, run["base_url"].as_str().map(origin)) {
+            let auth = &run["auth"];
+            self.auth.entry(origin).or_default().extend((!auth.is_null()).then(|| auth.to_string()));
+        }
+    }
+
+    /// Adds the secrets in `value`, whatever runner it is of. They go to the URLs beside them, or else to those of what
+    /// is around it, but for the token endpoint, which the API is added to. Data that is sent names no place: `is_place`.
+    fn add_secrets(&mut self, value: &Value, around: &BTreeSet<String>, is_place: bool) {
+        let mut names = BTreeSet::new();
+        match value {
+            Value::String(_) => secrets(value, &mut names),
+            Value::Array(items) => items.iter().for_each(|item| self.add_secrets(item, around, is_place)),
+            Value::Object(fields) => {
+                let place = |key: &str| fields.get(key).filter(|_| is_place).and_then(Value::as_str).map(origin);
+                let mut places: BTreeSet<_> = PLACES.iter().filter_map(|key| place(key)).collect();
+                if places.is_empty() {
+                    places.clone_from(around);
+                }
+                places.extend(place(TOKEN_PLACE));
+                for (key, field) in fields {
+                    self.add_secrets(field, &places, is_place && !DATA.contains(&key.as_str()));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+        let pairs = names.into_iter().flat_map(|name| around.iter().map(move |origin| (name.clone(), origin.clone())));
+        self.secrets.extend(pairs);
     }
 
     /// In words, for a human.
@@ -55,6 +92,16 @@ impl Uses {
         });
         lines.collect::<Vec<_>>().join("; ")
     }
+}
+
+/// Whether what a runner of this kind sends comes from a description. A human wrote how an MCP server is reached, and
+/// [`bind_server`] takes that over.
+fn is_described(kind: &str) -> bool {
+    kind != MCP
+}
+
+fn origin(url: &str) -> String {
+    Url::parse(url).map_or_else(|_| url.to_owned(), |url| url.origin().ascii_serialization())
 }
 
 /// Adds the secrets to which `value` refers, also after a prefix.
@@ -85,9 +132,9 @@ pub(super) fn confirm(
     let (mut before, mut after) = (Uses::default(), Uses::default());
     pack.contents().for_each(|(existing, generated)| {
         if let Some(file) = existing {
-            before.add_file(file);
+            before.add_file(file, is_described);
         }
-        after.add_file(generated);
+        after.add_file(generated, is_described);
     });
     for (origin, auth) in &after.auth {
         let is_new = match before.auth.get(origin) {
@@ -171,7 +218,7 @@ fn used_elsewhere(sources: &Sources, own: &BTreeSet<&Path>) -> Uses {
     let mut uses = Uses::default();
     for pack in SHIPPED {
         if let Ok(file) = serde_json::from_str::<Map<String, Value>>(pack.text) {
-            uses.add_file(&file);
+            uses.add_file(&file, |_| true);
         }
     }
     for folder in sources.folders() {
@@ -180,21 +227,30 @@ fn used_elsewhere(sources: &Sources, own: &BTreeSet<&Path>) -> Uses {
             if let Some(Ok(file)) =
                 text.map(|text| serde_json::from_str::<Map<String, Value>>(&text.unwrap_or_default()))
             {
-                uses.add_file(&file);
+                uses.add_file(&file, |_| true);
             }
         }
     }
     uses
 }
 
-/// Lets the secrets of a server that a human named go there: the human wrote both.
-pub(super) fn bind_server(server: &Value, config: &Config, context: &Context) -> Result<(), Error> {
-    let Some(url) = server["url"].as_str().and_then(|url| Url::parse(url).ok()) else { return Ok(()) };
+/// The hosts to which definitions send `name` today.
+pub(crate) fn in_use(name: &SecretName, sources: &Sources) -> BTreeSet<SecretHost> {
+    let uses = used_elsewhere(sources, &BTreeSet::new());
+    uses.secrets.iter().filter(|(known, _)| known == name).filter_map(|(_, origin)| host(origin)).collect()
+}
+
+/// Lets the secrets of a server go there, once it has answered: the human wrote both. They still go where definitions
+/// send them.
+pub(super) fn bind_server(server: &McpServer, config: &Config, context: &Context) -> Result<(), Error> {
+    let Some(text) = &server.url else { return Ok(()) };
+    let url = Url::parse(text).map_err(|error| Error::usage(format!("`{text}` is not a URL: {error}")))?;
     let mut names = BTreeSet::new();
-    secrets(&server["headers"], &mut names);
-    let store = Secrets::of(&context.paths, config);
+    secrets(&serde_json::to_value(&server.headers).expect("headers are plain JSON"), &mut names);
+    let (store, sources) = (Secrets::of(&context.paths, config), Sources::of(&context.paths, config));
     for name in &names {
-        store.allow(name, SecretHost::of(&url))?;
+        let known = if store.hosts(name)?.is_none() { in_use(name, &sources) } else { BTreeSet::new() };
+        store.allow(name, known.into_iter().chain(SecretHost::of(&url)))?;
     }
     Ok(())
 }
