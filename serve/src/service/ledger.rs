@@ -2,8 +2,9 @@
 //! a restart they are asked, and each client finds its answer.
 
 use std::collections::HashSet;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -301,7 +302,8 @@ impl StateLock {
     pub(crate) async fn acquire(folder: &Path) -> Result<Self, ErrorBody> {
         let failed = |error| super::io_error("failed to lock the sessions of `serve`", &error);
         create_private(folder).map_err(failed)?;
-        let file = File::create(folder.join("lock")).map_err(failed)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(folder.join("lock"));
+        let file = file.map_err(failed)?;
         let deadline = Instant::now() + LOCK_PATIENCE;
         loop {
             match file.try_lock() {
