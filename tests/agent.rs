@@ -10,6 +10,7 @@ mod delegation;
 mod ends;
 mod gates;
 mod limits;
+mod malformed;
 mod requests;
 mod sessions;
 mod story;

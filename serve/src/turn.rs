@@ -20,6 +20,9 @@ use crate::http::stream_types::ErrorShape;
 use crate::limits::ConcurrencyPermit;
 use crate::service::{PREFACE_EVENT, SessionService};
 
+/// What an event weighs besides its text.
+const EVENT_BYTES: usize = 128;
+
 /// Who asks, as an interface knows it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -263,6 +266,19 @@ impl From<Spending> for TurnUsage {
 pub struct LoggedEvent {
     pub id: EventId,
     pub event: SessionEvent,
+}
+
+impl LoggedEvent {
+    /// About how much memory it takes.
+    pub(crate) fn weight(&self) -> usize {
+        let text = match &self.event {
+            SessionEvent::Text { text } | SessionEvent::Note { text } => text.len(),
+            SessionEvent::Task(news) => news.preview.as_ref().map_or(0, String::len),
+            SessionEvent::Done(outcome) => outcome.answer.len(),
+            SessionEvent::Gate(_) | SessionEvent::Error { .. } | SessionEvent::Restart => 0,
+        };
+        EVENT_BYTES + text
+    }
 }
 
 /// The events of one turn, as they happen. Dropping it does not stop the turn: the answer waits for the client's next

@@ -17,7 +17,8 @@ const ORDER: &str = "000000000000000000000000000000a1";
 /// A world that is connected to `shop` with the integration `client`.
 fn connected(shop: &FarSide, client: &str, config: &str) -> World {
     let world = super::world("shopware", &format!("{config}\n[vars]\nshopware_url = \"{}\"\n", shop.base));
-    let secret = json!({"token_url": format!("{}/api/oauth/token", shop.base), "client_id": client,
+    // The description demands the client's credentials in the body.
+    let secret = json!({"auth_style": "body", "token_url": format!("{}/api/oauth/token", shop.base), "client_id": client,
         "client_secret": "a-secret-of-an-integration"});
     let ran = world.run_with(&["secret", "set", "shopware"], &secret.to_string());
     assert_eq!(ran.exit, 0, "{ran}");

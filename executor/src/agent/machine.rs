@@ -15,24 +15,18 @@ use std::time::Duration;
 use protocol::command_executor::OpenedTask;
 use protocol::task::{State as TaskState, TaskId};
 
-use crate::model::conversation::{
-    EndedTask, JournalEntry, StopReason, TaskSpending, TokenUsage, ToolCall, ToolResult, Turn, TurnEnd,
-};
+use crate::model::conversation::{EndedTask, JournalEntry, StopReason, ToolCall, ToolResult, Turn, TurnEnd};
 use crate::model::fallback;
 use crate::model::provider::{FailureClass, ModelFailure};
 use crate::model::view::CallStyle;
 
-/// The result of a call that is stopped; its tasks go on.
-fn stopped(call: &ToolCall, opened: &[(String, OpenedTask)]) -> ToolResult {
-    let of_this = opened.iter().filter(|(id, _)| *id == call.id);
-    let opened: Vec<_> = of_this.map(|(_, task)| task.clone()).collect();
-    let ids = opened.iter().map(|task| task.id.to_string()).collect::<Vec<_>>().join(" ");
-    let text = if ids.is_empty() { CANCELLED.to_owned() } else { format!("{CANCELLED}; its task goes on: {ids}") };
-    ToolResult { opened, ..ToolResult::new(call, text, 1) }
-}
-
+mod spending;
+mod stopped;
 #[cfg(test)]
 mod tests;
+
+pub use spending::Spending;
+use stopped::stopped;
 
 /// The first delay before a retry, which doubles with each attempt.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -44,7 +38,6 @@ const REFLECT: &str = "[agent-magic-tool] You have made several calls in a row. 
 const REPEATED: &str = "[agent-magic-tool] You have made this very call before, and its result has not changed. Do not repeat it: use the result, try another way, or answer.";
 const DIAGNOSE: &str = "[agent-magic-tool] A call went wrong. In one or two sentences, without calling anything: what was wrong with it, and what will you do instead?";
 const EMPTY: &str = "[agent-magic-tool] Your answer was empty. Answer the question, or make a call.";
-const CANCELLED: &str = "this call was stopped by the user before its result was known";
 
 /// The settings of a loop.
 #[derive(Debug, Clone)]
@@ -194,14 +187,6 @@ enum Diagnosis {
     Due,
     /// Already done; not repeated until a call succeeds.
     Done,
-}
-
-/// Requests, tokens and cost that were used.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Spending {
-    pub requests: u32,
-    pub usage: TokenUsage,
-    pub cost: f64,
 }
 
 impl Machine {
@@ -602,24 +587,6 @@ impl Machine {
         }
         if !results.iter().all(|result| result.only_reads) {
             self.progress.calls_in_a_row += 1;
-        }
-    }
-
-    /// Counts what a task spent on models, once.
-    fn add_task_spending(&mut self, spent: Option<&TaskSpending>) {
-        let Some(spent) = spent.filter(|spent| self.counted.insert(spent.task)) else { return };
-        for spending in [&mut self.progress.spending, &mut self.session_spending] {
-            spending.usage += spent.usage;
-            spending.cost += spent.cost;
-        }
-    }
-
-    fn add_spending(&mut self, turn: &Turn) {
-        self.progress.requests += 1;
-        for spending in [&mut self.progress.spending, &mut self.session_spending] {
-            spending.requests += 1;
-            spending.usage += turn.usage;
-            spending.cost += turn.cost;
         }
     }
 }

@@ -1,5 +1,5 @@
 //! A `run --wait` in its two steps: the `run`, and the `wait` for its task. Between them it is known which task there is
-//! to wait for, so that whoever watches the caller learns of it while a human has not decided yet.
+//! to wait for, so that all who watch the caller learn of it while a human has not decided yet.
 
 use crate::duration::PositiveDuration;
 use crate::task::TaskId;

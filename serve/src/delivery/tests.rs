@@ -1,3 +1,5 @@
+//! What counts as delivered: each interface, over a connection that is read or broken off.
+
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -27,8 +27,6 @@ const MAX_KEPT_BYTES: usize = 1 << 20;
 const MAX_EARLIER_TURNS: usize = 16;
 /// Why work was stopped whose deadline has passed.
 const DEADLINE_EXCEEDED: &str = "deadline_exceeded";
-/// What an event weighs besides its text.
-const EVENT_BYTES: usize = 128;
 
 /// A receiver of events.
 pub(crate) type EventSender = mpsc::UnboundedSender<Arc<LoggedEvent>>;
@@ -380,7 +378,7 @@ impl LogState {
             self.answered.clear();
             self.permits.clear();
         }
-        self.kept_bytes += weight(&logged);
+        self.kept_bytes += logged.weight();
         self.kept.push_back(logged);
         while self.kept_bytes > MAX_KEPT_BYTES && self.kept.front().is_some_and(|oldest| oldest.id.turn < self.turn) {
             self.forget_oldest_turn();
@@ -391,7 +389,7 @@ impl LogState {
     fn forget_oldest_turn(&mut self) {
         let Some(turn) = self.kept.front().map(|oldest| oldest.id.turn) else { return };
         while let Some(oldest) = self.kept.pop_front_if(|oldest| oldest.id.turn == turn) {
-            self.kept_bytes -= weight(&oldest);
+            self.kept_bytes -= oldest.weight();
             let (answer, reason) = match &oldest.event {
                 SessionEvent::Done(TurnOutcome { answer, stop_reason, .. }) => (answer.clone(), *stop_reason),
                 SessionEvent::Error { .. } => (String::new(), StopReason::ProviderFailed),
@@ -589,16 +587,6 @@ impl LoopObserver for EventLog {
 /// Whether the last turn is over when a session is opened: nothing is done for it any more.
 pub(super) fn is_over(activity: Activity, started: &[TaskId]) -> bool {
     activity == Activity::Idle || activity == Activity::Sleeping && started.is_empty()
-}
-
-fn weight(logged: &LoggedEvent) -> usize {
-    let text = match &logged.event {
-        SessionEvent::Text { text } | SessionEvent::Note { text } => text.len(),
-        SessionEvent::Task(news) => news.preview.as_ref().map_or(0, String::len),
-        SessionEvent::Done(outcome) => outcome.answer.len(),
-        SessionEvent::Gate(_) | SessionEvent::Error { .. } | SessionEvent::Restart => 0,
-    };
-    EVENT_BYTES + text
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::model::conversation::{TaskSpending, TokenUsage};
 
 const TASK: &str = "0198a7b2c3d47e5f8a9b0c1d2e3f4a5b";
 
