@@ -190,10 +190,9 @@ impl CommandExecutor {
         add_key(&mut words, key, 1);
         let printed = self.shell.call(&words, &json!({ "command": line }).to_string(), &self.caller);
         let mut output = OutputBuilder::default();
-        output
-            .record_call(&words, &printed, &self.mailbox)
-            .into_iter()
-            .for_each(|task| report(CallProgress::Opened(task)));
+        if let Some(task) = output.record_call(&words, &printed, &self.mailbox) {
+            report(CallProgress::Opened(task));
+        }
         output.print(printed.stdout.as_bytes());
         output.print_error(&printed.stderr);
         output.finish(printed.status, false)
@@ -262,9 +261,13 @@ impl CommandExecutor {
         let arguments = steps.as_ref().map_or(arguments, |steps| &steps.run);
         let printed = self.shell.call(arguments, stdin, &self.caller);
         let opened = output.record_call(arguments, &printed, &self.mailbox);
-        opened.into_iter().for_each(|task| report(CallProgress::Opened(task)));
+        if let Some(task) = opened {
+            report(CallProgress::Opened(task));
+        }
         let Some((steps, (id, _))) = steps.zip(result_of(&json_or_null(&printed.stdout))) else { return printed };
-        opened.into_iter().for_each(|task| report(CallProgress::WaitsFor(task)));
+        if let Some(task) = opened {
+            report(CallProgress::WaitsFor(task));
+        }
         let wait = steps.wait(id);
         let waited = self.shell.call(&wait, "", &self.caller);
         output.record_call(&wait, &waited, &self.mailbox);

@@ -234,7 +234,7 @@ fn each_security_scheme_has_its_own_secrets() {
         serde_json::from_str::<Value>(&kind.to_string().replace("NAME", name)).expect("JSON")
     };
     let key = json!({"type": "http", "scheme": "bearer"});
-    let names = [
+    let pairs_of_names = [
         ("one", "two"),
         ("api_key", "api-key"),
         ("apiKey", "API key"),
@@ -245,7 +245,7 @@ fn each_security_scheme_has_its_own_secrets() {
     ];
     let pairs = kinds.iter().flat_map(|first| kinds.iter().map(move |second| (first, second)));
     for (((first, first_places), (second, second_places)), (a, b)) in
-        pairs.flat_map(|pair| names.map(|names| (pair, names)))
+        pairs.flat_map(|pair| pairs_of_names.map(|pairs_of_names| (pair, pairs_of_names)))
     {
         // With the third, neither of them is the one that has the name of the pack.
         for third in [None, Some(&key)] {
@@ -290,14 +290,14 @@ fn each_security_scheme_has_its_own_secrets() {
 #[test]
 fn large_descriptions_take_no_more_than_their_share_of_time() {
     let many = |make: &dyn Fn(usize) -> Value| (0..300_000).map(make).collect::<Vec<_>>();
-    let names = many(&|number| format!("v{number}").into());
+    let pairs_of_names = many(&|number| format!("v{number}").into());
     for (case, schema) in [
-        ("values", json!({"type": "string", "enum": names})),
+        ("values", json!({"type": "string", "enum": pairs_of_names})),
         ("numbers", json!({"type": "integer", "enum": many(&|number| number.into())})),
         ("constants", json!({"oneOf": many(&|number| json!({"const": number}))})),
         (
-            "required names",
-            json!({"type": "object", "required": names, "properties": {"v1": {"type": "string"}, "v2": {}}}),
+            "required pairs_of_names",
+            json!({"type": "object", "required": pairs_of_names, "properties": {"v1": {"type": "string"}, "v2": {}}}),
         ),
         ("parts", json!({"allOf": many(&|number| json!({"required": [format!("v{number}")]}))})),
     ] {
