@@ -15,7 +15,8 @@ description = "the animals of a zoo"
 executor = ">=0.1"
 
 [needs.programs]
-sh = { description = "to look" }
+cat = { description = "to look" }
+echo = { description = "to feed" }
 
 [needs.variables.zoo_file]
 description = "the file with the animals"
@@ -174,7 +175,7 @@ fn info_shows_what_a_pack_needs_and_how_to_get_it() {
     assert_snapshot!(world.run(&["pack", "info", "zoo"]), @r#"
     exit: 0
     --- stdout
-    {"name":"zoo","state":"available","enabled":false,"version":"1.2.0","description":"the animals of a zoo","folder":"CONFIG/packs/zoo","issues":["the variable `zoo_file` is not set"],"check":{"due":true},"needs":[{"kind":"program","name":"sh","description":"to look","met":true},{"kind":"variable","name":"zoo_file","description":"the file with the animals","met":false,"how":"set it under [vars] in config.toml: zoo_file = \"/srv/zoo/animals\""},{"kind":"secret","name":"zoo","description":"the key to the zoo","met":false,"optional":true,"how":"agent-magic-tool secret set zoo"},{"kind":"privilege","name":"zoo:feed","description":"to feed","met":false,"optional":true,"how":"add it to `privileges` under [access] in config.toml"}],"switches":{"feeding":{"on":true,"default":true,"description":"feeding the animals","subtools":["zoo_feed"]}},"limits":{"read":{"calls":3,"per":"1h"}},"health":{"subtool":"zoo_look","timeout":"20s","every":"168h"},"executor":">=0.1","subtools":[{"name":"zoo_feed","state":"off","reason":"its definition or [access] takes it from callers"},{"name":"zoo_look","state":"broken","reason":"no variable named `zoo_file`; set it under [vars] in config.toml"}]}
+    {"name":"zoo","state":"available","enabled":false,"version":"1.2.0","description":"the animals of a zoo","folder":"CONFIG/packs/zoo","issues":["the variable `zoo_file` is not set"],"check":{"due":true},"needs":[{"kind":"program","name":"cat","description":"to look","met":true},{"kind":"program","name":"echo","description":"to feed","met":true},{"kind":"variable","name":"zoo_file","description":"the file with the animals","met":false,"how":"set it under [vars] in config.toml: zoo_file = \"/srv/zoo/animals\""},{"kind":"secret","name":"zoo","description":"the key to the zoo","met":false,"optional":true,"how":"agent-magic-tool secret set zoo"},{"kind":"privilege","name":"zoo:feed","description":"to feed","met":false,"optional":true,"how":"add it to `privileges` under [access] in config.toml"}],"switches":{"feeding":{"on":true,"default":true,"description":"feeding the animals","subtools":["zoo_feed"]}},"limits":{"read":{"calls":3,"per":"1h"}},"health":{"subtool":"zoo_look","timeout":"20s","every":"168h"},"executor":">=0.1","subtools":[{"name":"zoo_feed","state":"off","reason":"its definition or [access] takes it from callers"},{"name":"zoo_look","state":"broken","reason":"no variable named `zoo_file`; set it under [vars] in config.toml"}]}
     "#);
     let unknown = world.run(&["pack", "info", "zo"]);
     assert_eq!(
@@ -213,7 +214,8 @@ fn a_broken_pack_stands_beside_good_ones_and_is_mentioned_once() {
     pack(&world, "wrong", "name = 5\n", "{}");
     pack(&world, "git", ZOO, "{}");
     let two = json!({"half_a": {"description": 5}, "half_b": zoo_subtools()["zoo_feed"]});
-    let half = "name = \"half\"\nversion = \"1\"\ndescription = \"one half works\"\n";
+    let half = "name = \"half\"\nversion = \"1\"\ndescription = \"one half works\"\n\
+        needs.programs.echo = { description = \"to feed\" }\n";
     pack(&world, "half", half, &two.to_string());
     world.configure(
         "[packs]\nzoo = {enabled = true}\nnewer = {enabled = true}\nwrong = {enabled = true}\nhalf = {enabled = true}\n\
@@ -286,6 +288,7 @@ fn a_check_that_fails_is_an_issue_until_it_passes() {
     // Of another version it says nothing.
     let manifest = world.config_folder().join("packs/zoo/pack.toml");
     fs::write(&manifest, ZOO.replace("1.2.0", "1.3.0")).expect("written");
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
     assert_eq!(listed(&world, "zoo")["check"], json!({"due": true}));
     // All that are enabled and have one.
     let all = world.run(&["pack", "check"]);
@@ -343,4 +346,181 @@ fn an_agent_cannot_manage_packs_with_its_one_tool() {
     }
     assert_eq!(config(&world), "");
     assert_eq!(state(&world, "zoo"), "available");
+}
+
+/// A pack whose one subtool is `run`, with `more` in its manifest.
+fn one_subtool(world: &World, run: &Value, more: &str) {
+    let manifest = format!("name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\n{more}\n");
+    let input = json!({"type": "object", "properties": {"x": {"type": "string"}}});
+    let subtool = json!({"zoo_look": {"description": "Looks at the zoo.", "input": input,
+        "annotations": {"readOnlyHint": true}, "run": run}});
+    pack(world, "zoo", &manifest, &subtool.to_string());
+}
+
+/// Whatever of an enabled pack changes, it is off until a human enables it again, in the executor and for each command.
+#[test]
+fn a_pack_that_changed_is_off_until_a_human_enables_it_again() {
+    let world = World::new();
+    let folder = world.config_folder().join("packs/zoo");
+    let script = folder.join("bin/look.sh");
+    let run = json!({"process": {"argv": ["sh", &script]}});
+    let write = || {
+        fs::remove_dir_all(&folder).ok();
+        one_subtool(&world, &run, "needs.programs.sh = { description = \"to look\" }");
+        fs::create_dir_all(folder.join("bin")).expect("made");
+        fs::write(&script, "echo good\n").expect("written");
+    };
+    write();
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    assert_eq!(world.result_of("zoo_look", &json!({}))["data"], "good");
+    let evil = json!({"zoo_look": {"description": "Looks.", "input": {}, "annotations": {"readOnlyHint": true},
+        "run": {"process": {"argv": ["sh", "-c", "echo evil"]}}}});
+    let manifest = fs::read_to_string(folder.join("pack.toml")).expect("read");
+    let changes: [(&str, &dyn Fn()); 7] = [
+        ("its definitions", &|| fs::write(folder.join("zoo.json"), evil.to_string()).expect("written")),
+        ("a new file of definitions", &|| {
+            fs::write(folder.join("more.json"), evil.to_string().replace("zoo_look", "zoo_more")).expect("written");
+        }),
+        ("its manifest", &|| fs::write(folder.join("pack.toml"), format!("{manifest}# more\n")).expect("written")),
+        ("a script", &|| fs::write(&script, "echo evil\n").expect("written")),
+        ("a new script", &|| fs::write(folder.join("bin/other.sh"), "echo evil\n").expect("written")),
+        ("a file is gone", &|| fs::remove_file(&script).expect("removed")),
+        ("a link", &|| {
+            let other = world.folder().join("other.sh");
+            fs::write(&other, "echo evil\n").expect("written");
+            fs::remove_file(&script).expect("removed");
+            std::os::unix::fs::symlink(other, &script).expect("linked");
+        }),
+    ];
+    for (what, change) in changes {
+        change();
+        let ran = world.run(&["run", "zoo_look", "--wait"]);
+        assert!(ran.exit != 0 && !ran.stdout.contains("evil"), "{what}: {ran}");
+        let ran = world.run(&["run", "zoo_more", "--wait"]);
+        assert!(ran.exit != 0, "{what}: {ran}");
+        let said = |arguments: &[&str]| world.run(arguments).to_string();
+        assert!(said(&["pack", "list"]).contains("changed since it was enabled"), "{what}");
+        assert!(said(&["list"]).contains("left out"), "{what}: {}", said(&["list"]));
+        assert!(said(&["doctor"]).contains("changed since it was enabled"), "{what}");
+        let info = world.run(&["pack", "info", "zoo"]);
+        let info = info.json();
+        assert!(info["changed"].as_array().is_some_and(|changes| !changes.is_empty()), "{what}: {info}");
+        // What was there before runs again, and so does what a human has looked at.
+        write();
+        assert_eq!(world.result_of("zoo_look", &json!({}))["data"], "good", "{what}");
+    }
+    fs::write(&script, "echo better\n").expect("written");
+    assert_ne!(world.run(&["run", "zoo_look", "--wait"]).exit, 0);
+    let enabled = world.run(&["pack", "enable", "zoo"]).json();
+    assert_eq!(enabled["changed"], json!(["`bin/look.sh` changed"]), "{enabled}");
+    assert_eq!(enabled["runs_unasked"][0]["name"], "zoo_look", "{enabled}");
+    assert_eq!(world.result_of("zoo_look", &json!({}))["data"], "better");
+}
+
+/// Everything that a pack may use, each declared and not.
+#[test]
+fn a_pack_uses_only_what_its_manifest_declares() {
+    let world = World::new();
+    world.run_with(&["secret", "set", "other"], "Kq2-mPz71Lw-tR5v");
+    world.configure("[vars]\nelsewhere = \"http://127.0.0.1:9\"\n");
+    let http = |fields: Value| {
+        let mut http = json!({"base_url": "http://127.0.0.1:9"});
+        http.as_object_mut().expect("an object").extend(fields.as_object().cloned().expect("an object"));
+        json!({"http": http})
+    };
+    let need = |kind: &str, name: &str| format!("needs.{kind}.\"{name}\" = {{ description = \"it is needed\" }}");
+    let hosts = |host: &str| format!("hosts = [\"{host}\"]");
+    let local = hosts("127.0.0.1");
+    let secret = format!("{local}\n{}", need("secrets", "other"));
+    let sh = need("programs", "sh");
+    let with_sh = format!("{sh}\n{}", need("secrets", "other"));
+    let variable = need("variables", "elsewhere");
+    let cases: Vec<(&str, Value, String, String)> = vec![
+        ("auth", http(json!({"auth": {"bearer": "secret:other"}})), local.clone(), secret.clone()),
+        (
+            "password",
+            http(json!({"auth": {"basic": {"username": "a", "password": "secret:other"}}})),
+            local.clone(),
+            secret.clone(),
+        ),
+        ("header", http(json!({"headers": {"x": "Token secret:other"}})), local.clone(), secret.clone()),
+        ("query", http(json!({"query": {"x": "secret:other"}})), local.clone(), secret.clone()),
+        (
+            "body",
+            http(json!({"method": "POST", "body": {"json": {"a": ["secret:other"]}}})),
+            local.clone(),
+            secret.clone(),
+        ),
+        ("form part", http(json!({"method": "POST", "body": {"multipart": {"a": "secret:other"}}})), local, secret),
+        ("environment", json!({"process": {"argv": ["sh"], "env": {"A": "secret:other"}}}), sh.clone(), with_sh),
+        ("program", json!({"process": {"argv": ["sh", "-c", "true"]}}), String::new(), sh.clone()),
+        (
+            "program by path",
+            json!({"process": {"argv": ["/bin/sh", "-c", "true"]}}),
+            sh.clone(),
+            need("programs", "/bin/sh"),
+        ),
+        ("host", http(json!({})), hosts("example.com"), hosts("127.0.0.1")),
+        ("any host", json!({"http": {"base_url": "{{ x }}"}}), hosts("127.0.0.1"), hosts("*")),
+        ("fetch", json!({"builtin": {"fetch_url": {"url": "{{ x }}"}}}), hosts("127.0.0.1"), hosts("*")),
+        ("variable", json!({"http": {"base_url": "{{ vars.elsewhere }}"}}), hosts("127.0.0.1"), variable.clone()),
+        (
+            "variable as text",
+            json!({"process": {"argv": ["sh", "-c", "true", "{{ vars.elsewhere }}"]}}),
+            sh.clone(),
+            format!("{sh}\n{variable}"),
+        ),
+        (
+            "server program",
+            json!({"mcp": {"server": {"name": "s", "command": ["sh"]}, "tool": "t"}}),
+            String::new(),
+            sh,
+        ),
+        (
+            "server address",
+            json!({"mcp": {"server": {"name": "s", "url": "http://127.0.0.1:9"}, "tool": "t"}}),
+            String::new(),
+            hosts("127.0.0.1"),
+        ),
+        (
+            "database",
+            json!({"sql": {"database": "shop", "query": "{{ x }}"}}),
+            String::new(),
+            need("databases", "shop"),
+        ),
+        ("model", json!({"llm": {"prompt": "{{ x }}"}}), String::new(), "needs.model = \"to think\"".to_owned()),
+        ("sub-agent", json!({"agent": {"prompt": "{{ x }}"}}), String::new(), "needs.model = \"to think\"".to_owned()),
+        (
+            "remote agent",
+            json!({"agent": {"prompt": "{{ x }}", "url": "http://127.0.0.1:9"}}),
+            String::new(),
+            hosts("127.0.0.1"),
+        ),
+    ];
+    for (what, run, without, with) in cases {
+        one_subtool(&world, &run, &without);
+        world.run(&["pack", "enable", "zoo"]);
+        let undeclared = |world: &World| world.run(&["pack", "info", "zoo"]).to_string().contains("does not declare");
+        assert!(undeclared(&world), "{what}: {}", world.run(&["pack", "info", "zoo"]));
+        let ran = world.run(&["run", "zoo_look", "--wait", "--input", r#"{"x": "http://127.0.0.1:9"}"#]);
+        assert_ne!(ran.exit, 0, "{what}: {ran}");
+        one_subtool(&world, &run, &with);
+        world.run(&["pack", "enable", "zoo"]);
+        assert!(!undeclared(&world), "{what}: {}", world.run(&["pack", "info", "zoo"]));
+    }
+}
+
+#[test]
+fn a_pack_cannot_let_what_is_destructive_run_unasked() {
+    let world = World::new();
+    let manifest = "name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\nneeds.programs.echo = { description = \"to free\" }\n";
+    for confirm in [json!("never"), json!({"when": "input.x == 'y'"})] {
+        let subtool = json!({"zoo_free": {"description": "Frees the animals.", "confirm": confirm,
+            "input": {"type": "object", "properties": {"x": {"type": "string"}}},
+            "annotations": {"destructiveHint": true}, "run": {"process": {"argv": ["echo", "gone"]}}}});
+        pack(&world, "zoo", manifest, &subtool.to_string());
+        assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0, "{confirm}");
+        let id = world.start("zoo_free", &json!({}));
+        assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation", "{confirm}");
+    }
 }

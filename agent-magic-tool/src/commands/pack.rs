@@ -1,5 +1,6 @@
 //! `pack`: which packs there are and what they lack; switches them on and off, and checks whether they work.
 
+use executor::catalog::packs::enabled_files::{self, EnabledFiles};
 use executor::catalog::packs::manifest::PackManifest;
 use executor::catalog::packs::report::{PackReport, PackState, PackSurvey};
 use executor::config::Config;
@@ -50,16 +51,23 @@ fn list(survey: &PackSurvey, context: &Context) -> Result<Exit, Error> {
 fn info(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -> Result<Exit, Error> {
     let mut report = known(name, survey)?;
     // Its definitions are only read if it is enabled, and some mistakes only show beside them.
-    let enabled = if report.enabled { None } else { Some(survey.with_enabled(name)?) };
+    let changes = survey.changes(name);
+    let enabled = if report.enabled && changes.is_empty() { None } else { Some(survey.with_accepted(name)?) };
     let subtools = match &enabled {
         None => survey.subtools(name),
         Some(enabled) => {
             let found = enabled.report(name).filter(|found| found.state == PackState::Unavailable);
-            report = found.map_or(report, |found| PackReport { enabled: false, ..found });
+            report = found.map_or(report.clone(), |found| PackReport { enabled: report.enabled, ..found });
+            if report.manifest.is_none() {
+                report.manifest = enabled.report(name).and_then(|found| found.manifest);
+            }
             enabled.subtools(name)
         }
     };
     let mut shown = json!(report);
+    if !changes.is_empty() {
+        shown["changed"] = json!(changes);
+    }
     if let Some(manifest) = &report.manifest {
         shown["needs"] = json!(report.needs);
         shown["switches"] = json!(switches(manifest, name, config));
@@ -67,6 +75,10 @@ fn info(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -> 
         shown["health"] = json!(manifest.health);
         shown["executor"] = json!(manifest.executor);
         shown["subtools"] = json!(subtools);
+        let unasked = enabled.as_ref().unwrap_or(survey).unasked(name);
+        if report.folder.is_some() && !unasked.is_empty() {
+            shown["runs_unasked"] = json!(unasked);
+        }
     }
     context.output.json(&shown)?;
     Ok(Exit::Ok)
@@ -87,19 +99,37 @@ fn switches(manifest: &PackManifest, name: &str, config: &Config) -> Map<String,
 
 fn enable(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -> Result<Exit, Error> {
     known(name, survey)?;
-    let after = survey.with_enabled(name)?;
+    let changes = survey.changes(name);
+    // Before it is judged: what is enabled is what was read.
+    let folder = survey.folder();
+    let is_own = survey.report(name).is_some_and(|report| report.folder.is_some());
+    let unreadable = |error: std::io::Error| Error::io(&format!("failed to read the pack `{name}`"), &error);
+    let files = if is_own { Some(enabled_files::files(&folder.join(name)).map_err(unreadable)?) } else { None };
+    let after = survey.with_accepted(name)?;
     let report = known(name, &after)?;
     if report.state == PackState::Unavailable {
         let message = format!("the pack `{name}` cannot be enabled here: {}", report.issues.join("; "));
         return Err(Error::new(Code::BadDefinition, message).hint("correct it, then enable it again"));
     }
+    if let Some(files) = files {
+        EnabledFiles::record(&folder, name, Some(files))
+            .map_err(|error| Error::io("failed to keep what was enabled", &error))?;
+    }
     enabled::write(name, true, config, context)?;
     let missing: Vec<_> = report.needs.iter().filter(|need| !need.met).collect();
     let count = after.subtools(name).len();
-    context.output.json(&json!({
+    let mut shown = json!({
         "name": name, "enabled": true, "state": report.state, "issues": report.issues, "missing": missing,
         "subtools": count,
-    }))?;
+    });
+    if !changes.is_empty() {
+        shown["changed"] = json!(changes);
+    }
+    let unasked = after.unasked(name);
+    if is_own && !unasked.is_empty() {
+        shown["runs_unasked"] = json!(unasked);
+    }
+    context.output.json(&shown)?;
     if report.check.is_some() {
         context.output.note(&format!("whether it works: agent-magic-tool pack check {name}"));
     }
@@ -116,6 +146,8 @@ fn disable(name: &str, survey: &PackSurvey, config: &Config, context: &Context) 
             .hint("change `others = \"ask\"` under [shell] in config.toml"));
     }
     enabled::write(name, false, config, context)?;
+    EnabledFiles::record(&survey.folder(), name, None)
+        .map_err(|error| Error::io("failed to forget what was enabled", &error))?;
     context.output.json(&json!({"name": name, "enabled": false}))?;
     Ok(Exit::Ok)
 }

@@ -217,6 +217,17 @@ impl Definition {
     }
 }
 
+impl Definition {
+    /// Returns the names of all secrets that it mentions, also after other text.
+    pub fn secrets_anywhere(&self) -> BTreeSet<String> {
+        let mut names = self.secrets();
+        let text = serde_json::to_value(&self.run).unwrap_or_default().to_string();
+        let words = text.split(|character: char| character.is_whitespace() || "\"'<>()[]{},".contains(character));
+        names.extend(words.filter_map(|word| SecretName::in_reference(word).map(|name| name.as_str().to_owned())));
+        names
+    }
+}
+
 /// Adds the names of the secrets to which `value` refers.
 fn collect_secrets(value: &Value, names: &mut BTreeSet<String>) {
     match value {

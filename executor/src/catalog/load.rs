@@ -34,9 +34,17 @@ impl Catalog {
     pub(super) fn load_alone(&self, id: DefinitionId) -> Result<Subtool, Vec<LoadProblem>> {
         let (DefinitionFile { origin, pack, .. }, ScannedDefinition { name, .. }) = self.definition(id);
         let (merged, reported) = self.merged(id)?;
+        let raw = pack.as_ref().map(|_| merged.clone());
         match subtool(name, merged, origin, self.sources.variables()) {
             Ok(mut subtool) => {
-                if let Some(pack) = pack {
+                if let (Some(pack), Some(raw)) = (pack, raw) {
+                    let changes = self.overrides.get(name.as_str()).map(|(_, changes)| changes);
+                    let undeclared = pack.undeclared(&subtool.definition, &raw, changes, self.sources.variables());
+                    if !undeclared.is_empty() {
+                        let problems = undeclared.into_iter();
+                        let problems = problems.map(|(place, it)| problem(origin, Some(name.as_str()), place, it));
+                        return Err(problems.collect());
+                    }
                     pack.apply(&mut subtool);
                 }
                 subtool.changed_by = (reported != *origin).then_some(reported);
@@ -99,6 +107,9 @@ impl Catalog {
         }
         if let Some(distrust) = sources::distrust_of(path) {
             return Err(whole(distrust));
+        }
+        if file.pack.as_ref().is_some_and(|pack| pack.is_pinned) {
+            return Err(whole("the file changed since a human enabled the pack".to_owned()));
         }
         let mut bytes = Vec::new();
         let ScannedFile { file: changed, problems, .. } = scan_file(path, &mut bytes);

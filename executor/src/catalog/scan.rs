@@ -99,7 +99,7 @@ type TextBuffer = Vec<u8>;
 pub(super) fn scan(sources: &Sources) -> Scan {
     let found = sources.files();
     let stamp = sources.stamp_of(&found);
-    let SourceFiles { trusted, manifests, mut problems, .. } = found;
+    let SourceFiles { trusted, manifests, enabled, mut problems, .. } = found;
     let mut buffer = TextBuffer::new();
     let (mut scanned, mut packs) = (Vec::new(), Vec::new());
     for pack in sources.packs() {
@@ -109,7 +109,7 @@ pub(super) fn scan(sources: &Sources) -> Scan {
                 buffer.extend_from_slice(shipped.text.as_bytes());
                 scan_text(Origin::Pack(shipped.name.to_owned()), None, buffer)
             };
-            let found = scan_pack(pack, shipped.manifest, [scan], &mut buffer);
+            let found = scan_pack(pack, shipped.manifest, false, [scan], &mut buffer);
             packs.extend(found.pack);
             scanned.extend(found.files);
             problems.extend(found.problems);
@@ -135,7 +135,18 @@ pub(super) fn scan(sources: &Sources) -> Scan {
         };
         let own = of_packs.iter().filter(|(owner, _)| *owner == index);
         let scans = own.map(|(_, path)| |buffer: &mut TextBuffer| scan_file(path, buffer));
-        let found = scan_pack(pack, &manifest, scans, &mut buffer);
+        let is_pinned = enabled.knows(&pack.name);
+        let mut found = scan_pack(pack, &manifest, is_pinned, scans, &mut buffer);
+        // Compared after it was read: what is read later is read only if it has not changed since.
+        if let (true, PackPlace::Folder(folder)) = (is_pinned, &pack.place) {
+            let changes = enabled.changes(&pack.name, folder).unwrap_or_else(|error| vec![error.to_string()]);
+            if !changes.is_empty() {
+                found = ScannedPack {
+                    problems: vec![pack.problem(None, changed(&pack.name, &changes))],
+                    ..ScannedPack::default()
+                };
+            }
+        }
         packs.extend(found.pack);
         scanned.extend(found.files);
         problems.extend(found.problems);
@@ -162,6 +173,18 @@ pub(super) fn scan(sources: &Sources) -> Scan {
     Scan { stamp, files, packs, overrides, problems, is_incomplete }
 }
 
+/// Why a pack is off of which `changes` are not as a human enabled it.
+pub(super) fn changed(name: &str, changes: &[String]) -> String {
+    const MAX_NAMED: usize = 5;
+    let more = changes.len().saturating_sub(MAX_NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(
+        "the pack changed since it was enabled, so it is off: {}{more}; a human looks at it with `agent-magic-tool pack \
+         info {name}` and enables it again with `agent-magic-tool pack enable {name}`",
+        changes.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ")
+    )
+}
+
 /// What was found of one pack. Without a pack there are no files.
 #[derive(Default)]
 struct ScannedPack {
@@ -175,11 +198,15 @@ struct ScannedPack {
 fn scan_pack(
     pack: &EnabledPack,
     manifest: &str,
+    is_pinned: bool,
     scans: impl IntoIterator<Item = impl FnOnce(&mut TextBuffer) -> ScannedFile>,
     buffer: &mut TextBuffer,
 ) -> ScannedPack {
     let loaded = match pack.load(manifest) {
-        Ok(loaded) => Arc::new(loaded),
+        Ok(mut loaded) => {
+            loaded.is_pinned = is_pinned;
+            Arc::new(loaded)
+        }
         Err(problems) => return ScannedPack { problems, ..ScannedPack::default() },
     };
     let health = loaded.manifest.health.as_ref().map(|health| health.subtool.as_str());

@@ -22,6 +22,7 @@ const MANIFEST: &str = r#"name = "zoo"
 version = "1.2.0"
 description = "the animals of a zoo"
 executor = ">=0.1"
+needs.programs.echo = { description = "for everything" }
 "#;
 
 /// A folder with the pack `zoo`, which is enabled.
@@ -274,7 +275,7 @@ fn wrong_packs() -> Vec<WrongPack> {
         ),
         (
             "a program that is not there",
-            format!("{MANIFEST}[needs.programs]\nzebra-feeder = {{ description = \"to feed\" }}\n"),
+            format!("{MANIFEST}needs.programs.zebra-feeder = {{ description = \"to feed\" }}\n"),
             vec![(
                 "zoo.json",
                 json!({"zoo_look": reads(json!({"run": {"process": {"argv": ["zebra-feeder"]}}})),

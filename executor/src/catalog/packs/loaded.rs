@@ -7,6 +7,7 @@ use std::sync::Arc;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use protocol::nearest::{did_you_mean, nearest};
 
+use super::declared::ask_about_destruction;
 use super::manifest::PackManifest;
 use super::{MANIFEST, Pack};
 use crate::catalog::{LoadProblem, Origin, Subtool};
@@ -66,7 +67,7 @@ impl EnabledPack {
         let is_off = |(name, default): (&str, bool)| !self.switches.get(name).copied().unwrap_or(default);
         let off = manifest.switches.iter().filter(|(name, switch)| is_off((name.as_str(), switch.default)));
         let off = globs(off.flat_map(|(_, switch)| &switch.subtools));
-        Ok(LoadedPack { file: self.manifest_file(), manifest: Arc::new(manifest), off })
+        Ok(LoadedPack { file: self.manifest_file(), manifest: Arc::new(manifest), is_pinned: false, off })
     }
 
     /// A switch that does not exist was meant to switch something off: the pack is left out, rather than more allowed
@@ -90,6 +91,8 @@ pub struct LoadedPack {
     /// What problems of the whole pack are reported as being in.
     pub(in crate::catalog) file: String,
     pub manifest: Arc<PackManifest>,
+    /// Whether it is off if a file of it changes.
+    pub(in crate::catalog) is_pinned: bool,
     off: GlobSet,
 }
 
@@ -109,6 +112,7 @@ impl LoadedPack {
         if self.switches_off(subtool.name.as_str()) {
             definition.enabled = false;
         }
+        ask_about_destruction(definition);
         definition.rate_limit = definition.rate_limit.or(self.manifest.limits.of(definition.effect_class()));
     }
 

@@ -12,13 +12,16 @@ use protocol::clock;
 use protocol::paths::Paths;
 use protocol::regular_file;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::checks::{PackCheck, PackChecks};
+use super::enabled_files::EnabledFiles;
 use super::loaded::{EnabledPack, LoadedPack, PackPlace};
 use super::manifest::{MAX_MANIFEST_BYTES, PackManifest};
 use super::needs::NeedReport;
 use super::{MANIFEST, SHIPPED, is_pack_name, shipped};
 use crate::base::trust;
+use crate::catalog::definition::Confirm;
 use crate::catalog::sources::{taken_name, untrusted};
 use crate::catalog::{Catalog, CheckOutcome, LoadProblem, Sources};
 use crate::config::Config;
@@ -116,7 +119,11 @@ pub struct PackSurvey {
 
 impl PackSurvey {
     pub fn new(paths: &Paths, config: &Config) -> Result<Self, SecretError> {
-        let catalog = Catalog::load(&Sources::of(paths, config));
+        Self::of_sources(paths, config, Sources::of(paths, config))
+    }
+
+    fn of_sources(paths: &Paths, config: &Config, sources: Sources) -> Result<Self, SecretError> {
+        let catalog = Catalog::load(&sources);
         let problems = catalog.all_problems();
         Self::of_catalog(paths, config, catalog, problems)
     }
@@ -139,11 +146,38 @@ impl PackSurvey {
         })
     }
 
-    /// The same as if the pack was enabled.
-    pub fn with_enabled(&self, name: &str) -> Result<Self, SecretError> {
+    /// The same as if the pack was enabled as it is now.
+    pub fn with_accepted(&self, name: &str) -> Result<Self, SecretError> {
         let mut config = self.config.clone();
         config.packs.entry(name.to_owned()).or_default().enabled = Some(true);
-        Self::new(&self.paths, &config)
+        Self::of_sources(&self.paths, &config, Sources::of(&self.paths, &config).accepting(name))
+    }
+
+    /// What of a pack is not as it was when a human enabled it.
+    pub fn changes(&self, name: &str) -> Vec<String> {
+        let folder = self.folder();
+        let changes = EnabledFiles::read(&folder).and_then(|enabled| enabled.changes(name, &folder.join(name)));
+        changes.unwrap_or_else(|error| vec![error.to_string()])
+    }
+
+    /// The subtools of a pack that run without asking a human, and what each of them is.
+    pub fn unasked(&self, name: &str) -> Vec<Value> {
+        let subtools = self.subtools(name).into_iter().filter(|subtool| subtool.state == SubtoolState::Usable);
+        let unasked = subtools.filter_map(|subtool| {
+            let found = self.catalog.get(&subtool.name)?;
+            let definition = &found.definition;
+            let reads = definition.annotations.read_only_hint;
+            let is_unasked = match &definition.confirm {
+                Some(Confirm::Never | Confirm::When(_)) => true,
+                Some(Confirm::Always) => false,
+                None => reads,
+            };
+            is_unasked.then(|| {
+                let run = serde_json::to_value(&definition.run).unwrap_or_default();
+                json!({"name": subtool.name, "changes": !reads, "confirm": definition.confirm, "run": run})
+            })
+        });
+        unasked.collect()
     }
 
     /// The names of all packs: those that ship, and the folders of the human, in alphabetical order.
