@@ -52,7 +52,8 @@ fn zoo_subtools() -> Value {
         },
         "zoo_feed": {
             "description": "Feeds the animals of the zoo.", "input": input, "confirm": "never", "requires": ["zoo:feed"],
-            "annotations": {"openWorldHint": false}, "run": {"process": {"argv": ["echo", "fed"]}}
+            "annotations": {"destructiveHint": false, "openWorldHint": false},
+            "run": {"process": {"argv": ["echo", "fed"]}}
         }
     })
 }
@@ -221,6 +222,8 @@ fn a_broken_pack_stands_beside_good_ones_and_is_mentioned_once() {
         "[packs]\nzoo = {enabled = true}\nnewer = {enabled = true}\nwrong = {enabled = true}\nhalf = {enabled = true}\n\
          [vars]\nzoo_file = \"/dev/null\"\n",
     );
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    assert_eq!(world.run(&["pack", "enable", "half"]).exit, 0);
     let states = ["zoo", "newer", "wrong", "half", "git"].map(|name| state(&world, name));
     assert_eq!(states, ["ready", "unavailable", "unavailable", "has-issues", "has-issues"]);
     assert!(
@@ -305,6 +308,7 @@ fn a_check_is_an_ordinary_task_that_a_rule_can_refuse() {
         "[packs.zoo]\nenabled = true\n[vars]\nzoo_file = \"/dev/null\"\n[[confirm.rules]]\ntools = [\"zoo_*\"]\n\
          then = \"refuse\"\nbecause = \"the zoo is closed\"\n",
     );
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
     let refused = check(&world);
     assert_eq!(refused.exit, 1, "{refused}");
     assert!(refused.json()[0]["message"].to_string().contains("the zoo is closed"), "{refused}");
@@ -317,6 +321,7 @@ fn switches_and_limits_of_a_manifest_are_in_force() {
         world.configure(&format!("[vars]\nzoo_file = \"/dev/null\"\n[packs.zoo]\nenabled = true\n{more}"));
     };
     configure("");
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
     let run = |name: &str| world.run(&["run", name, "--wait"]);
     assert_eq!(run("zoo_feed").exit, 0);
     configure("switches = { feeding = false }\n");
@@ -401,6 +406,7 @@ fn a_pack_that_changed_is_off_until_a_human_enables_it_again() {
         let said = |arguments: &[&str]| world.run(arguments).to_string();
         assert!(said(&["pack", "list"]).contains("changed since it was enabled"), "{what}");
         assert!(said(&["list"]).contains("left out"), "{what}: {}", said(&["list"]));
+        assert_eq!(names(&world), [""; 0], "{what}");
         assert!(said(&["doctor"]).contains("changed since it was enabled"), "{what}");
         let info = world.run(&["pack", "info", "zoo"]);
         let info = info.json();
@@ -510,17 +516,124 @@ fn a_pack_uses_only_what_its_manifest_declares() {
     }
 }
 
+/// What may destroy something asks, however a pack says that it need not; only the human's own change can allow it.
 #[test]
 fn a_pack_cannot_let_what_is_destructive_run_unasked() {
     let world = World::new();
-    let manifest = "name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\nneeds.programs.echo = { description = \"to free\" }\n";
-    for confirm in [json!("never"), json!({"when": "input.x == 'y'"})] {
+    let manifest = "name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\n\
+        needs.programs.echo = { description = \"to free\" }\n";
+    let (never, when) = (json!("never"), json!({"when": "input.x == 'y'"}));
+    let cases = [
+        (json!({"destructiveHint": true}), &never, true),
+        (json!({"destructiveHint": true}), &when, true),
+        (json!({}), &never, true),
+        (json!({}), &when, true),
+        (json!({"idempotentHint": true, "openWorldHint": false}), &never, true),
+        (json!({"readOnlyHint": false}), &never, true),
+        (json!({"destructiveHint": false}), &never, false),
+        (json!({"readOnlyHint": true}), &never, false),
+    ];
+    for (annotations, confirm, asks) in cases {
+        let what = format!("{annotations} {confirm}");
         let subtool = json!({"zoo_free": {"description": "Frees the animals.", "confirm": confirm,
             "input": {"type": "object", "properties": {"x": {"type": "string"}}},
-            "annotations": {"destructiveHint": true}, "run": {"process": {"argv": ["echo", "gone"]}}}});
+            "annotations": annotations, "run": {"process": {"argv": ["echo", "gone"]}}}});
         pack(&world, "zoo", manifest, &subtool.to_string());
-        assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0, "{confirm}");
+        let enabled = world.run(&["pack", "enable", "zoo"]);
+        assert_eq!(enabled.exit, 0, "{what}: {enabled}");
+        assert_eq!(enabled.json()["runs_unasked"].is_null(), asks, "{what}: {enabled}");
         let id = world.start("zoo_free", &json!({}));
-        assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation", "{confirm}");
+        assert_eq!(world.result_file(&id)["state"] == "awaiting_confirmation", asks, "{what}");
+    }
+    let free = json!({"zoo_free": {"confirm": "never", "annotations": {"destructiveHint": true}}});
+    world.define("own.json", &json!({"$overrides": free}));
+    assert_eq!(world.result_of("zoo_free", &json!({}))["data"], "gone", "the human says so");
+}
+
+/// Only a human's `pack enable` says which content of a pack may run.
+#[test]
+fn a_pack_that_only_the_configuration_enables_is_off_and_says_how_to_enable_it() {
+    let world = with_zoo();
+    world.configure("[packs.zoo]\nenabled = true\n[vars]\nzoo_file = \"/dev/null\"\n");
+    assert_ne!(world.run(&["run", "zoo_look", "--wait"]).exit, 0);
+    assert_eq!(names(&world), [""; 0]);
+    for command in [&["pack", "list"][..], &["pack", "info", "zoo"], &["doctor"], &["lint"]] {
+        let said = world.run(command).to_string();
+        assert!(said.contains("agent-magic-tool pack enable zoo"), "{command:?}: {said}");
+    }
+    let info = world.run(&["pack", "info", "zoo"]).json();
+    assert_eq!(info["runs_unasked"].as_array().map(Vec::len), Some(2), "before it is enabled: {info}");
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    assert_eq!(world.run(&["run", "zoo_look", "--wait"]).exit, 0);
+    // Packs that ship are a part of the program.
+    world.configure("[packs.zoo]\nenabled = true\n[packs.search]\nenabled = true\n");
+    assert!(!world.run(&["pack", "info", "search"]).stdout.contains("nobody has enabled"));
+}
+
+/// A change between a request and its start is not performed either, nor what was asked about before it.
+#[test]
+fn what_was_accepted_before_a_pack_changed_does_not_run() {
+    let world = World::new();
+    let folder = world.config_folder().join("packs/zoo");
+    let script = folder.join("bin/look.sh");
+    let module = folder.join("bin/module.sh");
+    let subtool = json!({"zoo_free": {"description": "Frees the animals.", "input": {},
+        "run": {"process": {"argv": ["sh", &script]}}}});
+    let manifest = "name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\n\
+        needs.programs.sh = { description = \"to free\" }\n";
+    pack(&world, "zoo", manifest, &subtool.to_string());
+    fs::create_dir_all(folder.join("bin")).expect("made");
+    fs::write(&script, format!(". {}\n", module.display())).expect("written");
+    fs::write(&module, "echo good\n").expect("written");
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    let id = world.start("zoo_free", &json!({}));
+    assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation");
+    fs::write(&module, "echo evil\n").expect("written");
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    // The next request has every open task judged again.
+    world.run(&["run", "zoo_free"]);
+    until("what was shown is gone", || world.result_file(&id)["status"] == "failed");
+    assert_eq!(world.result_file(&id)["error"]["code"], "drifted", "{}", world.result_file(&id));
+}
+
+/// Where the secret of a pack goes, by each kind of request that can carry it.
+#[test]
+fn a_secret_of_a_pack_is_bound_to_the_hosts_of_the_pack() {
+    let http = |fields: Value| {
+        let mut http = json!({"base_url": "https://zoo.example.com"});
+        http.as_object_mut().expect("an object").extend(fields.as_object().cloned().expect("an object"));
+        json!({"http": http})
+    };
+    let server = |more: Value| {
+        let mut server = json!({"name": "s", "url": "https://zoo.example.com/mcp"});
+        server.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+        json!({"mcp": {"server": server, "tool": "t"}})
+    };
+    let cases = [
+        ("auth", http(json!({"auth": {"bearer": "secret:zoo"}}))),
+        ("header", http(json!({"headers": {"x": "Token secret:zoo"}}))),
+        ("query", http(json!({"query": {"x": "secret:zoo"}}))),
+        ("server header", server(json!({"headers": {"x": "secret:zoo"}}))),
+        ("server sign-in", server(json!({"oauth": "secret:zoo"}))),
+        ("remote agent", json!({"agent": {"prompt": "x", "url": "https://zoo.example.com", "key": "secret:zoo"}})),
+    ];
+    let manifest = "hosts = [\"zoo.example.com\"]\nneeds.secrets.zoo = { description = \"the key\" }";
+    for (what, run) in cases {
+        let world = World::new();
+        one_subtool(&world, &run, manifest);
+        let enabled = world.run(&["pack", "enable", "zoo"]);
+        assert_eq!(enabled.exit, 0, "{what}: {enabled}");
+        let hosts = fs::read_to_string(world.config_folder().join("secrets/.hosts.json")).unwrap_or_default();
+        let hosts: Value = serde_json::from_str(&hosts).unwrap_or_default();
+        assert_eq!(hosts["zoo"], json!(["zoo.example.com"]), "{what}: {enabled}");
+        // One that is known goes nowhere else, unless the human says so.
+        let world = World::new();
+        world.run_with(&["secret", "set", "zoo"], "Kq2-mPz71Lw-tR5v");
+        one_subtool(&world, &run, manifest);
+        let refused = world.run(&["pack", "enable", "zoo"]);
+        assert!(refused.exit != 0 && refused.stderr.contains("--allow-host"), "{what}: {refused}");
+        assert_eq!(config(&world), "", "{what}");
+        let allowed = world.run(&["pack", "enable", "zoo", "--allow-host", "zoo.example.com"]);
+        assert_eq!(allowed.exit, 0, "{what}: {allowed}");
     }
 }

@@ -1,14 +1,17 @@
 //! `pack`: which packs there are and what they lack; switches them on and off, and checks whether they work.
 
+use executor::catalog::Sources;
 use executor::catalog::packs::enabled_files::{self, EnabledFiles};
 use executor::catalog::packs::manifest::PackManifest;
 use executor::catalog::packs::report::{PackReport, PackState, PackSurvey};
 use executor::config::Config;
+use executor::config::secret::SecretHost;
 use protocol::code::{Code, Exit};
 use protocol::command_executor::ForeignCommands;
 use protocol::nearest::{did_you_mean, nearest};
 use serde_json::{Map, Value, json};
 
+use crate::commands::import::hosts;
 use crate::context::Context;
 use crate::error::Error;
 
@@ -22,7 +25,12 @@ pub(crate) enum PackCommand {
     /// Show one pack: what it needs, its subtools, switches and limits
     Info { name: String },
     /// Load the subtools of a pack from now on, and say what it still lacks
-    Enable { name: String },
+    Enable {
+        name: String,
+        /// Let secrets that are known go to this host of the pack too: HOST, HOST:PORT or *.DOMAIN
+        #[arg(long, value_name = "HOST")]
+        allow_host: Vec<SecretHost>,
+    },
     /// No longer load the subtools of a pack
     Disable { name: String },
     /// Run the health check of a pack, or of all that are enabled
@@ -35,7 +43,7 @@ pub(crate) fn run(command: &PackCommand, context: &Context) -> Result<Exit, Erro
     match command {
         PackCommand::List => list(&survey, context),
         PackCommand::Info { name } => info(name, &survey, &config, context),
-        PackCommand::Enable { name } => enable(name, &survey, &config, context),
+        PackCommand::Enable { name, allow_host } => enable(name, allow_host, &survey, &config, context),
         PackCommand::Disable { name } => disable(name, &survey, &config, context),
         PackCommand::Check { name } => check::run(name.as_deref(), &survey, context),
     }
@@ -52,7 +60,7 @@ fn info(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -> 
     let mut report = known(name, survey)?;
     // Its definitions are only read if it is enabled, and some mistakes only show beside them.
     let changes = survey.changes(name);
-    let enabled = if report.enabled && changes.is_empty() { None } else { Some(survey.with_accepted(name)?) };
+    let enabled = if survey.is_loaded(name) { None } else { Some(survey.with_accepted(name)?) };
     let subtools = match &enabled {
         None => survey.subtools(name),
         Some(enabled) => {
@@ -97,7 +105,13 @@ fn switches(manifest: &PackManifest, name: &str, config: &Config) -> Map<String,
     switches.collect()
 }
 
-fn enable(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -> Result<Exit, Error> {
+fn enable(
+    name: &str,
+    allowed: &[SecretHost],
+    survey: &PackSurvey,
+    config: &Config,
+    context: &Context,
+) -> Result<Exit, Error> {
     known(name, survey)?;
     let changes = survey.changes(name);
     // Before it is judged: what is enabled is what was read.
@@ -112,6 +126,7 @@ fn enable(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -
         return Err(Error::new(Code::BadDefinition, message).hint("correct it, then enable it again"));
     }
     if let Some(files) = files {
+        hosts::bind_pack(name, &after, allowed, &Sources::of(&context.paths, config), config, context)?;
         EnabledFiles::record(&folder, name, Some(files))
             .map_err(|error| Error::io("failed to keep what was enabled", &error))?;
     }

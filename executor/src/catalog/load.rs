@@ -45,7 +45,7 @@ impl Catalog {
                         let problems = problems.map(|(place, it)| problem(origin, Some(name.as_str()), place, it));
                         return Err(problems.collect());
                     }
-                    pack.apply(&mut subtool);
+                    pack.apply(&mut subtool, changes.is_some_and(|changes| changes.contains_key("confirm")));
                 }
                 subtool.changed_by = (reported != *origin).then_some(reported);
                 Ok(subtool)
@@ -62,6 +62,15 @@ impl Catalog {
                 })
                 .collect()),
         }
+    }
+
+    /// The definitions of a pack that can be read and that callers may use, before variables are filled in, by name.
+    pub(super) fn definitions_of_pack(&self, name: &str) -> Vec<(String, Map<String, Value>)> {
+        let own = |file: &&DefinitionFile| file.pack.as_ref().is_some_and(|pack| pack.name() == name);
+        let files = self.files().iter().enumerate().filter(|(_, file)| own(file));
+        let ids = files.flat_map(|(number, file)| file.definitions(number));
+        let usable = ids.filter(|id| !self.is_hidden(self.definition(*id).1.name.as_str()));
+        usable.filter_map(|id| Some((self.definition(id).1.name.to_string(), self.merged(id).ok()?.0))).collect()
     }
 
     /// Returns a definition with the defaults of its file and the changes by another one, and where its mistakes are
@@ -108,7 +117,7 @@ impl Catalog {
         if let Some(distrust) = sources::distrust_of(path) {
             return Err(whole(distrust));
         }
-        if file.pack.as_ref().is_some_and(|pack| pack.is_pinned) {
+        if file.pack.as_ref().is_some_and(|pack| pack.pinned.is_some()) {
             return Err(whole("the file changed since a human enabled the pack".to_owned()));
         }
         let mut bytes = Vec::new();

@@ -17,7 +17,7 @@ use super::packs::loaded::{EnabledPack, PackPlace};
 use super::packs::{MANIFEST, is_pack_name, shipped};
 use super::variables::Variables;
 use super::{LoadProblem, privileges};
-use crate::base::trust::{self, Distrust};
+use crate::base::trust::{self, Distrust, untrusted};
 use crate::catalog::definition::Definition;
 use crate::config::{self, Config, PackSettings};
 
@@ -63,7 +63,7 @@ pub(super) struct SourceFiles {
     pub(super) manifests: Vec<SourceFile>,
     /// What the human's packs were when they were enabled.
     pub(super) enabled: EnabledFiles,
-    /// The other files of those packs.
+    /// All files of those packs.
     pub(super) pinned: Vec<(PathBuf, Option<FileState>)>,
     /// The links, and what is named itself, also if it is not trusted or is another way to the same file.
     pub(super) outside: Vec<PathBuf>,
@@ -205,8 +205,10 @@ impl Sources {
         let enabled = EnabledFiles::read(&self.packs_folder);
         let is_unreadable = enabled.as_ref().err().map(ToString::to_string);
         found.enabled = enabled.unwrap_or_default();
-        if let Some(name) = &self.accepted {
-            found.enabled.forget(name);
+        if let Some(name) = &self.accepted
+            && let Err(error) = found.enabled.accept(name, &self.packs_folder.join(name))
+        {
+            tracing::debug!(%error, "the pack cannot be read, which is said where it is loaded");
         }
         if let Some(error) = &is_unreadable {
             let message = format!("no pack of it is loaded, since what was enabled cannot be read: {error}");
@@ -215,10 +217,12 @@ impl Sources {
         // First, so that a file of a pack is never taken for one of the search path; last, so that no pack takes the
         // name of a subtool of the human's own.
         for (index, folder) in self.pack_folders().filter(|(_, folder)| folder.is_dir() && is_unreadable.is_none()) {
-            if found.enabled.knows(&self.packs[index].name) {
-                let paths = enabled_files::paths(folder).unwrap_or_default();
-                let state = |path: &PathBuf| fs::metadata(path).ok().as_ref().map(FileState::of);
-                found.pinned.extend(paths.into_iter().map(|path| (path.clone(), state(&path))));
+            let paths = enabled_files::paths(folder).unwrap_or_default();
+            let state = |path: &PathBuf| fs::metadata(path).ok().as_ref().map(FileState::of);
+            found.pinned.extend(paths.into_iter().map(|path| (path.clone(), state(&path))));
+            if let Some(distrust) = enabled_files::distrust_in(folder) {
+                found.problems.push(problem(folder, untrusted(&distrust)));
+                continue;
             }
             self.look_in(folder, Some(index), &mut known, &mut found);
         }
@@ -353,11 +357,6 @@ fn trusted_state(path: &Path, metadata: &Metadata) -> Result<Option<FileState>, 
         _ if is_link => Ok(fs::metadata(path).ok().as_ref().map(FileState::of)),
         _ => Ok(Some(FileState::of(metadata))),
     }
-}
-
-pub(super) fn untrusted(distrust: &Distrust) -> String {
-    let remedy = distrust.remedy().map(|remedy| format!(": {remedy}")).unwrap_or_default();
-    format!("not loaded, because another user may have changed it: {distrust}{remedy}")
 }
 
 /// Returns the definition files of a folder, ordered by name, or `path` itself if it is a file.

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use executor::catalog::lint::{Level, LintScope, lint};
+use executor::catalog::packs::enabled_files::{self, EnabledFiles};
 use executor::catalog::packs::schema;
 use executor::catalog::{LoadProblem, SHIPPED, SourcesWatch, left_out};
 use jsonschema::Validator;
@@ -41,7 +42,12 @@ fn pack(folder: &Folder, name: &str, manifest: &str, files: &[(&str, Value)]) {
     }
 }
 
+/// Enables a pack as it is now.
 fn enable(folder: &mut Folder, name: &str, settings: &str) {
+    let packs = folder.folder.path().join("packs");
+    if let Ok(files) = enabled_files::files(&packs.join(name)) {
+        EnabledFiles::record(&packs, name, Some(files)).expect("recorded");
+    }
     folder.config.packs.insert(name.to_owned(), toml::from_str(settings).expect("settings"));
 }
 
@@ -67,6 +73,7 @@ fn a_pack_loads_when_it_is_enabled_with_all_of_its_files() {
     let other = json!({"zoo_count": reads(json!({"description": "Counts how many animals there are."}))});
     let mut folder = zoo(MANIFEST, &[("animals.json", animals()), ("numbers.json", other)]);
     folder.write("packs/zoo/README.md", "Read me.");
+    enable(&mut folder, "zoo", "enabled = true");
     assert_eq!(folder.problems(), [""; 0]);
     assert_eq!(names(&folder.load()), ["zoo_count", "zoo_feed", "zoo_look"]);
     enable(&mut folder, "zoo", "enabled = false");
@@ -216,14 +223,27 @@ fn what_changes_in_a_pack_is_noticed() {
 
 #[test]
 fn a_pack_that_another_user_may_have_written_is_not_loaded() {
-    let folder = zoo(MANIFEST, &[("zoo.json", animals())]);
+    let mut folder = zoo(MANIFEST, &[("zoo.json", animals())]);
     let path = folder.folder.path().join("packs/zoo");
-    for (place, writable, expected) in [(path.join("pack.toml"), 0o666, 0), (path.clone(), 0o777, 0)] {
+    fs::create_dir(path.join("bin")).expect("made");
+    folder.write("packs/zoo/bin/look.sh", "echo zebra");
+    enable(&mut folder, "zoo", "enabled = true");
+    let record = path.with_file_name(".enabled.json");
+    let places = [
+        (path.join("pack.toml"), 0o666),
+        (path.join("zoo.json"), 0o666),
+        (path.clone(), 0o777),
+        (path.join("bin"), 0o777),
+        (path.join("bin/look.sh"), 0o666),
+        (record, 0o666),
+    ];
+    for (place, writable) in places {
         let mode = |mode| fs::set_permissions(&place, fs::Permissions::from_mode(mode)).expect("set");
         let before = fs::metadata(&place).expect("it exists").permissions().mode();
         mode(writable);
-        assert_eq!(names(&folder.load()).len(), expected, "{}", place.display());
-        assert!(folder.problems()[0].contains("another user may have changed it"), "{:?}", folder.problems());
+        assert_eq!(names(&folder.load()).len(), 0, "{}", place.display());
+        let problems = folder.problems().join("\n");
+        assert!(problems.contains("another user may have changed it") && problems.contains("chmod go-w"), "{problems}");
         mode(before);
     }
     assert_eq!(names(&folder.load()).len(), 2);

@@ -1,11 +1,13 @@
-//! Where imported definitions send requests and secrets. What a description says of that is shown and, if it is new for
-//! a pack or a secret that is known, not taken over until a human names the host.
+//! Where definitions of others send requests and secrets: imported ones, and those of a pack that is enabled. What they
+//! say of that is shown and, if it is new for a pack or a secret that is known, not taken over until a human names the
+//! host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use executor::catalog::Sources;
 use executor::catalog::packs::SHIPPED;
+use executor::catalog::packs::report::PackSurvey;
 use executor::config::Config;
 use executor::config::secret::{SecretHost, SecretName, Secrets};
 use serde_json::{Map, Value};
@@ -32,16 +34,35 @@ impl Uses {
             let Some(http) = definition.pointer("/run/http") else { continue };
             let field = |key: &str| http.get(key).or_else(|| defaults.get(key)).unwrap_or(&none);
             let Some(url) = field("base_url").as_str() else { continue };
-            let origin = Url::parse(url).map_or_else(|_| url.to_owned(), |url| url.origin().ascii_serialization());
-            let mut names = BTreeSet::new();
-            for key in ["auth", "headers", "query", "body"] {
-                secrets(field(key), &mut names);
-            }
+            let origin = self.add_secrets(url, ["auth", "headers", "query", "body"].map(field));
             let auth = field("auth");
-            let known = self.auth.entry(origin.clone()).or_default();
+            let known = self.auth.entry(origin).or_default();
             known.extend((!auth.is_null()).then(|| auth.to_string()));
-            self.secrets.extend(names.into_iter().map(|name| (name, origin.clone())));
         }
+    }
+
+    /// Adds the secrets that a loaded definition, which does `run`, sends over the network.
+    fn add_run(&mut self, run: &Value) {
+        let field = |pointer: &str| run.pointer(pointer).unwrap_or(&Value::Null);
+        let requests = [
+            ("/http/base_url", ["/http/auth", "/http/headers", "/http/query", "/http/body"].as_slice()),
+            ("/mcp/server/url", &["/mcp/server/headers", "/mcp/server/oauth"]),
+            ("/agent/url", &["/agent/key"]),
+        ];
+        for (url, fields) in requests {
+            if let Some(url) = field(url).as_str() {
+                self.add_secrets(url, fields.iter().map(|pointer| field(pointer)));
+            }
+        }
+    }
+
+    /// Adds the secrets of what is sent to `url`. Returns its origin.
+    fn add_secrets<'a>(&mut self, url: &str, fields: impl IntoIterator<Item = &'a Value>) -> String {
+        let origin = Url::parse(url).map_or_else(|_| url.to_owned(), |url| url.origin().ascii_serialization());
+        let mut names = BTreeSet::new();
+        fields.into_iter().for_each(|field| secrets(field, &mut names));
+        self.secrets.extend(names.into_iter().map(|name| (name, origin.clone())));
+        origin
     }
 
     /// In words, for a human.
@@ -102,20 +123,68 @@ pub(super) fn confirm(
                 before.shown(),
                 after.shown()
             );
-            return Err(refused(message, origin));
+            return Err(refused(message, origin, IMPORT));
         }
     }
-    let store = Secrets::of(&context.paths, config);
     let own: BTreeSet<_> = pack.paths().collect();
     let elsewhere = used_elsewhere(sources, &own);
+    let sender = Sender { pack: pack.name(), repeat: IMPORT, is_dry_run };
+    bind(&sender, [&before, &after, &elsewhere], allowed, config, context)
+}
+
+/// Lets the secrets of a pack that a human enables go to the hosts of its definitions, and to no others. Fails if one is
+/// known and goes elsewhere, unless its host is `allowed`.
+pub(in crate::commands) fn bind_pack(
+    name: &str,
+    survey: &PackSurvey,
+    allowed: &[SecretHost],
+    sources: &Sources,
+    config: &Config,
+    context: &Context,
+) -> Result<(), Error> {
+    let (mut after, mut elsewhere) = (Uses::default(), used_elsewhere(sources, &BTreeSet::new()));
+    for (_, definition) in survey.definitions(name) {
+        after.add_run(&serde_json::to_value(&definition.run).unwrap_or_default());
+    }
+    for other in survey.names().iter().filter(|other| *other != name) {
+        for (_, definition) in survey.definitions(other) {
+            elsewhere.add_run(&serde_json::to_value(&definition.run).unwrap_or_default());
+        }
+    }
+    let repeat = format!("pack enable {name}");
+    let sender = Sender { pack: name, repeat: &repeat, is_dry_run: false };
+    bind(&sender, [&Uses::default(), &after, &elsewhere], allowed, config, context)
+}
+
+/// What a human repeats with the host that they know.
+const IMPORT: &str = "the import";
+
+/// Whose definitions send something.
+struct Sender<'a> {
+    pack: &'a str,
+    repeat: &'a str,
+    is_dry_run: bool,
+}
+
+/// Lets secrets go where the definitions of `sender` now send them, if a human would expect that: `uses` are those
+/// before, those now, and those of other definitions.
+fn bind(
+    sender: &Sender<'_>,
+    uses: [&Uses; 3],
+    allowed: &[SecretHost],
+    config: &Config,
+    context: &Context,
+) -> Result<(), Error> {
+    let [before, after, elsewhere] = uses;
+    let store = Secrets::of(&context.paths, config);
     let mut granted: BTreeMap<&SecretName, BTreeSet<SecretHost>> = BTreeMap::new();
     for (name, origin) in &after.secrets {
         let url = Url::parse(origin).map_err(|_| {
             Error::usage(format!(
                 "the definitions of `{}` would send a secret to `{origin}`, which is not a URL",
-                pack.name()
+                sender.pack
             ))
-            .hint("name the server: --server URL")
+            .hint("name the server, whose host no input may decide; for an import: --server URL")
         })?;
         let listed = store.hosts(name)?;
         let others: BTreeSet<_> = elsewhere.secrets.iter().filter(|(known, _)| known == name).collect();
@@ -137,10 +206,10 @@ pub(super) fn confirm(
             };
             let message = format!(
                 "the definitions of `{}` would send the secret `{}` to `{origin}`, and it {known}",
-                pack.name(),
+                sender.pack,
                 name.as_str()
             );
-            return Err(refused(message, origin));
+            return Err(refused(message, origin, sender.repeat));
         }
         let hosts = granted.entry(name).or_default();
         hosts.extend(SecretHost::of(&url));
@@ -149,17 +218,17 @@ pub(super) fn confirm(
     for (name, hosts) in granted {
         let shown: Vec<_> = hosts.iter().map(|host| format!("`{host}`")).collect();
         context.output.note(&format!("the secret `{}` may go to {}", name.as_str(), shown.join(", ")));
-        if !is_dry_run {
+        if !sender.is_dry_run {
             store.allow(name, hosts)?;
         }
     }
     Ok(())
 }
 
-fn refused(message: String, origin: &str) -> Error {
+fn refused(message: String, origin: &str, repeat: &str) -> Error {
     let host = host(origin).map_or_else(|| origin.to_owned(), |host| host.to_string());
     Error::usage(message)
-        .hint(format!("if you know that host and want this, repeat the import with --allow-host '{host}'"))
+        .hint(format!("if you know that host and want this, repeat {repeat} with --allow-host '{host}'"))
 }
 
 fn host(origin: &str) -> Option<SecretHost> {

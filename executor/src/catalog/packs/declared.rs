@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use url::Url;
 
+use super::MANIFEST;
 use super::loaded::LoadedPack;
 use crate::base::template;
 use crate::catalog::definition::{Confirm, Definition};
@@ -12,6 +13,10 @@ use crate::catalog::deserialize::LocatedMessage;
 use crate::catalog::variables::{Variables, names_in};
 use crate::runner::Run;
 use crate::runner::builtin::Builtin;
+
+/// The key of a manifest with the hosts, and the one that says what a model is for.
+const HOSTS: &str = "hosts";
+const MODEL: &str = "model";
 
 /// In `hosts`: any host.
 const ANY_HOST: &str = "*";
@@ -32,20 +37,21 @@ impl LoadedPack {
         let mut add = |what: &str, name: &str, section: &str| {
             if name.is_empty() || !changes.contains(name) {
                 let message = format!(
-                    "the pack `{}` does not declare {what} in its manifest; its author must add it under {section}",
-                    self.name()
+                    "the pack `{}` does not declare {what}; its author must add to {MANIFEST}, {}",
+                    self.name(),
+                    line(section, name)
                 );
                 found.push((Some("run".to_owned()), message));
             }
         };
         for name in definition.secrets_anywhere() {
             if !needs.secrets.contains_key(&name) {
-                add(&format!("the secret `{name}`"), &name, "[needs.secrets]");
+                add(&format!("the secret `{name}`"), &name, "secrets");
             }
         }
         for name in names_in(&Value::Object(raw.clone()).to_string()) {
             if !needs.variables.contains_key(&name) {
-                add(&format!("the variable `{name}`"), &name, "[needs.variables]");
+                add(&format!("the variable `{name}`"), &name, "variables");
             }
         }
         let declared: Vec<_> = needs
@@ -64,7 +70,7 @@ impl LoadedPack {
         let program = |name: &str, add: &mut dyn FnMut(&str, &str, &str)| {
             let is_declared = needs.programs.keys().any(|known| known == name);
             if !is_declared && !is_own(Path::new(name)) {
-                add(&format!("the program `{name}`"), name, "[needs.programs]");
+                add(&format!("the program `{name}`"), name, "programs");
             }
         };
         let host = |text: &str, add: &mut dyn FnMut(&str, &str, &str)| {
@@ -73,9 +79,9 @@ impl LoadedPack {
             let is_declared = |host: &str| self.manifest.hosts.iter().any(|known| known == host || known == ANY_HOST);
             match host {
                 Some(host) if is_declared(&host) || is_variable(&host) => {}
-                Some(host) => add(&format!("the host `{host}`"), &host, "`hosts`"),
+                Some(host) => add(&format!("the host `{host}`"), &host, HOSTS),
                 None if is_declared(ANY_HOST) => {}
-                None => add("that it sends to hosts of the input's choice", text, "`hosts`, as \"*\""),
+                None => add("that it sends to hosts of the input's choice", "", HOSTS),
             }
         };
         match &definition.run {
@@ -87,11 +93,11 @@ impl LoadedPack {
                 (None, None) => {}
             },
             Run::Sql(sql) if !needs.databases.contains_key(&sql.database) => {
-                add(&format!("the database `{}`", sql.database), &sql.database, "[needs.databases]");
+                add(&format!("the database `{}`", sql.database), &sql.database, "databases");
             }
             Run::Agent(agent) if agent.url.is_some() => host(agent.url.as_deref().unwrap_or_default(), &mut add),
             Run::Llm(_) | Run::Agent(_) if needs.model.is_none() => {
-                add("that it asks a model", "", "[needs] as `model`")
+                add("that it asks a model", "", MODEL);
             }
             Run::Builtin(Builtin::FetchUrl(fetch)) => host(fetch.url.as_str().unwrap_or_default(), &mut add),
             // Each step is a subtool with its own rules.
@@ -101,10 +107,21 @@ impl LoadedPack {
     }
 }
 
-/// What destroys something is asked about, whatever a pack says.
+/// The line of a manifest that declares `name`, and where it stands.
+fn line(section: &str, name: &str) -> String {
+    match section {
+        HOSTS => {
+            format!("before its first section: hosts = [{}]", json!(if name.is_empty() { ANY_HOST } else { name }))
+        }
+        MODEL => "under [needs]: model = \"what for\"".to_owned(),
+        section => format!("under [needs.{section}]: {} = {{ description = \"what for\" }}", json!(name)),
+    }
+}
+
+/// What may destroy something is asked about, whatever a pack says; as in MCP, that is what does not deny it.
 pub(super) fn ask_about_destruction(definition: &mut Definition) {
     let is_lenient = matches!(definition.confirm, Some(Confirm::Never | Confirm::When(_)));
-    if definition.annotations.destructive_hint == Some(true) && is_lenient {
+    if definition.annotations.is_destructive() && is_lenient {
         definition.confirm = Some(Confirm::Always);
     }
 }

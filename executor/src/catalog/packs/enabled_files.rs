@@ -1,16 +1,20 @@
 //! What was in the folder of a pack when a human enabled it: the hash of each file. While it is not the same, the pack
-//! is off. The record lies beside the packs, as the human's own file; a pack that the configuration enables by hand has
-//! none, and is not compared.
+//! is off: when the catalog is scanned, and again whenever one of its subtools is performed. The record lies beside the
+//! packs, as the human's own file; a pack without one was never seen by a human, and is off too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use protocol::code::Code;
 use protocol::digest;
 use protocol::regular_file;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+
+use crate::base::trust::{self, Distrust, untrusted};
+use crate::task::failure::Failure;
 
 /// The name of the record in the folder of the packs.
 const RECORD: &str = ".enabled.json";
@@ -33,6 +37,12 @@ pub struct EnabledFiles(BTreeMap<String, PackFiles>);
 impl EnabledFiles {
     /// Reads the record in the folder of the packs.
     pub fn read(packs: &Path) -> io::Result<Self> {
+        match trust::check(&packs.join(RECORD)) {
+            Err(distrust) if distrust.is_writable_by_others() => {
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, untrusted(&distrust)));
+            }
+            Ok(()) | Err(_) => {}
+        }
         match regular_file::read(&packs.join(RECORD), MAX_RECORD_BYTES) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
@@ -40,26 +50,16 @@ impl EnabledFiles {
         }
     }
 
-    /// Whether a human enabled the pack as it was then.
-    pub fn knows(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+    /// The pack in `folder` as a human enabled it; `None` if nobody did.
+    pub fn pack(&self, name: &str, folder: &Path) -> Option<PinnedPack> {
+        let files = self.0.get(name)?.clone();
+        Some(PinnedPack { name: name.to_owned(), folder: folder.to_owned(), files })
     }
 
-    /// What is not as it was when the pack was enabled; empty if it was enabled by hand.
-    pub fn changes(&self, name: &str, folder: &Path) -> io::Result<Vec<String>> {
-        let Some(known) = self.0.get(name) else { return Ok(Vec::new()) };
-        let now = files(folder)?;
-        let gone = known.keys().filter(|path| !now.contains_key(*path)).map(|path| format!("`{path}` is gone"));
-        let others = now.iter().filter_map(|(path, sha256)| match known.get(path) {
-            None => Some(format!("`{path}` is new")),
-            Some(before) if before != sha256 => Some(format!("`{path}` changed")),
-            Some(_) => None,
-        });
-        Ok(gone.chain(others).collect())
-    }
-
-    pub(in crate::catalog) fn forget(&mut self, name: &str) {
-        self.0.remove(name);
+    /// Has a pack count as enabled as it is now.
+    pub(in crate::catalog) fn accept(&mut self, name: &str, folder: &Path) -> io::Result<()> {
+        self.0.insert(name.to_owned(), files(folder)?);
+        Ok(())
     }
 
     /// Remembers the files of a pack, or forgets them.
@@ -76,6 +76,65 @@ impl EnabledFiles {
         }
         Ok(())
     }
+}
+
+/// A pack as a human enabled it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PinnedPack {
+    name: String,
+    folder: PathBuf,
+    files: PackFiles,
+}
+
+impl PinnedPack {
+    /// What is not as it was when the pack was enabled.
+    pub fn changes(&self) -> io::Result<Vec<String>> {
+        let (known, now) = (&self.files, files(&self.folder)?);
+        let gone = known.keys().filter(|path| !now.contains_key(*path)).map(|path| format!("`{path}` is gone"));
+        let others = now.iter().filter_map(|(path, sha256)| match known.get(path) {
+            None => Some(format!("`{path}` is new")),
+            Some(before) if before != sha256 => Some(format!("`{path}` changed")),
+            Some(_) => None,
+        });
+        Ok(gone.chain(others).collect())
+    }
+
+    /// Why the pack is off; `None` if it is as it was.
+    pub fn refusal(&self) -> Option<String> {
+        const MAX_NAMED: usize = 5;
+        let changes = self.changes().unwrap_or_else(|error| vec![error.to_string()]);
+        let more = changes.len().saturating_sub(MAX_NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let name = &self.name;
+        (!changes.is_empty()).then(|| {
+            format!(
+                "the pack changed since it was enabled, so it is off: {}{more}; look at it with `agent-magic-tool pack \
+                 info {name}`, and enable it again with `agent-magic-tool pack enable {name}`",
+                changes.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ")
+            )
+        })
+    }
+
+    /// Fails if the pack is no longer as it was.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.refusal().map_or(Ok(()), |reason| Err(Failure::new(Code::Drifted, format!("{reason}; nothing was done"))))
+    }
+
+    /// Tells apart what was enabled.
+    pub(in crate::catalog) fn digest(&self) -> [u8; 32] {
+        let files = self.files.iter().map(|(path, sha256)| format!("{}:{path}{sha256}", path.len()));
+        files.fold(Sha256::new(), Sha256::chain_update).finalize().into()
+    }
+}
+
+/// What of the pack in `folder` another user may have written.
+pub(in crate::catalog) fn distrust_in(folder: &Path) -> Option<Distrust> {
+    let mut entries = BTreeSet::new();
+    for path in paths(folder).unwrap_or_default() {
+        entries.extend(path.ancestors().take_while(|above| *above != folder).map(Path::to_owned));
+    }
+    let found = entries.iter().find_map(|path| trust::check(path).err().filter(Distrust::is_writable_by_others));
+    found
 }
 
 /// The hashes of the files of the pack in `folder`.

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use protocol::clock;
 use protocol::paths::Paths;
 use protocol::regular_file;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Deserialize as _, Serialize};
+use serde_json::{Map, Value, json};
 
 use super::checks::{PackCheck, PackChecks};
 use super::enabled_files::EnabledFiles;
@@ -20,9 +20,9 @@ use super::loaded::{EnabledPack, LoadedPack, PackPlace};
 use super::manifest::{MAX_MANIFEST_BYTES, PackManifest};
 use super::needs::NeedReport;
 use super::{MANIFEST, SHIPPED, is_pack_name, shipped};
-use crate::base::trust;
-use crate::catalog::definition::Confirm;
-use crate::catalog::sources::{taken_name, untrusted};
+use crate::base::trust::{self, untrusted};
+use crate::catalog::definition::{Annotations, Definition};
+use crate::catalog::sources::taken_name;
 use crate::catalog::{Catalog, CheckOutcome, LoadProblem, Sources};
 use crate::config::Config;
 use crate::config::secret::{SecretError, Secrets};
@@ -156,28 +156,27 @@ impl PackSurvey {
     /// What of a pack is not as it was when a human enabled it.
     pub fn changes(&self, name: &str) -> Vec<String> {
         let folder = self.folder();
-        let changes = EnabledFiles::read(&folder).and_then(|enabled| enabled.changes(name, &folder.join(name)));
+        let pinned = EnabledFiles::read(&folder).map(|enabled| enabled.pack(name, &folder.join(name)));
+        let changes = pinned.and_then(|pinned| pinned.map_or_else(|| Ok(Vec::new()), |pinned| pinned.changes()));
         changes.unwrap_or_else(|error| vec![error.to_string()])
     }
 
-    /// The subtools of a pack that run without asking a human, and what each of them is.
+    /// Whether the pack is enabled and valid, so that its subtools are known.
+    pub fn is_loaded(&self, name: &str) -> bool {
+        self.catalog.packs().iter().any(|pack| pack.name() == name)
+    }
+
+    /// The definitions of a pack that callers may use.
+    pub fn definitions(&self, name: &str) -> Vec<(String, Arc<Definition>)> {
+        let subtools = self.subtools(name).into_iter();
+        let found = subtools.filter_map(|subtool| Some((self.catalog.get(&subtool.name)?, subtool.name)));
+        found.map(|(found, name)| (name, Arc::clone(&found.definition))).collect()
+    }
+
+    /// The subtools of a pack that run without asking a human, and what each of them is: also those that still lack
+    /// something.
     pub fn unasked(&self, name: &str) -> Vec<Value> {
-        let subtools = self.subtools(name).into_iter().filter(|subtool| subtool.state == SubtoolState::Usable);
-        let unasked = subtools.filter_map(|subtool| {
-            let found = self.catalog.get(&subtool.name)?;
-            let definition = &found.definition;
-            let reads = definition.annotations.read_only_hint;
-            let is_unasked = match &definition.confirm {
-                Some(Confirm::Never | Confirm::When(_)) => true,
-                Some(Confirm::Always) => false,
-                None => reads,
-            };
-            is_unasked.then(|| {
-                let run = serde_json::to_value(&definition.run).unwrap_or_default();
-                json!({"name": subtool.name, "changes": !reads, "confirm": definition.confirm, "run": run})
-            })
-        });
-        unasked.collect()
+        self.catalog.definitions_of_pack(name).iter().filter_map(|(name, written)| unasked(name, written)).collect()
     }
 
     /// The names of all packs: those that ship, and the folders of the human, in alphabetical order.
@@ -362,4 +361,17 @@ impl PackSurvey {
         };
         Some(CheckReport { due: last.as_ref().is_none_or(is_due), last })
     }
+}
+
+/// What is said of a subtool of a pack that is `written` so that it runs without asking a human.
+fn unasked(name: &str, written: &Map<String, Value>) -> Option<Value> {
+    let annotations = written.get("annotations").cloned().unwrap_or_default();
+    let annotations = Annotations::deserialize(annotations).unwrap_or_default();
+    let reads = annotations.read_only_hint;
+    let confirm = written.get("confirm");
+    let is_unasked = match confirm {
+        None => reads,
+        Some(confirm) => confirm != "always" && !annotations.is_destructive(),
+    };
+    is_unasked.then(|| json!({"name": name, "changes": !reads, "confirm": confirm, "run": written.get("run")}))
 }
