@@ -20,6 +20,7 @@ mod result_space;
 mod rule_targets;
 mod sandbox;
 mod schedules;
+mod secret_hosts;
 mod soak;
 mod sql;
 mod steps;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::agent::aimock::{Model, counting};
 use crate::world::World;
 
-mod a2a;
+pub(crate) mod a2a;
 mod api;
 mod decide;
 mod door;
@@ -22,7 +22,9 @@ mod load;
 mod openai;
 mod restarts;
 mod sdk;
+mod sessions;
 mod slack;
+pub(crate) mod waiting;
 
 /// How long a client of a test waits for a byte.
 const TIMEOUT: Duration = Duration::from_mins(1);

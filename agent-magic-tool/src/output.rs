@@ -21,7 +21,7 @@ use crate::error::Error;
 
 /// The largest document that is printed unless the caller asks for all of it, as for the one tool: a model pays for each
 /// character, and its shell may cut the output anywhere.
-const MAX_DOCUMENT_BYTES: usize = 50_000;
+pub(crate) const MAX_DOCUMENT_BYTES: usize = 50_000;
 /// How much is shown of a larger one.
 const SHOWN_CHARS: usize = 2_000;
 /// How many of its short members are shown. No document of the contract has more.
@@ -103,12 +103,10 @@ impl Output {
 
     /// Like [`Self::json`], and says in `rest` how to read a document that is too large.
     pub(crate) fn json_or(&self, document: &impl Serialize, rest: &str) -> Result<(), Error> {
-        if self.is_whole() {
-            return self.whole_json(document);
-        }
+        // Written once: it is as dear as reading the result.
         let text = serde_json::to_string(document).map_err(serialize_error)?;
-        if text.len() <= MAX_DOCUMENT_BYTES {
-            return self.whole_json(document);
+        if self.is_whole() || text.len() <= MAX_DOCUMENT_BYTES {
+            return self.written_json(text);
         }
         let bytes = text.len();
         let cut = format!("not printed: {bytes} bytes, and at most {MAX_DOCUMENT_BYTES} are printed at once");
@@ -129,12 +127,18 @@ impl Output {
 
     /// Prints a document whose size the caller chose, or that only programs read.
     pub(crate) fn whole_json(&self, document: &impl Serialize) -> Result<(), Error> {
-        if !self.stdout_is_terminal {
-            return self.line(document);
+        self.written_json(serde_json::to_string(document).map_err(serialize_error)?)
+    }
+
+    /// Prints a document that was written on one line.
+    fn written_json(&self, mut text: String) -> Result<(), Error> {
+        if self.stdout_is_terminal {
+            // Read as a `Value`, since a `RawValue` inside the document would not be indented.
+            let indented = serde_json::from_str(&text).and_then(|value: Value| serde_json::to_string_pretty(&value));
+            text = indented.map_err(serialize_error)?;
         }
-        // Converted to a `Value` first, since a `RawValue` inside would not be indented.
-        let serialized = serde_json::to_value(document).and_then(|value| serde_json::to_string_pretty(&value));
-        self.text(&format!("{}\n", serialized.map_err(serialize_error)?))
+        text.push('\n');
+        self.text(&text)
     }
 
     /// Prints one of many documents, each on one line, even on a terminal.

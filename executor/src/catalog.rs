@@ -42,6 +42,7 @@ pub mod lint;
 pub mod listing;
 mod load;
 pub mod packs;
+pub(crate) mod plain_credentials;
 pub mod privileges;
 mod question;
 mod rate_windows;
@@ -52,12 +53,14 @@ mod sources;
 mod variables;
 
 pub use changes::SourcesWatch;
+pub use file_keys::merge as merged_over;
 pub use file_state::FileState;
 pub use load::problems_of_definitions;
 pub use packs::{Pack, SHIPPED};
 pub use relatives::{CheckOutcome, relatives};
 pub use scan::DefinitionFile;
 pub use sources::{Sources, SourcesStamp};
+pub use variables::names_in as variables_in;
 
 use compiled::{Availability, CompiledSubtools};
 use packs::loaded::LoadedPack;

@@ -19,8 +19,9 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::attempt;
+use crate::base::credential;
 use crate::catalog::definition::Definition;
-use crate::catalog::{Catalog, Sources, SourcesWatch, Subtool, privileges};
+use crate::catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials, privileges};
 use crate::config::Config;
 use crate::config::seal;
 use crate::config::secret::Secrets;
@@ -332,10 +333,14 @@ impl Intake {
         let refusal = self.refusal(&subtool, wait, ruling.clone(), &invocation);
         if run.dry_run {
             invocation.input = seal::shown(&input);
-            let plan = match subtool.definition.run.plan(&invocation, settings.config()) {
+            let mut plan = match subtool.definition.run.plan(&invocation, settings.config()) {
                 Ok(plan) => json!({subtool.definition.run.name(): plan}),
                 Err(failure) => return refused(refusal.unwrap_or(failure.error)),
             };
+            // Only then: what merely looks like a credential may be what the caller wants to see.
+            if !plain_credentials::places(&subtool.definition.run).is_empty() {
+                credential::mask_value(&mut plan);
+            }
             if let Some(error) = refusal {
                 return refused(error.detail("would_send", plan));
             }

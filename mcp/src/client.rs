@@ -10,6 +10,7 @@ mod connection;
 mod error;
 mod host;
 mod lines;
+mod sized;
 mod sse;
 mod tools;
 

@@ -21,15 +21,18 @@ use crate::task::{State, TaskId};
 use line::{CommandLine, PipelineCondition, Refusal, SimpleCommand, StreamTarget};
 use output_builder::OutputBuilder;
 use reading::{ProgramOutput, ResultReader};
+use waiting_run::WaitingRun;
 
 mod allowed;
 mod definition;
 mod line;
 mod output_builder;
 mod reading;
+mod waiting_run;
 
 pub use definition::{Dialect, NAME, definition};
 pub use reading::{JqCall, task_in};
+pub use waiting_run::DEFAULT_WAIT;
 
 /// The subtool that runs a whole line in a real shell after a human has approved it.
 pub const SHELL_SUBTOOL: &str = "run_shell_command";
@@ -60,6 +63,18 @@ pub struct OpenedTask {
     pub tool: String,
     pub result_file: PathBuf,
 }
+
+/// What a running command line does that others should know before it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallProgress<'a> {
+    /// It created this task, or found the task that it created before.
+    Opened(&'a OpenedTask),
+    /// It waits for this task, which may take as long as a human does.
+    WaitsFor(&'a OpenedTask),
+}
+
+/// Gets what a running command line does. It must not block.
+pub type ProgressReporter<'a> = &'a dyn Fn(CallProgress<'_>);
 
 /// The output of one command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -129,20 +144,27 @@ impl CommandExecutor {
     /// Each `run` without an idempotency key gets `key` (`key-2` for the second one of the line, and so on),
     /// so the same line with the same key never creates a task twice. An empty `key` sets no keys.
     pub fn execute(&self, command: &str, key: &str) -> CommandOutput {
+        self.execute_and_report(command, key, &|_| {})
+    }
+
+    /// Like [`Self::execute`]; tells `report` of each task as soon as it exists.
+    pub fn execute_and_report(&self, command: &str, key: &str, report: ProgressReporter<'_>) -> CommandOutput {
         match line::parse(command) {
             Ok(line) if line.pipelines.is_empty() => CommandOutput::refused(
                 &ErrorBody::new(Code::Usage, "the command is empty").hint("start with: agent-magic-tool --help"),
             ),
             Ok(line) => match line.commands().find(|command| !allowed::is_ours(&command.words)) {
-                None => self.run(&line, key),
+                None => self.run(&line, key, report),
                 Some(foreign)
                     if self.foreign_commands == ForeignCommands::Ask && allowed::advice(&foreign.words).is_none() =>
                 {
-                    self.delegate(command, key)
+                    self.delegate(command, key, report)
                 }
                 Some(foreign) => CommandOutput::refused(&allowed::foreign_program(&foreign.words)),
             },
-            Err(Refusal::Shell { .. }) if self.foreign_commands == ForeignCommands::Ask => self.delegate(command, key),
+            Err(Refusal::Shell { .. }) if self.foreign_commands == ForeignCommands::Ask => {
+                self.delegate(command, key, report)
+            }
             Err(refusal) => {
                 let code = match refusal {
                     Refusal::Shell { .. } => Code::NotCarriedOut,
@@ -163,18 +185,21 @@ impl CommandExecutor {
     }
 
     /// Makes the unchanged line a task of [`SHELL_SUBTOOL`], which a human must approve.
-    fn delegate(&self, line: &str, key: &str) -> CommandOutput {
+    fn delegate(&self, line: &str, key: &str, report: ProgressReporter<'_>) -> CommandOutput {
         let mut words = ["run", SHELL_SUBTOOL, "--input=-"].map(str::to_owned).to_vec();
         add_key(&mut words, key, 1);
         let printed = self.shell.call(&words, &json!({ "command": line }).to_string(), &self.caller);
         let mut output = OutputBuilder::default();
-        output.record_call(&words, &printed, &self.mailbox);
+        output
+            .record_call(&words, &printed, &self.mailbox)
+            .into_iter()
+            .for_each(|task| report(CallProgress::Opened(task)));
         output.print(printed.stdout.as_bytes());
         output.print_error(&printed.stderr);
         output.finish(printed.status, false)
     }
 
-    fn run(&self, line: &CommandLine, key: &str) -> CommandOutput {
+    fn run(&self, line: &CommandLine, key: &str, report: ProgressReporter<'_>) -> CommandOutput {
         let mut output = OutputBuilder::default();
         let (mut status, mut runs) = (0, 0);
         for pipeline in &line.pipelines {
@@ -195,7 +220,7 @@ impl CommandExecutor {
                     continue;
                 }
                 let stdin = line.stdin_of(command).map_or(piped, |text| text.as_bytes().to_vec());
-                let printed = self.call(&words, stdin, &mut output);
+                let printed = self.call(&words, stdin, &mut output, report);
                 status = printed.status;
                 piped = redirect(printed, command, &mut output);
                 if index + 1 == pipeline.commands.len() {
@@ -206,7 +231,13 @@ impl CommandExecutor {
         output.finish(status, line.commands().all(|command| allowed::only_reads(&command.words)))
     }
 
-    fn call(&self, words: &[String], stdin: Vec<u8>, output: &mut OutputBuilder) -> ProgramOutput {
+    fn call(
+        &self,
+        words: &[String],
+        stdin: Vec<u8>,
+        output: &mut OutputBuilder,
+        report: ProgressReporter<'_>,
+    ) -> ProgramOutput {
         let Some(arguments) = allowed::arguments(words) else {
             let mut reader = ResultReader::new(&self.mailbox, &*self.shell, &self.caller);
             let printed = reader.run(words, stdin);
@@ -215,10 +246,29 @@ impl CommandExecutor {
         };
         let printed = match allowed::forbidden_call(arguments) {
             Some(error) => PrintedOutput::refused(&error),
-            None => self.shell.call(arguments, &String::from_utf8_lossy(&stdin), &self.caller),
+            None => self.call_ours(arguments, &String::from_utf8_lossy(&stdin), output, report),
         };
-        output.record_call(arguments, &printed, &self.mailbox);
         ProgramOutput { status: printed.status, stdout: printed.stdout.into_bytes(), stderr: printed.stderr }
+    }
+
+    fn call_ours(
+        &self,
+        arguments: &[String],
+        stdin: &str,
+        output: &mut OutputBuilder,
+        report: ProgressReporter<'_>,
+    ) -> PrintedOutput {
+        let steps = WaitingRun::of(arguments);
+        let arguments = steps.as_ref().map_or(arguments, |steps| &steps.run);
+        let printed = self.shell.call(arguments, stdin, &self.caller);
+        let opened = output.record_call(arguments, &printed, &self.mailbox);
+        opened.into_iter().for_each(|task| report(CallProgress::Opened(task)));
+        let Some((steps, (id, _))) = steps.zip(result_of(&json_or_null(&printed.stdout))) else { return printed };
+        opened.into_iter().for_each(|task| report(CallProgress::WaitsFor(task)));
+        let wait = steps.wait(id);
+        let waited = self.shell.call(&wait, "", &self.caller);
+        output.record_call(&wait, &waited, &self.mailbox);
+        PrintedOutput { stderr: printed.stderr + &waited.stderr, ..waited }
     }
 }
 

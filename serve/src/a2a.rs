@@ -27,7 +27,7 @@ mod store;
 mod wire;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use calls::{CallDesk, TaskAnswer, params};
 pub use card::CardFacts;

@@ -25,7 +25,7 @@ mod extract;
 pub mod openapi;
 mod server;
 mod standing;
-mod stream;
+pub(crate) mod stream;
 pub(crate) mod stream_types;
 
 pub(crate) use door::check_request;

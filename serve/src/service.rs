@@ -390,7 +390,7 @@ impl SessionService {
         live.send(LoopCommand::Cancel).await?;
         live.send(LoopCommand::Clear).await?;
         live.log.start_over();
-        self.ledger.clear(number);
+        self.ledger.start_over(number);
         Ok(number)
     }
 

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 pub use contract::{SlackError, SlackSessions, SlackTiming};
 use dispatch::{SlackContext, SlackDispatch};
 use envelope::Inbound;
+pub(crate) use envelope::SlackThread;
 use executor::config::slack::SlackSettings;
 use gate::SlackGates;
 use link::SlackLink;

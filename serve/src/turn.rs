@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use crate::delivery::Receipt;
 use crate::http::stream_types::ErrorShape;
 use crate::limits::ConcurrencyPermit;
 use crate::service::{PREFACE_EVENT, SessionService};
@@ -275,7 +276,7 @@ pub struct TurnStream {
     preface: String,
     question: Option<Uuid>,
     /// As long as it exists, the client listens for the answer to the question.
-    _listening: Option<ConcurrencyPermit<Uuid>>,
+    listening: Option<Arc<ConcurrencyPermit<Uuid>>>,
     /// The turn whose end was read.
     ended_turn: Option<u64>,
     /// What is told that the answer arrived.
@@ -290,7 +291,7 @@ impl TurnStream {
             number,
             preface: String::new(),
             question: None,
-            _listening: None,
+            listening: None,
             ended_turn: None,
             service: None,
         }
@@ -307,7 +308,7 @@ impl TurnStream {
 
     /// The stream of this question, to which the client listens.
     pub(crate) fn of_question(self, question: Uuid, listening: ConcurrencyPermit<Uuid>) -> Self {
-        Self { question: Some(question), _listening: Some(listening), ..self }
+        Self { question: Some(question), listening: Some(Arc::new(listening)), ..self }
     }
 
     /// The next event; `None` after the last one.
@@ -352,9 +353,20 @@ impl TurnStream {
     /// Records that the client has the whole answer that was read. Without it, the session's next turn begins with it. An
     /// answer that only says that the server stops does not count.
     pub fn delivered(&self) {
-        if let (Some(service), Some(turn)) = (&self.service, self.ended_turn) {
-            service.delivered(self.number, turn);
+        if let Some(receipt) = self.receipt() {
+            receipt.give();
         }
+    }
+
+    /// Does the same when the client has taken the body that it is sent; `None` if there is nothing to record. Until then
+    /// the client listens.
+    pub(crate) fn receipt(&self) -> Option<Receipt> {
+        let (service, turn) = (Arc::clone(self.service.as_ref()?), self.ended_turn?);
+        let (session, listening) = (self.number, self.listening.clone());
+        Some(Receipt::new(move || {
+            service.delivered(session, turn);
+            drop(listening);
+        }))
     }
 
     /// Waits for the end of the turn; an error event becomes an error.

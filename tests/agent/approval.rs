@@ -1,10 +1,16 @@
 //! A human approves a task while a question runs; without an approver, the model is told at once.
 
+use std::process::Stdio;
+
 use serde_json::json;
 
 use super::aimock::{Model, PROVIDERS};
 use super::story::{entries_of, spawn};
-use crate::world::{World, until};
+use super::terminal::Terminal;
+use crate::page::human::Human;
+use crate::serve::a2a::clients::waiting_task;
+use crate::serve::waiting::WAITS;
+use crate::world::{Lines, World, until};
 
 fn marks() -> serde_json::Value {
     json!({"mark": {
@@ -47,6 +53,42 @@ async fn an_approval_in_the_browser_wakes_every_provider() {
     }
     let marks = std::fs::read_to_string(world.folder().join("marks")).expect("marks");
     assert_eq!(marks.lines().count(), PROVIDERS.len());
+}
+
+#[test]
+fn a_call_that_waits_says_what_it_waits_for() {
+    let world = World::new();
+    world.define("marks.json", &marks());
+    let rules = json!([{"last": "^run: (.*)", "runs": ["$1"]}, {"last": "", "says": "It is over."}]);
+    let Some(_model) = Model::start(&world, &rules, "") else { return };
+    let human = Human::of(&world);
+    let _page = human.open_page();
+    let told = |name: &str| format!("note: mark started ({name})");
+    for wait in WAITS {
+        let line = format!("run: agent-magic-tool run mark name=x {wait}");
+        for options in [&["agent"][..], &["agent", "--json"]] {
+            let mut command = world.command(options);
+            let mut asking =
+                command.arg(&line).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+            let notes = Lines::of(asking.stderr.take().expect("a pipe"));
+            let mut seen = vec![notes.next()];
+            while !seen.last().is_some_and(|note| note.contains("a human approves tasks on the page")) {
+                seen.push(notes.next());
+            }
+            let id = waiting_task(&world);
+            assert!(seen.contains(&told(&id)), "{line}: {seen:?}");
+            world.decide(&id, "approve", "");
+            assert!(asking.wait().expect("it ends").success(), "{line}");
+        }
+        let mut chat = Terminal::open(&world, &["agent"]);
+        chat.line(&line);
+        chat.expect("mark (");
+        chat.expect("waiting for mark");
+        world.decide(&waiting_task(&world), "approve", "");
+        chat.expect("It is over.");
+    }
+    let marks = std::fs::read_to_string(world.folder().join("marks")).expect("marks");
+    assert_eq!(marks.lines().count(), 3 * WAITS.len(), "each ran once");
 }
 
 #[test]

@@ -485,3 +485,121 @@ fn gemini_gets_back_the_ids_that_it_gave() {
     assert_eq!(contents[1]["parts"][0]["thoughtSignature"], "c2ln", "{contents}");
     assert_eq!(contents[2]["parts"][0]["functionResponse"]["id"], "g-7", "{contents}");
 }
+
+#[test]
+fn anthropic_is_asked_to_think_in_the_words_of_each_model() {
+    let adaptive = json!({"type": "adaptive", "display": "summarized"});
+    let budget = |tokens: u32| json!({"type": "enabled", "budget_tokens": tokens});
+    let asked = [
+        ("model = \"claude-opus-4-7\"\nreasoning = true", Some(adaptive.clone())),
+        ("model = \"claude-sonnet-4-6\"\nreasoning = true\neffort = \"low\"", Some(adaptive)),
+        ("model = \"claude-haiku-4-5\"\nreasoning = true", Some(budget(4_000))),
+        ("model = \"claude-opus-4-5\"\nreasoning = true\neffort = \"high\"", Some(budget(24_000))),
+        ("model = \"claude-haiku-4-5\"\nreasoning = true\nmax_tokens = 2000", Some(budget(1_999))),
+        ("model = \"claude-haiku-4-5\"\nreasoning = true\nmax_tokens = 500", None),
+        ("model = \"claude-opus-4-7\"\nreasoning = true\neffort = \"none\"", None),
+        ("model = \"claude-opus-4-7\"", None),
+    ];
+    for (settings, thinking) in asked {
+        for more in [&[][..], &["--no-stream"]] {
+            let world = World::new();
+            let stub = Stub::start(&world, vec![StubAnswer::says("Hello.")], settings);
+            let words = [&["agent", "--json", "--model", "anthropic"], more, &["Hello"]].concat();
+            let ran = world.run(&words);
+            assert_eq!(ran.json()["answer"], "Hello.", "{settings}: {ran}");
+            assert_eq!(stub.bodies(0)[0].get("thinking"), thinking.as_ref(), "{settings}, {more:?}");
+        }
+    }
+}
+
+#[test]
+fn anthropic_goes_on_without_thinking_if_its_model_cannot() {
+    let world = World::new();
+    let script = vec![StubAnswer::error(400, "thinking: this model does not support it"), StubAnswer::says("Hello.")];
+    let stub = Stub::start(&world, script, "reasoning = true");
+    let ran = world.run(&["agent", "--json", "--model", "anthropic", "Hello"]);
+    assert_eq!(ran.json()["answer"], "Hello.", "{ran}");
+    assert!(stub.bodies(0)[0].get("thinking").is_some() && stub.bodies(1)[0].get("thinking").is_none());
+}
+
+/// A whole answer of Anthropic.
+fn anthropic_answer(content: &Value, reason: &str) -> StubAnswer {
+    let body = json!({"id": "m", "type": "message", "role": "assistant", "model": "m", "content": content,
+        "stop_reason": reason, "usage": {"input_tokens": 10, "output_tokens": 5}});
+    StubAnswer::Raw { status: 200, body: body.to_string() }
+}
+
+#[test]
+fn anthropic_gets_back_its_thoughts_as_they_were() {
+    let world = World::new();
+    let thoughts = [
+        json!({"type": "redacted_thinking", "data": "c2VjcmV0+/=="}),
+        json!({"type": "thinking", "thinking": "I count.", "signature": "sig+/=="}),
+    ];
+    let call = json!({"type": "tool_use", "id": "toolu_1", "name": "command_executor", "input": {"command": "echo a"}});
+    let content = json!([thoughts[0], thoughts[1], call]);
+    let script = vec![
+        anthropic_answer(&content, "tool_use"),
+        anthropic_answer(&json!([{"type": "text", "text": "Done."}]), "end_turn"),
+    ];
+    let stub = Stub::start(&world, script, "reasoning = true");
+    let words = ["agent", "--json", "--no-stream", "--model", "anthropic", "Count"];
+    assert_eq!(world.run(&words).json()["answer"], "Done.");
+    // From the journal as well, in a later process.
+    let again = ["agent", "--json", "--no-stream", "--model", "anthropic", "--session", "101", "Again"];
+    assert_eq!(world.run(&again).json()["answer"], "Done.");
+    for body in stub.bodies(1) {
+        let sent = body["messages"][1]["content"].as_array().expect("parts").clone();
+        assert_eq!(sent.len(), 3, "{body}");
+        assert_eq!(sent[..2], thoughts, "{body}");
+        assert_eq!(sent[2]["type"], "tool_use", "{body}");
+    }
+}
+
+#[test]
+fn a_paused_answer_of_anthropic_goes_on() {
+    let world = World::new();
+    let text = |text: &str| json!([{"type": "text", "text": text}]);
+    let script = vec![
+        anthropic_answer(&text("One, "), "pause_turn"),
+        anthropic_answer(&text("two, "), "pause_turn"),
+        anthropic_answer(&text("three."), "end_turn"),
+    ];
+    let stub = Stub::start(&world, script, "");
+    let ran = world.run(&["agent", "--json", "--no-stream", "--model", "anthropic", "Count"]);
+    assert_eq!(
+        (&ran.json()["answer"], &ran.json()["termination"]),
+        (&json!("One, two, three."), &json!("completed")),
+        "{ran}"
+    );
+    let last = stub.bodies(2)[0]["messages"].clone();
+    let roles: Vec<_> = last.as_array().expect("messages").iter().map(|message| message["role"].clone()).collect();
+    assert_eq!(roles, ["user", "assistant", "assistant"], "{last}");
+    // One that never ends is not asked for ever, and is not complete.
+    let world = World::new();
+    let stub = Stub::start(&world, vec![anthropic_answer(&text("More. "), "pause_turn")], "");
+    let ran = world.run(&["agent", "--json", "--no-stream", "--model", "anthropic", "Count"]);
+    assert_eq!((&ran.json()["termination"], stub.received().len()), (&json!("truncated"), 9), "{ran}");
+}
+
+#[test]
+fn a_call_of_gemini_that_cannot_be_read_is_tried_again_and_then_an_error() {
+    for reason in ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"] {
+        for parts in [json!([]), json!([{"text": "I call it."}])] {
+            let body = json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": reason}]});
+            let malformed = || StubAnswer::Raw { status: 200, body: body.to_string() };
+            let ask = |script: Vec<StubAnswer>| {
+                let world = World::new();
+                let stub = Stub::start(&world, script, "");
+                world.configure(&stub.configuration("retries = 1", ""));
+                let ran = world.run(&["agent", "--json", "--no-stream", "--model", "gemini", "Count"]);
+                (ran, stub.received().len())
+            };
+            let (ran, requests) = ask(vec![malformed(), StubAnswer::says("Done.")]);
+            assert_eq!((&ran.json()["answer"], requests), (&json!("Done."), 2), "{reason}: {ran}");
+            let (ran, requests) = ask(vec![malformed()]);
+            assert!(ran.exit != 0 && requests == 2, "{reason}, {requests}: {ran}");
+            assert!(!ran.stdout.contains("completed"), "{reason}: {ran}");
+        }
+    }
+}

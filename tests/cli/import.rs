@@ -8,6 +8,7 @@ mod google;
 mod graphql;
 mod hosts;
 mod mcp;
+mod oauth;
 mod program;
 mod torture;
 

@@ -454,3 +454,61 @@ fn a_lookup_that_accepts_any_hit_is_found() {
         assert_eq!(found, expected, "{verify}");
     }
 }
+
+#[test]
+fn a_credential_in_clear_is_an_error_of_lint_and_hidden_in_a_plan() {
+    const CLEAR: &str = "0123456789abcdef";
+    let http = |more: Value| {
+        let mut http = json!({"base_url": "https://api.example.com"});
+        http.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        json!({"http": http})
+    };
+    let cases = [
+        ("key", http(json!({"headers": {"X-Api-Key": CLEAR}})), Some("run.http.headers.X-Api-Key")),
+        (
+            "bearer",
+            http(json!({"headers": {"Authorization": format!("Bearer {CLEAR}")}})),
+            Some("run.http.headers.Authorization"),
+        ),
+        ("query", http(json!({"query": {"access_token": CLEAR}})), Some("run.http.query.access_token")),
+        (
+            "body",
+            http(json!({"method": "POST", "body": {"json": {"a": [{"password": CLEAR}]}}})),
+            Some("run.http.body.json.a.0.password"),
+        ),
+        ("program", json!({"process": {"argv": ["true"], "env": {"API_KEY": CLEAR}}}), Some("run.process.env.API_KEY")),
+        (
+            "named",
+            http(json!({"headers": {"X-Api-Key": "secret:things", "Authorization": "Bearer secret:things"}})),
+            None,
+        ),
+        ("filled", http(json!({"query": {"access_token": "{{ word }}", "key": "{{ word }}"}})), None),
+        ("user", http(json!({"headers": {"X-Database": "postgres://reader@db.example/shop"}})), None),
+        (
+            "login",
+            http(json!({"headers": {"X-Database": format!("postgres://reader:{CLEAR}@db.example/shop")}})),
+            Some("run.http.headers.X-Database"),
+        ),
+    ];
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    let tool = |run: &Value| {
+        json!({"description": "Gets it.", "annotations": {"readOnlyHint": true}, "run": run, "input": {"type": "object",
+            "properties": {"word": {"type": "string", "description": "a word"}}, "additionalProperties": false}})
+    };
+    let tools = cases.iter().map(|(name, run, _)| ((*name).to_owned(), tool(run)));
+    world.define("own.json", &Value::Object(tools.collect()));
+    let linted = world.run(&["lint", "--format", "json"]);
+    let findings: Vec<Value> = serde_json::from_str(&linted.stdout).unwrap_or_else(|_| panic!("{linted}"));
+    for (name, _, expected) in &cases {
+        let found = findings.iter().filter(|it| it["code"] == "plain-credential" && it["subtool"] == *name);
+        let places: Vec<_> = found.map(|it| (it["level"].as_str(), it["place"].as_str())).collect();
+        let expected_places: Vec<_> = expected.iter().map(|place| (Some("error"), Some(*place))).collect();
+        assert_eq!(places, expected_places, "{name}: {linted}");
+        let planned = world.run(&["run", name, "--dry-run"]);
+        let shown = format!("{planned}");
+        assert!(!shown.contains(CLEAR), "{name}: {shown}");
+        assert_eq!(shown.contains("[hidden]"), expected.is_some(), "{name}: {shown}");
+    }
+    assert!(!format!("{linted}").contains(CLEAR), "{linted}");
+}

@@ -325,14 +325,17 @@ fn the_subtool_that_was_run_after_a_search_is_found_sooner_by_the_next() {
         &json!({"ledger_close": subtool("Closes the books of a period."), "period_list": subtool("Lists all periods."),
             "wrap_gift": subtool("Wraps a gift for a birthday.")}),
     );
-    let names = |query: &str| {
-        let listed = world.run(&["list", "tools", "--format=names", &format!("--query={query}")]).json();
+    let in_session = |session: &str, arguments: &[&str]| {
+        let mut command = world.command(arguments);
+        world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", session).output().expect("it starts"))
+    };
+    let session = |arguments: &[&str]| in_session("s1", arguments);
+    let names_in = |session: &str, query: &str| {
+        let query = format!("--query={query}");
+        let listed = in_session(session, &["list", "tools", "--format=names", &query]).json();
         listed.as_array().expect("names").iter().filter_map(|name| name.as_str().map(str::to_owned)).collect::<Vec<_>>()
     };
-    let session = |arguments: &[&str]| {
-        let mut command = world.command(arguments);
-        world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", "s1").output().expect("it starts"))
-    };
+    let names = |query: &str| names_in("s1", query);
     assert!(names("wrap up march").first().is_some_and(|name| name == "wrap_gift"));
     // The words that led to it: `books` finds it, `wrap up march` is how this user says it.
     session(&["list", "tools", "--query=wrap up march books"]);
@@ -342,7 +345,16 @@ fn the_subtool_that_was_run_after_a_search_is_found_sooner_by_the_next() {
     assert_eq!(kept().lines().count(), 1, "{}", kept());
     assert!(names("march").first().is_some_and(|name| name == "ledger_close"), "{:?}", names("march"));
     // What is found by learned words alone is no weak match.
-    assert!(!world.run(&["list", "tools", "--query=march"]).stderr.contains("weak"));
+    assert!(!session(&["list", "tools", "--query=march"]).stderr.contains("weak"));
+    // Another session is not steered by it, until it has taught the same itself; then it counts for all.
+    assert!(names_in("s2", "march").is_empty(), "{:?}", names_in("s2", "march"));
+    in_session("s2", &["list", "tools", "--query=wrap up march books"]);
+    assert_eq!(in_session("s2", &["run", "ledger_close", "--wait"]).exit, 0);
+    until("the second search is remembered", || kept().lines().count() == 2);
+    assert_eq!(names_in("s3", "march"), ["ledger_close"]);
+    in_session("s2", &["tasks", "--forget-session"]);
+    until("the second session to be forgotten", || names_in("s3", "march").is_empty());
+    assert!(!kept().contains("\"s2\""), "{}", kept());
     session(&["tasks", "--forget-session"]);
     until("the session to be forgotten", || names("march").is_empty());
     world.configure("[catalog]\npacks = []\nlearn = false\n");

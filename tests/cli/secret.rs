@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use insta::assert_snapshot;
+use serde_json::{Value, json};
 
 use crate::world::World;
 
@@ -76,4 +77,36 @@ fn a_folder_of_secrets_that_others_can_enter_is_closed_before_a_value_is_stored(
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("set");
     assert_eq!(world.run_with(&["secret", "set", "github"], "hunter2-hunter2").exit, 0);
     assert_eq!(fs::metadata(&folder).expect("a folder").permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn a_secret_that_gets_its_first_list_is_restricted_with_a_warning_that_names_where_it_goes() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    let tool = |run: Value| json!({"description": "Gets it.", "input": {"type": "object"}, "run": run});
+    let client = json!({"token_url": "https://token.example/t", "client_id": "a", "client_secret": "secret:shared"});
+    let of =
+        |host: &str| json!({"url": format!("https://{host}/mcp"), "name": "x", "headers": {"X-Key": "secret:shared"}});
+    world.define(
+        "own.json",
+        &json!({
+            "plain": tool(json!({"http": {"base_url": "https://http.example", "auth": {"bearer": "secret:shared"}}})),
+            "deep": tool(json!({"http": {"method": "POST", "base_url": "https://body.example",
+                "body": {"json": {"url": "https://data.example", "a": [{"k": "secret:shared"}]}}}})),
+            "token": tool(json!({"http": {"base_url": "https://api.example", "auth": {"client_credentials": client}}})),
+            "server": tool(json!({"mcp": {"tool": "x", "server": of("mcp.example")}})),
+            "program": tool(json!({"process": {"argv": ["true"], "env": {"K": "secret:shared"}}})),
+        }),
+    );
+    assert_eq!(world.run_with(&["secret", "set", "shared"], "a-value-0123456789").exit, 0);
+    let allowed = world.run(&["secret", "allow", "shared", "http.example"]);
+    assert_eq!((allowed.exit, &allowed.json()["hosts"]), (0, &json!(["http.example"])), "{allowed}");
+    let hint = "agent-magic-tool secret allow shared api.example body.example mcp.example token.example";
+    assert!(allowed.stderr.contains("goes to `http.example` alone"), "{allowed}");
+    assert!(allowed.stderr.contains(hint) && !allowed.stderr.contains("data.example"), "{allowed}");
+    let again = world.run(&["secret", "allow", "shared", "api.example"]);
+    assert_eq!((again.exit, again.stderr.as_str()), (0, ""), "it has a list: {again}");
+    assert_eq!(world.run(&["secret", "rm", "shared"]).exit, 0);
+    assert_eq!(world.run_with(&["secret", "set", "shared"], "a-value-0123456789").exit, 0);
+    assert_eq!(world.run(&["secret", "list"]).json(), json!([{"name": "shared", "from": "stored"}]));
 }

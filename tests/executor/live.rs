@@ -91,6 +91,16 @@ fn rules_access_and_limits_are_obeyed_at_the_next_request() {
 }
 
 #[test]
+fn a_shorter_time_to_keep_results_counts_for_those_that_are_there() {
+    let (world, pid) = world("");
+    let id = world.result_of("read", &json!({}))["id"].as_str().expect("an id").to_owned();
+    assert_eq!(world.run(&["tasks"]).json()[0]["id"], json!(id));
+    world.configure("[executor]\nkeep = \"1s\"\n");
+    until("it is forgotten", || world.run(&["tasks"]).json() == json!([]));
+    assert_eq!(world.executor(), Some(pid), "the executor was not restarted");
+}
+
+#[test]
 fn secrets_models_and_hooks_are_those_of_the_present_configuration() {
     let (world, pid) = world("[secrets.key]\ncommand = [\"echo\", \"first-secret\"]\n");
     world.define(

@@ -238,6 +238,27 @@ fn no_file_on_the_disk_is_open_to_other_users() {
     assert_eq!(found, [] as [String; 0]);
 }
 
+/// The same of what agents, `serve` and searches keep.
+#[test]
+fn no_file_of_an_agent_is_open_to_other_users() {
+    let Some((world, _model)) = crate::serve::world_with_model("") else { return };
+    let within = |words: &str| world.within("sh", &["-c", &format!("umask 000; exec '{PROGRAM}' {words}")]);
+    let run = |words: &str| {
+        let ran = world.transcript(&within(words).output().expect("a shell"));
+        assert_eq!(ran.exit, 0, "{words}: {ran}");
+    };
+    let server = crate::serve::Server::of(within("serve --listen=127.0.0.1:0"));
+    server.ask("a", "Hi");
+    run("agent --json Hi");
+    run("list tools --query='count words'");
+    run("run count_words text='a b' --wait");
+    crate::world::until("the search is remembered", || world.state().join("learned.jsonl").exists());
+    let mut found = Vec::new();
+    open_to_others(&world.state(), &mut found);
+    open_to_others(&world.mailbox(), &mut found);
+    assert_eq!(found, [] as [String; 0]);
+}
+
 /// The input, folder and definition are read when the task is requested. Later changes of the files, links and
 /// variables that they came from have no effect.
 #[test]

@@ -107,6 +107,49 @@ fn without_a_session_nothing_is_shown_and_nothing_changes() {
     until("the task has run", || world.folder().join("marks").exists());
 }
 
+/// One of two session cookies was planted, and nothing says which.
+#[test]
+fn only_one_session_cookie_that_is_valid_counts() {
+    let (world, human, id, _) = world_with_pending_task();
+    let other = Human::of(&world);
+    let (valid, name) = (human.cookie.as_str(), human.cookie.split_once('=').expect("a name and a value").0);
+    let wrong = format!("{name}={}", "0".repeat(valid.len() - name.len() - 1));
+    let (shouted, unnamed) = (valid.replacen(name, &name.to_ascii_uppercase(), 1), valid.replacen(name, "", 1));
+    let mut headers = vec![
+        (vec![valid.to_owned()], true),
+        (vec![format!("a=b; {valid}; c=d")], true),
+        (vec!["a=b".to_owned(), valid.to_owned()], true),
+        (vec![format!("a=\u{e9}; {valid}")], true),
+        (vec![], false),
+        (vec![wrong.clone()], false),
+        (vec![shouted], false),
+        (vec![unnamed], false),
+        (vec![valid.replacen('=', " = ", 1)], false),
+        (vec![format!("{valid}x")], false),
+    ];
+    for second in [wrong.as_str(), &other.cookie, valid, &format!("{name}="), &format!("{name}=\u{e9}")] {
+        for [first, second] in [[valid, second], [second, valid]] {
+            headers.extend(["; ", ";"].map(|between| (vec![[first, second].join(between)], false)));
+            headers.push((vec![first.to_owned(), second.to_owned()], false));
+            headers.push((vec![format!("a=b; {first}"), format!("{second}; c=d")], false));
+            headers.push((vec![format!("a=\u{e9}; {first}"), second.to_owned()], false));
+        }
+    }
+    for (cookies, counts) in headers {
+        let cookies: String = cookies.iter().map(|cookies| format!("Cookie: {cookies}\r\n")).collect();
+        let expected = if counts { 200 } else { 401 };
+        assert_eq!(get(&human.site, "/challenge?nonce=x", &cookies).status, expected, "{cookies}");
+        let proof = human.proof("GET", "/", "");
+        let shown = get(&human.site, "/", &format!("{cookies}X-Page-Proof: {proof}\r\n"));
+        assert_eq!((shown.status, shown.body.contains(&id)), (expected, counts), "{cookies}");
+        let body = json!({});
+        let proof = human.proof("POST", "/grants/preview", &body.to_string());
+        let sent = post(&human.site, "/grants/preview", &body, &format!("{cookies}X-Page-Proof: {proof}\r\n"));
+        assert_eq!(sent.status != 401, counts, "{cookies}: {}", sent.status);
+    }
+    assert_still_pending(&world, &id);
+}
+
 /// What the page sends to another user of this machine who sends it these bytes.
 fn answer_to_another_user(human: &Human, request: &str) -> Vec<u8> {
     const NOBODY: u32 = 65534;

@@ -197,6 +197,30 @@ fn a_demanded_touch_needs_an_enrolled_key_and_a_rule_can_demand_it() {
     assert_eq!(human.deny(&id).status, 200);
 }
 
+#[test]
+fn a_task_that_waits_for_a_touch_needs_it_also_when_the_rule_has_gone() {
+    let world = world();
+    let rule = "[[confirm.rules]]\ntools = [\"mark_it\"]\nthen = \"ask\"\nmin_assurance = \"touch\"\n";
+    world.configure(rule);
+    let human = Human::of(&world);
+    let mut key = SoftKey::rs256("a");
+    let enrol = json!({"name": "laptop", "registration": human.registration(&key)});
+    assert_eq!(human.post("/keys", &enrol).status, 200);
+    for lowered in ["", &rule.replace("\"touch\"", "\"page\"")] {
+        world.configure(rule);
+        let waiting = world.start("mark_it", &json!({"name": "x"}));
+        world.configure(lowered);
+        let later = world.start("mark_it", &json!({"name": "y"}));
+        assert_eq!(human.post("/decide", &human.decision(&later, "approve")).status, 200, "the rule has gone");
+        let refused = human.post("/decide", &human.decision(&waiting, "approve"));
+        assert_ne!(refused.status, 200, "{}", refused.body);
+        assert_eq!(world.result_file(&waiting)["state"], "awaiting_confirmation");
+        let approval = human.touched("/decide", &human.decision(&waiting, "approve"), &mut key);
+        assert_eq!(human.post("/decide", &approval).status, 200);
+        assert_eq!(world.end_of(&waiting)["status"], "succeeded");
+    }
+}
+
 /// What is done by someone else's server or agent needs a touch unless it is declared to be harmless, and the card names
 /// the address without being unfolded.
 #[test]

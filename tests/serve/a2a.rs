@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::skip::skip;
 use crate::world::{TEST_TIMEOUT, World};
 
-mod clients;
+pub(crate) mod clients;
 mod pair;
 mod remote;
 mod restarts;

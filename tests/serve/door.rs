@@ -226,6 +226,28 @@ fn a_key_of_one_model_is_answered_by_no_other() {
     assert_eq!(ask(&json!({"session": "s", "message": "echo two"})).json()["model"], "openai");
 }
 
+#[test]
+fn a_client_of_a_proxy_has_the_address_that_the_proxy_saw() {
+    let Some((world, _model)) = world_with_model("\n[serve]\nproxies = [\"127.0.0.1\", \"10.0.0.1\"]\n") else {
+        return;
+    };
+    let key = world.run(&["serve", "key", "create", "phone"]).json()["key"].as_str().expect("a key").to_owned();
+    let server = Server::start(&world);
+    let chat = json!({"model": "agent-magic-tool", "messages": [{"role": "user", "content": "!session"}]}).to_string();
+    for (forwarded, address) in [
+        ("X-Forwarded-For: 9.9.9.9, 1.2.3.4\r\n", Some("1.2.3.4")),
+        ("X-Forwarded-For: 9.9.9.9\r\nX-Forwarded-For: 1.2.3.5, 10.0.0.1\r\n", Some("1.2.3.5")),
+        ("X-Forwarded-For: 9.9.9.9, unknown\r\n", None),
+        ("", None),
+    ] {
+        let reply = server.request("POST", "/v1/chat/completions", &format!("{forwarded}{}", bearer(&key)), &chat);
+        assert_eq!(reply.status, if address.is_some() { 200 } else { 400 }, "{forwarded}: {}", reply.body);
+        if let Some(address) = address {
+            assert!(reply.body.contains(&format!("(llama-{address}-phone.")), "{forwarded}: {}", reply.body);
+        }
+    }
+}
+
 fn bearer(key: &str) -> String {
     format!("Authorization: Bearer {key}\r\n")
 }

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use super::waiting::{WAITS, question};
 use super::{Server, world_with_model};
 use crate::agent::aimock::Model;
 use crate::skip::skip;
@@ -64,6 +65,17 @@ fn a_thread_is_a_session_with_tasks_and_commands() {
     let clients: Vec<_> =
         sessions["sessions"].as_array().expect("a list").iter().map(|one| one["client"].clone()).collect();
     assert_eq!(clients, ["slack-C0GENERAL-1.1", "slack-D0ANN-2.1"]);
+    // What is not of the channel is neither listed nor deleted there.
+    server.ask("api-1", "echo three");
+    for (ts, number) in [("2.8", 102), ("2.9", 103)] {
+        let mut outside = message(ANN, CHANNEL, "channel", ts, &format!("!sessions\n!delete {number}"));
+        outside["thread_ts"] = "1.1".into();
+        slack.event(&outside);
+        let told = slack.message(&format!("no session `{number}`"));
+        let is_listed = ["slack-C0GENERAL-1.1", "slack-D0ANN", "api-1"].map(|client| told.text().contains(client));
+        assert_eq!(is_listed, [true, false, false], "{}", told.text());
+    }
+    assert_eq!(server.get("/api/v1/sessions").json()["sessions"].as_array().map(Vec::len), Some(3));
 }
 
 #[test]
@@ -89,6 +101,28 @@ fn a_no_in_slack_cancels_the_task_and_a_yes_comes_from_the_page() {
     slack.message("The note is written.");
     slack.message("it succeeded");
     assert_eq!(std::fs::read_to_string(world.folder().join("note.txt")).expect("written"), "hello");
+}
+
+#[test]
+fn a_call_that_waits_shows_its_gate_in_slack() {
+    let Some((world, _model, slack)) = world("") else { return };
+    let _server = Server::start(&world);
+    slack.connected(1);
+    for (number, wait) in WAITS.iter().enumerate() {
+        let ts = format!("{number}.1");
+        slack.event(&mention(ANN, CHANNEL, &ts, &question(wait)));
+        let waiting = slack.wait(&format!("{wait}: it waits"), |state| {
+            let mut waiting =
+                state.messages.iter().filter(|message| message.text().contains("waits for your decision"));
+            waiting.find(|message| message.thread.as_deref() == Some(&ts)).cloned()
+        });
+        let id = waiting.body.pointer("/blocks/1/elements/0/value").and_then(Value::as_str).expect("a button");
+        world.decide(id, "approve", "");
+        until("the note is written", || {
+            std::fs::read_to_string(world.folder().join("note.txt"))
+                .is_ok_and(|text| text == "hello".repeat(number + 1))
+        });
+    }
 }
 
 #[test]

@@ -36,6 +36,8 @@ mod selection;
 mod servers;
 mod writing;
 
+pub(crate) use hosts::in_use as hosts_in_use;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Files or URLs, optionally after a word for their kind; `mcp NAME -- COMMAND...` or `mcp [NAME] URL` for an MCP

@@ -2,11 +2,10 @@
 //!
 //! An expression can run forever or exhaust the memory; here that ends only this process.
 
-use executor::base::jq::filter;
+use executor::base::jq::{Filtered, filter};
 use executor::base::jq_worker;
 use nix::sys::resource::{Resource, setrlimit};
 use protocol::code::{Code, Exit};
-use protocol::shell::PrintedOutput;
 
 use crate::context::Context;
 use crate::error::Error;
@@ -33,13 +32,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         .map_err(|error| Error::io("failed to read standard input", &error))?;
     // The kernel counts whole seconds, and this process has used only milliseconds.
     limit(Resource::RLIMIT_CPU, jq_worker::cpu_seconds(input.len() as u64))?;
-    let PrintedOutput { status, stdout, stderr } = filter(&args.arguments, &input);
+    let filtered = filter(&args.arguments, &input);
+    let Filtered { stdout, missing } =
+        filtered.map_err(|(_, message)| Error::new(Code::SelectFailed, format!("jq: {message}")))?;
     context.output.text(&stdout)?;
-    if status == 0 {
-        for note in stderr.lines() {
-            context.output.note(note.trim_start_matches("note: "));
-        }
-        return Ok(Exit::Ok);
+    for note in missing {
+        context.output.note(&note);
     }
-    Err(Error::new(Code::SelectFailed, stderr.trim_end()))
+    Ok(Exit::Ok)
 }

@@ -108,7 +108,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         limit: limit(args, &names, query),
         is_full: args.full,
         format: args.format,
-        learned: if config.catalog.learn { learned::read(&context.paths.learned()) } else { Vec::new() },
+        learned: if config.catalog.learn {
+            learned::read(&context.paths.learned(), context.caller.session.as_deref())
+        } else {
+            Vec::new()
+        },
         secrets: Secrets::of(&context.paths, &config),
         config: &config,
         context,

@@ -15,11 +15,11 @@ use serde_json::{Map, Value};
 use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::error::Error;
+use crate::output::MAX_DOCUMENT_BYTES;
 
 /// The longest pause before the log is looked at again; a person does not notice it.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
-/// How much is printed at once, and how much of one line, unless all is asked for.
-const MAX_BYTES: usize = 50_000;
+/// How much of one line is printed, unless all is asked for.
 const MAX_LINE_CHARS: usize = 4_000;
 /// The fields that begin a line.
 const LEADING: [&str; 3] = ["timestamp", "level", "message"];
@@ -75,7 +75,7 @@ fn print_last(lines: &[String], context: &Context) -> Result<(), Error> {
     if context.output.is_whole() {
         return context.output.text(&lines.concat());
     }
-    let mut room = MAX_BYTES;
+    let mut room = MAX_DOCUMENT_BYTES;
     let mut shown: Vec<_> = lines
         .iter()
         .rev()

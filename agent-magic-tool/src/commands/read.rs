@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use protocol::code::{Code, Exit};
 use protocol::mailbox::Mailbox;
-use protocol::part::{self, DataPart, PartContent};
+use protocol::part::{self, DataPart, ListPage, PartContent};
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
@@ -101,19 +101,20 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             match page {
                 Some(page) => {
                     let jq_option = format!("--jq {} ", quoted(expression));
-                    let list = selected.value.to_string();
-                    let read = |place| page_answer(Cursor::new(&list), &file, &jq_option, place);
-                    fitting_page(PagePlace { number: *page, size: args.page_size }, output, read)?
+                    let place = PagePlace { number: *page, size: args.page_size };
+                    let list = read_page(Cursor::new(selected.value.to_string()), &file, place)?;
+                    fitting_page(place, output, |place| page_answer(&list, &file, &jq_option, place))?
                 }
                 None => selected.value,
             }
         }
         Args { page: Some(page), .. } => {
-            let read = |place| match data()?.source() {
-                Source { is_json: true, from } => page_answer(from, &file, "", place),
-                Source { .. } => Err(not_a_list("the data is text, not a list", &file)),
+            let place = PagePlace { number: *page, size: args.page_size };
+            let list = match data()?.source() {
+                Source { is_json: true, from } => read_page(from, &file, place)?,
+                Source { .. } => return Err(not_a_list("the data is text, not a list", &file)),
             };
-            fitting_page(PagePlace { number: *page, size: args.page_size }, output, read)?
+            fitting_page(place, output, |place| page_answer(&list, &file, "", place))?
         }
         Args { bytes: Some(Range(range)), .. } => fitting_part(part::MAX_BYTES, output, |max_bytes| {
             let part = part::bytes(data()?.source().from, range, max_bytes);
@@ -157,19 +158,19 @@ struct PagePlace {
     size: u64,
 }
 
-/// Reads a page, or if it is too much to print the page that begins at the same item and has fewer.
+/// Answers with a page, or if it is too much to print with the page that begins at the same item and has fewer.
 fn fitting_page(
     place: PagePlace,
     output: &Output,
-    read: impl Fn(PagePlace) -> Result<Value, Error>,
+    answer: impl Fn(PagePlace) -> Result<Value, Error>,
 ) -> Result<Value, Error> {
-    let page = read(place)?;
+    let page = answer(place)?;
     if output.fits(&page) {
         return Ok(page);
     }
     let is_divisor = |size: &u64| place.size.is_multiple_of(*size);
     for size in (1..=place.size / 2).rev().filter(is_divisor) {
-        let page = read(PagePlace { number: (place.number - 1) * (place.size / size) + 1, size })?;
+        let page = answer(PagePlace { number: (place.number - 1) * (place.size / size) + 1, size })?;
         if output.fits(&page) {
             output.note(&format!("{} items are too much to print at once; these pages have {size}", place.size));
             return Ok(page);
@@ -178,14 +179,20 @@ fn fitting_page(
     Ok(page)
 }
 
-/// Page `number` of a list. `jq_option` is repeated in the command for the next page.
-fn page_answer(list: impl Read, file: &ResultFile, jq_option: &str, place: PagePlace) -> Result<Value, Error> {
+/// Reads the items of a page, which can take long: once, also if fewer of them are printed.
+fn read_page(list: impl Read, file: &ResultFile, place: PagePlace) -> Result<ListPage, Error> {
     let PagePlace { number, size } = place;
-    let id = file.id;
-    let page = part::page(list, (number - 1).saturating_mul(size), size).map_err(|error| match error {
+    part::page(list, (number - 1).saturating_mul(size), size).map_err(|error| match error {
         part::PageError::Malformed(_) => Error::new(Code::Io, error.to_string()),
         part::PageError::Object(_) | part::PageError::NotAList => not_a_list(&error.to_string(), file),
-    })?;
+    })
+}
+
+/// The page at `place` of a list, whose first items are those of `page`. `jq_option` is repeated in the command for the
+/// next page.
+fn page_answer(page: &ListPage, file: &ResultFile, jq_option: &str, place: PagePlace) -> Result<Value, Error> {
+    let PagePlace { number, size } = place;
+    let id = file.id;
     let pages = page.total.div_ceil(size).max(1);
     if number > pages {
         return Err(Error::usage(format!(
@@ -202,7 +209,8 @@ fn page_answer(list: impl Read, file: &ResultFile, jq_option: &str, place: PageP
     answer.insert("page".to_owned(), number.into());
     answer.insert("pages".to_owned(), pages.into());
     answer.insert("of".to_owned(), page.total.into());
-    answer.insert("items".to_owned(), page.items.into());
+    let items = page.items.iter().take(usize::try_from(size).unwrap_or(usize::MAX));
+    answer.insert("items".to_owned(), items.cloned().collect());
     if number < pages {
         let next = format!("agent-magic-tool read {id} {jq_option}--page {}{}", number + 1, page_size_option(size));
         answer.insert("next".to_owned(), next.into());

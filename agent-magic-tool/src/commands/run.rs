@@ -3,6 +3,7 @@
 use std::io::Read as _;
 
 use protocol::code::{Code, Exit};
+use protocol::command_executor::DEFAULT_WAIT;
 use protocol::duration::PositiveDuration;
 use protocol::handover::Reply;
 use protocol::mailbox::presence::ConfigProblem;
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     #[arg(value_name = "KEY=VALUE")]
     fields: Vec<String>,
     /// Wait up to this long [60s if no duration is given] and print the result as it is then
-    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "60s")]
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_WAIT)]
     wait: Option<PositiveDuration>,
     /// With --wait: print only what this jq expression returns, which sees only the data: `.[0].id`
     #[arg(long, value_name = "EXPR", requires = "wait")]

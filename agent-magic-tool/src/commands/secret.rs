@@ -3,12 +3,14 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
 
+use executor::catalog::Sources;
 use executor::config::Config;
 use executor::config::secret::{InvalidSecretName, SecretHost, SecretName, Secrets, weakness};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use protocol::code::{Code, Exit};
 use serde_json::{Value, json};
 
+use crate::commands::import::hosts_in_use;
 use crate::context::Context;
 use crate::error::Error;
 
@@ -27,7 +29,7 @@ pub(crate) enum SecretCommand {
         #[arg(long, value_name = "HOST")]
         host: Vec<SecretHost>,
     },
-    /// Let a secret be sent to further hosts
+    /// Let a secret be sent to further hosts; one that has no list of hosts yet is then sent to these alone
     Allow {
         name: String,
         /// HOST, HOST:PORT or *.DOMAIN; with http:// before it also over plain HTTP
@@ -36,7 +38,7 @@ pub(crate) enum SecretCommand {
     },
     /// List the names and where their values come from
     List,
-    /// Remove a stored value
+    /// Remove a stored value, and the list of hosts to which it may go
     Rm { name: String },
 }
 
@@ -60,6 +62,9 @@ pub(crate) fn run(command: &SecretCommand, context: &Context) -> Result<Exit, Er
         }
         SecretCommand::Allow { name, hosts } => {
             let name = parse(name)?;
+            if secrets.hosts(&name)?.is_none() {
+                context.output.note(&restriction(&name, hosts, context)?);
+            }
             secrets.allow(&name, hosts.iter().cloned())?;
             context.output.json(&with_hosts(json!({"name": name.as_str()}), &name, &secrets)?)?;
         }
@@ -82,6 +87,28 @@ pub(crate) fn run(command: &SecretCommand, context: &Context) -> Result<Exit, Er
         }
     }
     Ok(Exit::Ok)
+}
+
+/// Says that a secret which had no list goes only to `hosts` from now on, and where definitions send it today.
+fn restriction(name: &SecretName, hosts: &[SecretHost], context: &Context) -> Result<String, Error> {
+    let name_only = name.as_str();
+    let shown: Vec<_> = hosts.iter().map(|host| format!("`{host}`")).collect();
+    let said = format!(
+        "the secret `{name_only}` had no list of hosts and went where definitions and settings send it; it now goes to \
+         {} alone",
+        shown.join(", ")
+    );
+    let sources = Sources::of(&context.paths, &Config::read(&context.paths)?);
+    let missing = hosts_in_use(name, &sources).into_iter().filter(|host| !hosts.contains(host));
+    let missing: Vec<_> = missing.map(|host| host.to_string()).collect();
+    Ok(if missing.is_empty() {
+        said
+    } else {
+        let missing = missing.join(" ");
+        format!(
+            "{said}, but definitions send it elsewhere; to keep that: agent-magic-tool secret allow {name_only} {missing}"
+        )
+    })
 }
 
 /// Adds the hosts to which the secret may go, if it has a list of them.

@@ -4,10 +4,10 @@
 //! watches for tasks that end. It writes each entry to the journal before it performs the effects that follow.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::code::Exit;
-use protocol::command_executor::OpenedTask;
+use protocol::command_executor::{CallProgress, OpenedTask};
 use protocol::data_class::DataClass;
 use protocol::task::{State as TaskState, TaskId};
 use tokio::sync::{Notify, mpsc};
@@ -24,8 +24,14 @@ pub trait Tools: Send + Sync {
     /// Returns the offered tools, which are the same for every request.
     fn definitions(&self) -> Vec<ToolDefinition>;
 
-    /// Performs one call. `key` identifies the call: it is the same if the call is repeated after a crash.
-    fn call<'a>(&'a self, call: &'a ToolCall, key: &'a str) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
+    /// Performs one call. `key` identifies the call: it is the same if the call is repeated after a crash. `report` is
+    /// told of each task as soon as it exists, which may be long before the call has ended.
+    fn call<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        key: &'a str,
+        report: TaskReporter,
+    ) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
 
     /// Returns whether the call would wait for a human. Runs nothing.
     fn needs_human<'a>(&'a self, call: &'a ToolCall) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
@@ -36,6 +42,9 @@ pub trait Tools: Send + Sync {
     /// Makes sure that an executor runs. Called regularly while the loop waits for open tasks.
     fn ensure_executor(&self);
 }
+
+/// Is told what a running call does.
+pub type TaskReporter = Box<dyn Fn(CallProgress<'_>) + Send>;
 
 /// Receives the events of a loop, to show them to someone.
 pub trait LoopObserver: Send + Sync {
@@ -58,6 +67,10 @@ pub enum LoopEvent<'a> {
     /// Something that the user should know.
     Note(&'a str),
     Call(&'a ToolCall),
+    /// A call that is running created this task.
+    Opened(&'a OpenedTask),
+    /// A call that is running waits for this task.
+    WaitsFor(&'a OpenedTask),
     Result(&'a ToolResult),
     /// The model is told that these tasks ended.
     Woken(&'a [EndedTask]),
@@ -147,6 +160,8 @@ pub struct Driver {
     observer: Arc<dyn LoopObserver>,
     hold_turns: bool,
     stop_reason: Option<StopReason>,
+    /// The tasks of the calls that are running, by the ids of the calls.
+    opened: OpenedByCall,
 }
 
 impl std::fmt::Debug for Driver {
@@ -176,6 +191,10 @@ pub struct DriverParts {
 /// The result of a call that was held for another one, which a human did not approve.
 const NOT_RUN: &str = "not run: another call of the same turn was not approved. If this one makes sense without it, make it again by itself.";
 
+/// Tasks and the ids of the calls that created them; `None` once the calls are stopped, so that nothing is reported that
+/// the machine does not know.
+type OpenedByCall = Arc<Mutex<Option<Vec<(String, OpenedTask)>>>>;
+
 type Work = Pin<Box<dyn Future<Output = MachineEvent> + Send>>;
 
 impl Driver {
@@ -184,7 +203,8 @@ impl Driver {
         let (mut machine, effects) = Machine::restore(parts.settings, parts.entries);
         machine.set_call_style(parts.active_model.call_style());
         let DriverParts { journal, active_model, tools, trigger, observer, hold_turns, .. } = parts;
-        let driver = Self { machine, journal, active_model, tools, trigger, observer, hold_turns, stop_reason: None };
+        let (stop_reason, opened) = (None, OpenedByCall::default());
+        let driver = Self { machine, journal, active_model, tools, trigger, observer, hold_turns, stop_reason, opened };
         (driver, effects)
     }
 
@@ -258,6 +278,10 @@ impl Driver {
                     }).collect(),
                 ),
             };
+            if event.interrupts() {
+                let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+                self.machine.opened(opened.unwrap_or_default());
+            }
             let effects = self.machine.handle(event);
             self.perform(effects, &mut work)?;
         }
@@ -369,17 +393,21 @@ impl Driver {
     }
 
     /// Performs the calls of one turn in order, since a later call may depend on an earlier one.
-    fn call(&self, turn: usize, calls: Vec<ToolCall>) -> Work {
+    fn call(&mut self, turn: usize, calls: Vec<ToolCall>) -> Work {
         let tools = Arc::clone(&self.tools);
         let observer = Arc::clone(&self.observer);
         let session = self.journal.label();
         let gate = (self.hold_turns && calls.len() > 1).then(|| self.trigger.again());
+        // A call that was stopped may still report to the old one.
+        self.opened = Arc::new(Mutex::new(Some(Vec::new())));
+        let opened = Arc::clone(&self.opened);
         Box::pin(async move {
             let mut results: Vec<Option<ToolResult>> = vec![None; calls.len()];
             let perform = async |number: usize| {
                 let call = &calls[number];
                 observer.observe(LoopEvent::Call(call));
-                let result = tools.call(call, &format!("{session}-{turn}-{number}")).await;
+                let report = reporter(&call.id, &opened, &observer);
+                let result = tools.call(call, &format!("{session}-{turn}-{number}"), report).await;
                 observer.observe(LoopEvent::Result(&result));
                 result
             };
@@ -411,6 +439,22 @@ impl Driver {
             MachineEvent::Called(results.into_iter().flatten().collect())
         })
     }
+}
+
+/// Tells the observer what the call `call` does, and collects the tasks that it opens.
+fn reporter(call: &str, opened: &OpenedByCall, observer: &Arc<dyn LoopObserver>) -> TaskReporter {
+    let (call, opened, observer) = (call.to_owned(), Arc::clone(opened), Arc::clone(observer));
+    Box::new(move |progress| {
+        let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(opened) = opened.as_mut() else { return };
+        match progress {
+            CallProgress::Opened(task) => {
+                opened.push((call.clone(), task.clone()));
+                observer.observe(LoopEvent::Opened(task));
+            }
+            CallProgress::WaitsFor(task) => observer.observe(LoopEvent::WaitsFor(task)),
+        }
+    })
 }
 
 /// Says that a conversation contains what a model may not get.

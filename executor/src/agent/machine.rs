@@ -22,6 +22,15 @@ use crate::model::fallback;
 use crate::model::provider::{FailureClass, ModelFailure};
 use crate::model::view::CallStyle;
 
+/// The result of a call that is stopped; its tasks go on.
+fn stopped(call: &ToolCall, opened: &[(String, OpenedTask)]) -> ToolResult {
+    let of_this = opened.iter().filter(|(id, _)| *id == call.id);
+    let opened: Vec<_> = of_this.map(|(_, task)| task.clone()).collect();
+    let ids = opened.iter().map(|task| task.id.to_string()).collect::<Vec<_>>().join(" ");
+    let text = if ids.is_empty() { CANCELLED.to_owned() } else { format!("{CANCELLED}; its task goes on: {ids}") };
+    ToolResult { opened, ..ToolResult::new(call, text, 1) }
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -77,6 +86,13 @@ pub enum MachineEvent {
     ShowsAtMost(usize),
     Undone,
     Cleared,
+}
+
+impl MachineEvent {
+    /// Whether it stops what is running.
+    pub fn interrupts(&self) -> bool {
+        matches!(self, Self::Asked(_) | Self::Cancelled | Self::Undone | Self::Cleared)
+    }
 }
 
 /// What the driver has to do.
@@ -143,6 +159,8 @@ pub struct Machine {
     open: BTreeMap<TaskId, OpenedTask>,
     /// Final tasks that the model has not been told about.
     unreported: Vec<EndedTask>,
+    /// The tasks of the calls that are being stopped, and the ids of the calls.
+    opened_by_calls: Vec<(String, OpenedTask)>,
     progress: Progress,
     session_spending: Spending,
     /// The tasks whose spending is counted.
@@ -196,6 +214,7 @@ impl Machine {
             phase: LoopPhase::Idle,
             open: BTreeMap::new(),
             unreported: Vec::new(),
+            opened_by_calls: Vec::new(),
             progress: Progress::default(),
             session_spending: Spending::default(),
             counted: BTreeSet::new(),
@@ -326,6 +345,12 @@ impl Machine {
         effects
     }
 
+    /// Sets the tasks that the calls created which are about to be stopped, and the ids of the calls. The tasks go on, and
+    /// wake the loop later.
+    pub fn opened(&mut self, opened: Vec<(String, OpenedTask)>) {
+        self.opened_by_calls = opened;
+    }
+
     /// Stops the current work so that every call has a result. Returns false if the loop was idle.
     fn interrupt(&mut self, effects: &mut Vec<MachineEffect>) -> bool {
         match self.phase {
@@ -335,8 +360,8 @@ impl Machine {
             LoopPhase::Asking { .. } | LoopPhase::Pausing { .. } => effects.push(MachineEffect::Abort),
             LoopPhase::Calling => {
                 effects.push(MachineEffect::Abort);
-                let stopped = |call: &ToolCall| ToolResult::new(call, CANCELLED, 1);
-                let results = self.last_calls().iter().map(stopped).collect();
+                let opened = std::mem::take(&mut self.opened_by_calls);
+                let results = self.last_calls().iter().map(|call| stopped(call, &opened)).collect();
                 self.record(JournalEntry::Called { results }, effects);
             }
         }

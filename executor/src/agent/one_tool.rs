@@ -11,7 +11,7 @@ use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
 use serde_json::Value;
 
-use super::driver::Tools;
+use super::driver::{TaskReporter, Tools};
 use crate::base::credential;
 use crate::model::conversation::{ToolCall, ToolResult};
 use crate::model::provider::ToolDefinition;
@@ -39,9 +39,10 @@ impl OneTool {
     }
 
     /// Runs `command` on a thread where it may block. The command continues if the future is dropped.
-    async fn run(&self, command: &str, key: &str) -> CommandOutput {
+    async fn run(&self, command: &str, key: &str, report: TaskReporter) -> CommandOutput {
         let (executor, command, key) = (self.executor(), command.to_owned(), key.to_owned());
-        tokio::task::spawn_blocking(move || executor.execute(&command, &key)).await.unwrap_or_else(|error| {
+        let execute = move || executor.execute_and_report(&command, &key, &*report);
+        tokio::task::spawn_blocking(execute).await.unwrap_or_else(|error| {
             let error = ErrorBody::new(Code::Internal, format!("the command panicked or was cancelled: {error}"))
                 .hint("tasks that it started continue; to list them: agent-magic-tool tasks");
             CommandOutput::refused(&error)
@@ -54,13 +55,18 @@ impl Tools for OneTool {
         vec![definition()]
     }
 
-    fn call<'a>(&'a self, call: &'a ToolCall, key: &'a str) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>> {
+    fn call<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        key: &'a str,
+        report: TaskReporter,
+    ) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>> {
         Box::pin(async move {
             let command = match command(call) {
                 Ok(command) => command,
                 Err(error) => return refused(call, &error),
             };
-            let output = self.run(command, key).await;
+            let output = self.run(command, key, report).await;
             let text = match output.status {
                 // Some providers reject an empty result.
                 _ if output.text.is_empty() => NO_OUTPUT.to_owned(),

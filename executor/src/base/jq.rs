@@ -3,21 +3,19 @@
 //! Runs in its own process, because the time and memory that an expression takes cannot be predicted.
 
 use protocol::command_executor::JqCall;
-use protocol::shell::PrintedOutput;
 use serde_json::Value;
 
 use super::select::{self, SelectError};
 
-/// Runs `jq` with these arguments on `input`. Arguments cannot name files.
-pub fn filter(arguments: &[String], input: &[u8]) -> PrintedOutput {
-    evaluate(arguments, input).unwrap_or_else(|(status, message)| PrintedOutput {
-        status,
-        stdout: String::new(),
-        stderr: format!("jq: {message}\n"),
-    })
+/// What an expression printed, and what it asked for in vain.
+#[derive(Debug, Default)]
+pub struct Filtered {
+    pub stdout: String,
+    pub missing: Vec<String>,
 }
 
-fn evaluate(arguments: &[String], input: &[u8]) -> Result<PrintedOutput, (u8, String)> {
+/// Runs `jq` with these arguments on `input`. Arguments cannot name files. An error has the exit status of `jq` and a message.
+pub fn filter(arguments: &[String], input: &[u8]) -> Result<Filtered, (u8, String)> {
     let call = JqCall::parse(arguments).map_err(|message| (2, message))?;
     let mut inputs = Vec::new();
     for input in serde_json::Deserializer::from_slice(input).into_iter::<Value>() {
@@ -29,12 +27,12 @@ fn evaluate(arguments: &[String], input: &[u8]) -> Result<PrintedOutput, (u8, St
         inputs = vec![Value::Array(inputs)];
     }
     select::check(&call.expression).map_err(failed)?;
-    let (mut stdout, mut notes) = (String::new(), Vec::new());
+    let mut filtered = Filtered::default();
     for input in &inputs {
-        let (outputs, missing) = select::checked_outputs(&call.expression, input).map_err(failed)?;
+        let (outputs, found) = select::checked_outputs(&call.expression, input).map_err(failed)?;
         // Of many inputs one may lack what another one has.
         if inputs.len() == 1 {
-            notes = missing;
+            filtered.missing = found;
         }
         for output in outputs {
             let text = match output {
@@ -42,11 +40,10 @@ fn evaluate(arguments: &[String], input: &[u8]) -> Result<PrintedOutput, (u8, St
                 value if call.compact => value.to_string(),
                 value => format!("{value:#}"),
             };
-            stdout.extend([text.as_str(), "\n"]);
+            filtered.stdout.extend([text.as_str(), "\n"]);
         }
     }
-    let stderr = notes.iter().flat_map(|note| ["note: ", note.as_str(), "\n"]).collect();
-    Ok(PrintedOutput { stdout, stderr, ..PrintedOutput::default() })
+    Ok(filtered)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` passes the error by value")]
@@ -76,10 +73,13 @@ mod tests {
             (&["-sc", "length"], "1\n"),
             (&["-n", "1 + 1"], "2\n"),
         ] {
-            assert_eq!(printed(arguments, json).stdout, expected, "{arguments:?}");
+            assert_eq!(printed(arguments, json).expect("valid").stdout, expected, "{arguments:?}");
         }
-        assert_eq!(printed(&[".a["], "1").status, 3);
-        assert_eq!(printed(&[".a.b"], r#"{"a": 1}"#).status, 5);
-        assert_eq!(printed(&["."], "{a}").status, 2);
+        let status = |arguments, input| printed(arguments, input).expect_err("invalid").0;
+        assert_eq!(status(&[".a["], "1"), 3);
+        assert_eq!(status(&[".a.b"], r#"{"a": 1}"#), 5);
+        assert_eq!(status(&["."], "{a}"), 2);
+        let missing = printed(&[".b"], r#"{"a": 1}"#).expect("valid").missing;
+        assert_eq!(missing, ["there is no key `b` there; the keys are `a`"]);
     }
 }

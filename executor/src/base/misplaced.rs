@@ -3,10 +3,12 @@
 //! Services leave out what is empty, so a missing field alone proves nothing. What does is an answer that has the thing
 //! at another place.
 
+use protocol::excerpt;
 use serde_json::Value;
 
-/// The most keys that a message lists.
-const MAX_KEYS: usize = 12;
+/// The most keys that a message lists, and how much it shows of each.
+const MAX_KEYS: usize = 20;
+const MAX_KEY_CHARS: usize = 60;
 /// How deep an answer is searched.
 const MAX_DEPTH: usize = 4;
 /// Lists that stand beside the one that is paged, also where that is left out since it is empty.
@@ -18,17 +20,24 @@ const TOTALS: [&str; 6] = ["count", "total", "totalcount", "totalitems", "totalr
 pub fn keys(data: &Value) -> String {
     match data {
         Value::Object(fields) if fields.is_empty() => "it is an empty object".to_owned(),
-        Value::Object(fields) => {
-            let shown: Vec<_> = fields.keys().take(MAX_KEYS).map(|key| format!("`{key}`")).collect();
-            let more = fields.len().saturating_sub(MAX_KEYS);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("it has {}{more}", shown.join(", "))
-        }
+        Value::Object(fields) => format!("it has {}", named_keys(fields.keys().map(String::as_str))),
         Value::Array(items) => format!("it is a list of {}", items.len()),
         Value::String(_) => "it is a text".to_owned(),
         Value::Null => "it is empty".to_owned(),
         Value::Bool(_) | Value::Number(_) => "it is a plain value".to_owned(),
     }
+}
+
+/// Keys for a message: "`a`, `b` and 3 more".
+pub(super) fn named_keys<'a>(keys: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = keys.len().saturating_sub(MAX_KEYS);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", keys.take(MAX_KEYS).map(named_key).collect::<Vec<_>>().join(", "))
+}
+
+/// A key for a message.
+pub(super) fn named_key(key: &str) -> String {
+    format!("`{}`", excerpt::line(key, MAX_KEY_CHARS))
 }
 
 /// Why the list at `pointer`, which `page` does not have, is not just empty; `None` if it may be.

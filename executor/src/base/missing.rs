@@ -11,13 +11,11 @@ use jaq_core::load::lex::StrPart;
 use jaq_core::load::parse::{BinaryOp, Term};
 use jaq_core::path::{Opt, Part};
 use jaq_json::Val;
-use protocol::excerpt;
 
-/// The most findings, and the most keys that one of them names.
+use super::misplaced::{named_key, named_keys};
+
+/// The most findings.
 const MAX_FINDINGS: usize = 3;
-const MAX_KEYS: usize = 20;
-/// The longest key that is shown.
-const MAX_KEY_CHARS: usize = 60;
 /// An expression that nests more deeply is followed no further.
 const MAX_DEPTH: usize = 64;
 /// An expression that is longer might nest too deeply to be parsed again on an ordinary stack.
@@ -176,7 +174,7 @@ impl Search {
         let found: Vec<_> = objects.iter().filter_map(|fields| fields.get(&name)).collect();
         if found.is_empty() && !objects.is_empty() {
             let keys: BTreeSet<_> = objects.iter().flat_map(|fields| fields.keys()).map(shown).collect();
-            self.report(option, format!("there is no key {} there; {}", quoted(key), key_list(&keys)));
+            self.report(option, format!("there is no key {} there; {}", named_key(key), key_list(&keys)));
             return Values::Unknown;
         }
         Values::Each(found)
@@ -272,17 +270,11 @@ fn shown(key: &Val) -> String {
     }
 }
 
-fn quoted(key: &str) -> String {
-    format!("`{}`", excerpt::line(key, MAX_KEY_CHARS))
-}
-
 fn key_list(keys: &BTreeSet<String>) -> String {
     if keys.is_empty() {
         return "the object is empty".to_owned();
     }
-    let shown: Vec<_> = keys.iter().take(MAX_KEYS).map(|key| quoted(key)).collect();
-    let more = if keys.len() > MAX_KEYS { format!(" and {} more", keys.len() - MAX_KEYS) } else { String::new() };
-    format!("the keys are {}{more}", shown.join(", "))
+    format!("the keys are {}", named_keys(keys.iter().map(String::as_str)))
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ fn check_defaults(defaults: &Map<String, Value>) -> Result<(), LocatedMessage> {
 /// Merges `own` over `defaults`, object by object.
 ///
 /// In the objects of [`CHOICES`], another key replaces the default one instead of being added to it.
-pub(super) fn merge(defaults: Map<String, Value>, own: Map<String, Value>) -> Map<String, Value> {
+pub fn merge(defaults: Map<String, Value>, own: Map<String, Value>) -> Map<String, Value> {
     merge_at(defaults, own, &mut Vec::new())
 }
 

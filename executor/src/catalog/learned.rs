@@ -1,10 +1,11 @@
 //! What worked before: which subtool was run with success after which search, as a further field of the index.
 //!
 //! One file of JSON lines, newest last, written by the executor alone and read by each search: 10 records for each
-//! subtool, [`MAX_RECORDS`] in all. A record has the words of the index, not what the caller typed. Losing the file
+//! subtool of a session, [`MAX_RECORDS`] in all. What one session taught counts for itself alone; for others it counts once a
+//! second session has taught the same, so that no session steers another one. A record has the words of the index, not what the caller typed. Losing the file
 //! costs nothing but what it knew.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -36,9 +37,28 @@ pub struct LearnedRequest {
     pub session: Option<String>,
 }
 
-/// Returns what is known, oldest first; nothing if the file is missing or unreadable.
-pub fn read(path: &Path) -> Vec<LearnedRequest> {
-    within_limits(lines(path))
+/// How many sessions must have taught the same before it counts for others.
+const MIN_SESSIONS: usize = 2;
+
+/// Returns what counts for a search of this session, oldest first and each once; nothing if the file is missing or unreadable.
+pub fn read(path: &Path, session: Option<&str>) -> Vec<LearnedRequest> {
+    let records = within_limits(lines(path));
+    let mut sessions: HashMap<(&str, &str), HashSet<Option<&str>>> = HashMap::new();
+    for record in &records {
+        sessions.entry((&record.tool, &record.words)).or_default().insert(record.session.as_deref());
+    }
+    let counts = |record: &LearnedRequest| {
+        let taught_by = &sessions[&(record.tool.as_str(), record.words.as_str())];
+        taught_by.contains(&session) || taught_by.len() >= MIN_SESSIONS
+    };
+    let mut counted = HashSet::new();
+    let mut known = Vec::new();
+    for record in &records {
+        if counts(record) && counted.insert((&record.tool, &record.words)) {
+            known.push(record.clone());
+        }
+    }
+    known
 }
 
 fn lines(path: &Path) -> Vec<LearnedRequest> {
@@ -46,12 +66,12 @@ fn lines(path: &Path) -> Vec<LearnedRequest> {
     text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
-/// Keeps the newest records of each subtool, and of all.
+/// Keeps the newest records of each subtool of a session, and of all.
 fn within_limits(mut records: Vec<LearnedRequest>) -> Vec<LearnedRequest> {
-    let mut known: HashMap<String, usize> = HashMap::new();
+    let mut known: HashMap<(String, Option<String>), usize> = HashMap::new();
     records.reverse();
     records.retain(|record| {
-        let count = known.entry(record.tool.clone()).or_default();
+        let count = known.entry((record.tool.clone(), record.session.clone())).or_default();
         *count += 1;
         *count <= MAX_PER_TOOL
     });
@@ -80,8 +100,7 @@ impl LearnedRequests {
         let words = record.words.split(' ').count();
         let is_plain = |word: char| word.is_alphanumeric() || word == ' ';
         let is_fit = words <= MAX_WORDS && record.words.len() <= MAX_WORD_BYTES && record.words.chars().all(is_plain);
-        let is_known = |known: &LearnedRequest| known.tool == record.tool && known.words == record.words;
-        if !is_fit || record.words.trim().is_empty() || self.records.iter().any(is_known) {
+        if !is_fit || record.words.trim().is_empty() || self.records.contains(&record) {
             return;
         }
         let appended = self.append(&record);
@@ -147,12 +166,12 @@ mod tests {
         }
         learned.add(record("mail", "unread x"));
         learned.add(record("files", "big file"));
-        let known = read(&path);
+        let known = read(&path, Some("s"));
         assert_eq!(known.len(), 11);
         assert_eq!(known.first(), Some(&record("mail", "unread xxx")), "the oldest are dropped");
         assert_eq!(known.last(), Some(&record("files", "big file")));
         learned.remove(|record| record.session.as_deref() == Some("s"));
-        assert_eq!(read(&path), []);
+        assert_eq!(read(&path, Some("s")), []);
     }
 
     #[test]
@@ -163,7 +182,7 @@ mod tests {
         for words in ["", " ", "token=abc", "a\nb", &"word ".repeat(30), &"x".repeat(400)] {
             learned.add(record("mail", words));
         }
-        assert_eq!(read(&path), []);
+        assert_eq!(read(&path, Some("s")), []);
     }
 
     #[test]
@@ -174,6 +193,47 @@ mod tests {
         let mut text = std::fs::read_to_string(&path).expect("readable");
         text.insert_str(0, "{\"tool\": \n\u{0}\n");
         std::fs::write(&path, text).expect("written");
-        assert_eq!(read(&path), [record("mail", "unread mail")]);
+        assert_eq!(read(&path, Some("s")), [record("mail", "unread mail")]);
+    }
+
+    #[test]
+    fn what_one_session_taught_counts_for_others_when_a_second_one_has_taught_it() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("learned.jsonl");
+        let mut learned = LearnedRequests::open(path.clone());
+        let taught = |session: Option<&str>| LearnedRequest {
+            session: session.map(str::to_owned),
+            ..record("mail", "unread mail")
+        };
+        let counts = |session: Option<&str>| read(&path, session).len();
+        for teacher in [Some("a"), None] {
+            learned.add(taught(teacher));
+            learned.add(taught(teacher));
+            let others = [Some("a"), Some("b"), None].into_iter().filter(|session| *session != teacher);
+            assert_eq!((counts(teacher), others.map(counts).collect::<Vec<_>>()), (1, vec![0, 0]), "{teacher:?}");
+            learned.remove(|record| record.session.as_deref() == teacher);
+        }
+        learned.add(taught(Some("a")));
+        learned.add(taught(Some("b")));
+        assert_eq!([Some("a"), Some("b"), Some("c"), None].map(counts), [1; 4]);
+        learned.remove(|record| record.session.as_deref() == Some("a"));
+        assert_eq!(
+            [Some("a"), Some("b"), Some("c"), None].map(counts),
+            [0, 1, 0, 0],
+            "it is forgotten with its session"
+        );
+    }
+
+    #[test]
+    fn a_session_takes_no_place_of_another_one() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("learned.jsonl");
+        let mut learned = LearnedRequests::open(path.clone());
+        learned.add(record("mail", "unread mail"));
+        for number in 0..20 {
+            let words = format!("flood {}", "x".repeat(number + 1));
+            learned.add(LearnedRequest { session: Some("other".to_owned()), ..record("mail", &words) });
+        }
+        assert_eq!(read(&path, Some("s")), [record("mail", "unread mail")]);
     }
 }

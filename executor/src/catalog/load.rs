@@ -45,7 +45,7 @@ impl Catalog {
                         let problems = problems.map(|(place, it)| problem(origin, Some(name.as_str()), place, it));
                         return Err(problems.collect());
                     }
-                    pack.apply(&mut subtool, changes.is_some_and(|changes| changes.contains_key("confirm")));
+                    pack.apply(&mut subtool, self.is_confirm_own(name.as_str()));
                 }
                 subtool.changed_by = (reported != *origin).then_some(reported);
                 Ok(subtool)
@@ -64,13 +64,19 @@ impl Catalog {
         }
     }
 
-    /// The definitions of a pack that can be read and that callers may use, before variables are filled in, by name.
-    pub(super) fn definitions_of_pack(&self, name: &str) -> Vec<(String, Map<String, Value>)> {
+    /// The definitions of a pack that can be read, by name, with the variables that are set: also those that are not
+    /// loaded, since they lack others.
+    pub(super) fn definitions_of_pack(&self, name: &str) -> Vec<(String, Value)> {
         let own = |file: &&DefinitionFile| file.pack.as_ref().is_some_and(|pack| pack.name() == name);
         let files = self.files().iter().enumerate().filter(|(_, file)| own(file));
         let ids = files.flat_map(|(number, file)| file.definitions(number));
-        let usable = ids.filter(|id| !self.is_hidden(self.definition(*id).1.name.as_str()));
-        usable.filter_map(|id| Some((self.definition(id).1.name.to_string(), self.merged(id).ok()?.0))).collect()
+        let read = ids.filter_map(|id| Some((self.definition(id).1.name.to_string(), self.merged(id).ok()?.0)));
+        read.map(|(name, merged)| (name, with_known(Value::Object(merged), self.sources.variables()))).collect()
+    }
+
+    /// Whether a human decided whether the subtool of a pack asks.
+    pub(super) fn is_confirm_own(&self, name: &str) -> bool {
+        self.overrides.get(name).is_some_and(|(_, changes)| changes.contains_key("confirm"))
     }
 
     /// Returns a definition with the defaults of its file and the changes by another one, and where its mistakes are
@@ -153,6 +159,17 @@ pub fn problems_of_definitions(
         }
     }
     problems
+}
+
+/// Fills the variables that are set into a definition, whose `run` stays a choice while it is not known.
+fn with_known(mut definition: Value, variables: &Variables) -> Value {
+    let (mut chosen, mut unknown) = (definition.clone(), Vec::new());
+    choose(&mut chosen, variables, &mut unknown);
+    if unknown.is_empty() {
+        definition = chosen;
+    }
+    fill(&mut definition, "", variables, &mut unknown);
+    definition
 }
 
 fn pack_text(name: &str) -> &'static str {

@@ -26,7 +26,7 @@ pub(super) type Variables = BTreeMap<String, DefinitionVariable>;
 const CHOOSE: &str = "$choose";
 
 /// The names of the variables that `text` mentions.
-pub(super) fn names_in(text: &str) -> BTreeSet<String> {
+pub fn names_in(text: &str) -> BTreeSet<String> {
     let found = REFERENCE.captures_iter(text).filter_map(|found| found.name("braced").or(found.name("jq")));
     found.map(|name| name.as_str().to_owned()).collect()
 }

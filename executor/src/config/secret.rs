@@ -201,6 +201,7 @@ pub struct Secrets {
     /// later configurations.
     exposed: Arc<RwLock<KnownSecrets>>,
     seal: Arc<Seal>,
+    host_lists: Arc<hosts::KnownHostLists>,
 }
 
 impl fmt::Debug for Secrets {
@@ -219,7 +220,15 @@ impl Secrets {
 
     pub fn new(folder: PathBuf, sources: std::collections::BTreeMap<String, SecretSource>) -> Self {
         let seal = Arc::new(Seal::at(folder.join(".inputs.key")));
-        Self { folder, sources, programs: None, private_hosts: Vec::new(), exposed: Arc::default(), seal }
+        Self {
+            folder,
+            sources,
+            programs: None,
+            private_hosts: Vec::new(),
+            exposed: Arc::default(),
+            seal,
+            host_lists: Arc::default(),
+        }
     }
 
     /// What seals and opens hidden inputs.
@@ -230,10 +239,12 @@ impl Secrets {
     /// The same store with the sources of another configuration. What was handed out stays redacted.
     #[must_use]
     pub fn with_sources_of(&self, config: &Config) -> Self {
-        let (exposed, seal) = (Arc::clone(&self.exposed), Arc::clone(&self.seal));
-        let programs = Some(config.programs.clone());
-        let private_hosts = config.http.private_hosts.clone();
-        Self { folder: self.folder.clone(), sources: config.secrets.clone(), programs, private_hosts, exposed, seal }
+        Self {
+            sources: config.secrets.clone(),
+            programs: Some(config.programs.clone()),
+            private_hosts: config.http.private_hosts.clone(),
+            ..self.clone()
+        }
     }
 
     /// Returns the value of `name`, for what stays on this machine: a program's environment, a signature. What is sent
@@ -338,10 +349,10 @@ impl Secrets {
         self.write(name, value).map_err(|source| SecretError::Folder { path: self.folder.clone(), source })
     }
 
-    /// Removes the stored value; false if there was none.
+    /// Removes the stored value and the list of its hosts; false if there was no value.
     pub fn remove(&self, name: &SecretName) -> Result<bool, SecretError> {
         match fs::remove_file(self.folder.join(name.as_str())) {
-            Ok(()) => Ok(true),
+            Ok(()) => self.forget_hosts(name).map(|()| true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(source) => Err(SecretError::Folder { path: self.folder.clone(), source }),
         }

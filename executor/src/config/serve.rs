@@ -22,7 +22,7 @@ pub struct ServeSettings {
     pub keyless: bool,
     /// The names under which others reach it, with a port unless it is the usual one.
     pub public_names: Vec<String>,
-    /// The addresses of proxies, which say in `X-Forwarded-For` who their client is.
+    /// The addresses of proxies, which add at the end of `X-Forwarded-For` who their client is.
     pub proxies: Vec<IpAddr>,
     /// The web pages whose scripts may send requests, like `http://localhost:3000`.
     pub origins: Vec<String>,

@@ -2,7 +2,7 @@
 //!
 //! A search that led to several subtools is about several things, so nothing is learned from it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use protocol::task::{State, TaskId};
@@ -21,13 +21,15 @@ pub(super) struct Learner {
     pending: HashMap<TaskId, LearnedRequest>,
     /// For each search of a user's session, the first subtool that it led to; `None` if there was another.
     first_tools: HashMap<(u32, Option<String>, String), Option<String>>,
+    /// The sessions that were forgotten since the last commit: what was requested before that is admitted after it.
+    forgotten: HashSet<String>,
     settings: LiveSettings,
 }
 
 impl Learner {
     pub(super) fn new(file: PathBuf, settings: LiveSettings) -> Self {
         let learned = LearnedRequests::open(file);
-        Self { learned, pending: HashMap::new(), first_tools: HashMap::new(), settings }
+        Self { learned, pending: HashMap::new(), first_tools: HashMap::new(), forgotten: HashSet::new(), settings }
     }
 
     /// Notes that a task is about to be accepted.
@@ -35,6 +37,9 @@ impl Learner {
         let Some(words) = task.notes.found_by.as_ref().filter(|words| words.len() <= MAX_WORD_BYTES) else { return };
         // What a caller with tasks of its own searches for changes nothing for others.
         if task.caller.owner().is_some() {
+            return;
+        }
+        if task.caller.session.as_ref().is_some_and(|session| self.forgotten.contains(session)) {
             return;
         }
         if !self.settings.current().config().catalog.learn || self.pending.len() >= MAX_PENDING {
@@ -59,6 +64,7 @@ impl Learner {
 
     /// Learns from the tasks that succeeded.
     pub(super) fn on_commit(&mut self, changes: &[Change]) {
+        self.forgotten.clear();
         if self.pending.is_empty() {
             return;
         }
@@ -75,8 +81,10 @@ impl Learner {
         }
     }
 
-    /// Removes what was learned from a session.
+    /// Removes what was learned from a session, and learns nothing from what it has requested so far.
     pub(super) fn forget(&mut self, session: &str) {
+        self.forgotten.insert(session.to_owned());
+        self.first_tools.retain(|(_, of, _), _| of.as_deref() != Some(session));
         self.pending.retain(|_, request| request.session.as_deref() != Some(session));
         self.learned.remove(|request| request.session.as_deref() == Some(session));
     }

@@ -229,11 +229,15 @@ pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'
 /// The session cookie; `None` if it occurs twice, since one of the two was planted.
 fn cookie(page: &Page, headers: &HeaderMap) -> Option<String> {
     let cookie_name = page.context.site.cookie_name();
-    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let ours: Vec<_> = pairs.filter(|(name, _)| *name == cookie_name).map(|(_, value)| value.to_owned()).collect();
+    // As bytes: other programs on this host may have left cookies that are not ASCII.
+    let cookies = headers.get_all(header::COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+    let ours: Vec<_> = cookies
+        .map(<[u8]>::trim_ascii)
+        .filter_map(|pair| pair.strip_prefix(cookie_name.as_bytes())?.strip_prefix(b"="))
+        .map(String::from_utf8_lossy)
+        .collect();
     match ours.as_slice() {
-        [one] => Some(one.clone()),
+        [one] => Some(one.clone().into_owned()),
         _ => None,
     }
 }

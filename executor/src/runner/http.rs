@@ -39,7 +39,8 @@ pub(super) use address::endpoint;
 pub use facts::ResponseFacts;
 pub use header_templates::HeaderTemplates;
 pub use job::Poll;
-pub use oauth::OAuthTokens;
+use oauth::TokenSource;
+pub use oauth::{ClientCredentials, OAuthTokens};
 pub use pagination::{Counter, LastItem, NextToken, Pagination};
 pub use parts::FormParts;
 
@@ -170,9 +171,11 @@ pub enum Auth {
     Basic(Basic),
     /// A key in a header or in the query.
     ApiKey(ApiKey),
-    /// An OAuth 2.0 access token. The secret is a bare access token, or JSON with `token_url`, `client_id`, `client_secret`, `refresh_token` and `scope`, with which tokens are obtained and renewed.
+    /// An OAuth 2.0 access token. The secret is a bare access token, or JSON with `token_url`, `client_id`, `client_secret`, `refresh_token`, `scope` and `audience`, with which tokens are obtained and renewed.
     #[serde(rename = "oauth2")]
     OAuth2(SecretName),
+    /// An OAuth 2.0 access token that a client gets for itself, with its id and secret.
+    ClientCredentials(Box<ClientCredentials>),
 }
 
 /// A user name and a password.
@@ -325,6 +328,7 @@ impl Auth {
             Self::Bearer(name) | Self::OAuth2(name) => name,
             Self::Basic(basic) => &basic.password,
             Self::ApiKey(key) => &key.value,
+            Self::ClientCredentials(client) => &client.client_secret,
         }
     }
 }

@@ -7,7 +7,7 @@ use protocol::error::ErrorBody;
 use serde_json::Value;
 
 /// Why an attempt failed, in words that a model can act on. Never contains a secret.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Failure {
     /// The error that the caller gets.
     pub error: ErrorBody,

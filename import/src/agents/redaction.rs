@@ -51,7 +51,12 @@ pub(super) fn url(text: &str) -> String {
     let Ok(url) = Url::parse(address) else { return HIDDEN.to_owned() };
     let host = url.host_str().unwrap_or_default();
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    let credentials = if url.username().is_empty() && url.password().is_none() { "" } else { "…@" };
+    // A user alone is no credential, unless it is a token.
+    let credentials = match (url.username(), url.password()) {
+        ("", None) => String::new(),
+        (user, None) if !looks_random(user) && !has_known_prefix(user) => format!("{user}@"),
+        _ => "…@".to_owned(),
+    };
     let path: Vec<_> = url.path().split('/').map(|part| if looks_random(part) { HIDDEN } else { part }).collect();
     let query: Vec<_> = url.query_pairs().map(|(name, _)| format!("{name}={HIDDEN}")).collect();
     let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };

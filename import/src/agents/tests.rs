@@ -198,6 +198,10 @@ fn a_credential_is_found_where_it_would_stand_in_a_file() {
         ("https://a.example/mcp?mode=fast", false),
         ("https://a.example/mcp?key=abc", true),
         ("https://u:p@a.example/mcp", true),
+        ("https://:p@a.example/mcp", true),
+        ("https://reader@a.example/mcp", false),
+        ("https://ghp_0123456789abcdef@a.example/mcp", true),
+        ("https://0123456789abcdef0123456789abcdef@a.example/mcp", true),
         ("https://a.example/s/0123456789abcdef0123456789abcdef/mcp", true),
     ] {
         assert_eq!(credential_in_url(url), expected, "{url}");

@@ -1,5 +1,7 @@
 //! What an import demands of a caller, over all places where a description can demand something.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::ImportOptions;
@@ -190,6 +192,98 @@ fn a_202_that_says_where_its_job_is_is_waited_for() {
         let definition = of(&openapi(&paths, &json!({})), "POST /x");
         assert_eq!(definition["run"]["http"]["poll"], expected, "{case}");
         assert_eq!(definition.get("timeout").is_some(), !expected.is_null(), "{case}");
+    }
+}
+
+/// Where the request of a definition carries which secret.
+fn secret_places(definition: &Value, defaults: &Value) -> BTreeSet<(String, String)> {
+    let http = &definition["run"]["http"];
+    let auth = http.get("auth").unwrap_or(&defaults["run"]["http"]["auth"]);
+    let key = &auth["api_key"];
+    let place = ["header", "query"].into_iter().find_map(|it| Some(format!("{it} {}", key[it].as_str()?)));
+    let key_place = format!("{}{}", place.unwrap_or_default(), key["prefix"].as_str().unwrap_or_default());
+    let mut places = vec![("bearer".to_owned(), &auth["bearer"]), ("oauth2".to_owned(), &auth["oauth2"])];
+    places.extend(["username", "password"].map(|part| (part.to_owned(), &auth["basic"][part])));
+    places.extend(["client_id", "client_secret"].map(|part| (part.to_owned(), &auth["client_credentials"][part])));
+    places.push((key_place, &key["value"]));
+    for (part, place) in [("headers", "header"), ("query", "query")] {
+        let all = http[part].as_object().into_iter().flatten();
+        places.extend(all.map(|(name, value)| (format!("{place} {name}"), value)));
+    }
+    let of_secret =
+        |(place, value): (String, &Value)| Some((value.as_str()?.strip_prefix("secret:")?.to_owned(), place));
+    places.into_iter().filter_map(of_secret).collect()
+}
+
+#[test]
+fn each_security_scheme_has_its_own_secrets() {
+    let kinds = [
+        (json!({"type": "http", "scheme": "bearer"}), vec!["bearer"]),
+        (json!({"type": "oauth2", "flows": {}}), vec!["oauth2"]),
+        (
+            json!({"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": "https://a.example/token", "scopes": {}}}}),
+            vec!["client_id", "client_secret"],
+        ),
+        (json!({"type": "apiKey", "in": "header", "name": "X-NAME"}), vec!["header X-NAME"]),
+        (json!({"type": "apiKey", "in": "header", "name": "Authorization"}), vec!["header Authorization"]),
+        (json!({"type": "apiKey", "in": "query", "name": "NAME"}), vec!["query NAME"]),
+        (json!({"type": "http", "scheme": "basic"}), vec!["password", "username"]),
+        (json!({"type": "apiKey", "in": "cookie", "name": "NAME"}), vec!["header CookieNAME="]),
+    ];
+    let named = |kind: &Value, name: &str| {
+        serde_json::from_str::<Value>(&kind.to_string().replace("NAME", name)).expect("JSON")
+    };
+    let key = json!({"type": "http", "scheme": "bearer"});
+    let names = [
+        ("one", "two"),
+        ("api_key", "api-key"),
+        ("apiKey", "API key"),
+        ("-", "--"),
+        ("login", "login_user"),
+        ("a", "password"),
+        ("a", "client secret"),
+    ];
+    let pairs = kinds.iter().flat_map(|first| kinds.iter().map(move |second| (first, second)));
+    for (((first, first_places), (second, second_places)), (a, b)) in
+        pairs.flat_map(|pair| names.map(|names| (pair, names)))
+    {
+        // With the third, neither of them is the one that has the name of the pack.
+        for third in [None, Some(&key)] {
+            let mut schemes = json!({a: named(first, "A"), b: named(second, "B")});
+            if let Some(third) = third {
+                schemes["0"] = third.clone();
+            }
+            let mut description = openapi(
+                &json!({"/a": {"get": {"security": [{a: []}], "responses": {}}}, "/b": {"get": {"security": [{b: []}], "responses": {}}},
+                    "/both": {"get": {"security": [{a: [], b: []}], "responses": {}}}}),
+                &json!({}),
+            );
+            description["components"]["securitySchemes"] = schemes.clone();
+            let document = Document::new("x", description.to_string()).expect("JSON");
+            let imported = super::import(&document, &ImportOptions::default()).expect("imported");
+            let defaults = Value::Object(imported.defaults.clone());
+            let [of_a, of_b, of_both] = ["GET /a", "GET /b", "GET /both"].map(|what| {
+                let subtool = imported.subtools.iter().find(|subtool| subtool.what == what).expect("imported");
+                secret_places(&Value::Object(subtool.definition.clone()), &defaults)
+            });
+            let places = |found: &BTreeSet<(String, String)>| {
+                let mut places: Vec<_> = found.iter().map(|(_, place)| place.clone()).collect();
+                places.sort();
+                places
+            };
+            let expected =
+                |places: &[&str], name: &str| places.iter().map(|it| it.replace("NAME", name)).collect::<Vec<_>>();
+            assert_eq!(places(&of_a), expected(first_places, "A"), "{a} of {schemes}");
+            assert_eq!(places(&of_b), expected(second_places, "B"), "{b} of {schemes}");
+            let secrets = |found: &BTreeSet<(String, String)>| {
+                found.iter().map(|(secret, _)| secret.clone()).collect::<BTreeSet<_>>()
+            };
+            assert!(secrets(&of_a).is_disjoint(&secrets(&of_b)), "{of_a:?} {of_b:?} of {schemes}");
+            let all: BTreeSet<_> = of_a.union(&of_b).cloned().collect();
+            let is_simplified = imported.simplified.iter().any(|it| it.what == "GET /both");
+            assert!(of_both.is_subset(&all) && !of_both.is_empty(), "{of_both:?} of {schemes}");
+            assert!(is_simplified || of_both == all, "{of_both:?} of {schemes}");
+        }
     }
 }
 

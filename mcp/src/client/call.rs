@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use rmcp::ServiceError;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelTaskParams, ClientRequest, GetTaskParams, InputRequest,
@@ -123,6 +124,11 @@ impl Connection {
             () = call.cancel.cancelled() => None,
             () = lost(&mut too_long, &id) => return Err(ClientError::TooLarge { max_bytes: self.max_bytes }),
         };
+        let has_none = matches!(&answered, Some(Err(_) | Ok(Err(_))));
+        // An answer that is too long may also end the connection.
+        if has_none && lost(&mut too_long, &id).now_or_never().is_some() {
+            return Err(ClientError::TooLarge { max_bytes: self.max_bytes });
+        }
         match answered {
             Some(Ok(answer)) => answer.map_err(|error| ClientError::of_service(error, self.max_bytes)),
             Some(Err(_)) => Err(ClientError::of_service(ServiceError::TransportClosed, self.max_bytes)),

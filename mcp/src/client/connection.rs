@@ -27,6 +27,7 @@ use super::call::question_of;
 use super::error::ClientError;
 use super::host::{CallHost, CallProgress, HumanAnswer};
 use super::lines::{self, Dropped};
+use super::sized::SizedClient;
 use super::sse::SseTransport;
 use super::tools::{self, OfferedTool};
 
@@ -148,16 +149,19 @@ impl Connection {
                 config.max_json_response_size = settings.max_bytes;
                 let (dropped, tasks) = (Dropped::default(), Vec::new());
                 if let Some(client) = endpoint.authorization {
+                    let client = SizedClient { client, dropped: dropped.clone() };
                     let transport = StreamableHttpClientTransport::with_client(client, config);
                     return Self::greet(transport, settings, dropped, tasks).await;
                 }
-                let transport = StreamableHttpClientTransport::with_client(endpoint.client, config);
+                let client = SizedClient { client: endpoint.client, dropped: dropped.clone() };
+                let transport = StreamableHttpClientTransport::with_client(client, config);
                 Self::greet(transport, settings, dropped, tasks).await
             }
             HttpKind::Sse => {
-                let transport = SseTransport::open(endpoint, settings.max_bytes).await?;
+                let dropped = Dropped::default();
+                let transport = SseTransport::open(endpoint, settings.max_bytes, dropped.clone()).await?;
                 let settings = ConnectionSettings { greeting: Greeting::Initialize, ..settings.clone() };
-                Self::greet(transport, &settings, Dropped::default(), Vec::new()).await
+                Self::greet(transport, &settings, dropped, Vec::new()).await
             }
         }
     }

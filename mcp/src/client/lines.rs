@@ -30,6 +30,12 @@ impl Dropped {
         self.too_long.subscribe()
     }
 
+    /// Tells of a message that was too long.
+    pub(super) fn report_too_long(&self, id: Option<String>) {
+        // No call may be waiting.
+        self.too_long.send(id).ok();
+    }
+
     /// The last line that was no message.
     pub(super) fn noise(&self) -> Option<String> {
         self.noise.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -63,8 +69,7 @@ pub(super) async fn relay(
                 break;
             }
         } else if line.is_too_long {
-            // No call may be waiting.
-            dropped.too_long.send(line.id()).ok();
+            dropped.report_too_long(line.id());
         } else {
             let text = String::from_utf8_lossy(line.bytes.trim_ascii());
             if !text.is_empty() {

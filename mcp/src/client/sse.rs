@@ -17,6 +17,7 @@ use url::Url;
 
 use super::connection::{Authorization, HttpEndpoint};
 use super::error::ClientError;
+use super::lines::Dropped;
 
 /// How long a server may take to say where messages are posted.
 const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,7 +49,7 @@ pub(super) enum SseError {
 
 impl SseTransport {
     /// Opens the stream and waits until the server has said where messages are posted.
-    pub(super) async fn open(endpoint: HttpEndpoint, max_bytes: usize) -> Result<Self, ClientError> {
+    pub(super) async fn open(endpoint: HttpEndpoint, max_bytes: usize, dropped: Dropped) -> Result<Self, ClientError> {
         let url = Url::parse(&endpoint.url).map_err(|error| ClientError::Connect(error.to_string()))?;
         let mut request = endpoint.client.get(url.clone()).header(ACCEPT, "text/event-stream");
         for (name, value) in &endpoint.headers {
@@ -68,7 +69,7 @@ impl SseTransport {
             return Err(ClientError::Connect(format!("it answered with status {} and `{kind}`", status.as_u16())));
         }
         let bytes = response.bytes_stream().map(|part| part.map(|part| part.to_vec())).boxed();
-        let mut events = EventStream { bytes, buffer: Vec::new(), max_bytes };
+        let mut events = EventStream { bytes, buffer: Vec::new(), max_bytes, dropped };
         let first = tokio::time::timeout(ENDPOINT_TIMEOUT, events.next()).await.ok().flatten();
         let post = first.filter(|event| event.name == "endpoint").and_then(|event| url.join(event.data.trim()).ok());
         let post = post.ok_or_else(|| ClientError::Connect("it did not say where messages are posted".to_owned()))?;
@@ -165,10 +166,11 @@ struct EventStream {
     bytes: BoxStream<'static, reqwest::Result<Vec<u8>>>,
     buffer: Vec<u8>,
     max_bytes: usize,
+    dropped: Dropped,
 }
 
 impl EventStream {
-    /// The next event with data; `None` at the end of the stream, or if an event is too long.
+    /// The next event with data; `None` at the end of the stream, or if an event is too long, which is reported.
     async fn next(&mut self) -> Option<SentEvent> {
         let mut event = SentEvent::default();
         loop {
@@ -185,6 +187,7 @@ impl EventStream {
                 take_line(line, &mut event);
             }
             if self.buffer.len() + event.data.len() > self.max_bytes {
+                self.dropped.report_too_long(None);
                 return None;
             }
             self.buffer.extend_from_slice(&self.bytes.next().await?.ok()?);

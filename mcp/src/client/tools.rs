@@ -98,4 +98,54 @@ mod tests {
             assert_ne!(digest(&tool), digest(&changed), "{key}");
         }
     }
+
+    #[test]
+    fn each_field_that_is_added_changed_or_removed_makes_another_digest() {
+        let (text, other) =
+            (json!({"type": "string"}), json!({"type": "object", "properties": {"a": {"type": "string"}}}));
+        let fields = [
+            ("name", vec![json!("t"), json!("u")]),
+            ("title", vec![json!(""), json!("T"), json!("U")]),
+            ("description", vec![json!(""), json!("d"), json!("d ")]),
+            (
+                "inputSchema",
+                vec![json!({}), text.clone(), other.clone(), json!({"type": "object", "properties": {"a": {}}})],
+            ),
+            ("outputSchema", vec![json!({}), text, other, json!({"type": "object", "properties": {"a": {}}})]),
+            (
+                "annotations",
+                vec![
+                    json!({}),
+                    json!({"readOnlyHint": true}),
+                    json!({"readOnlyHint": false}),
+                    json!({"destructiveHint": true}),
+                ],
+            ),
+        ];
+        let bare = json!({"name": "n", "inputSchema": {"type": "object"}});
+        let whole = json!({"name": "n", "title": "n", "description": "n", "inputSchema": {"type": "object"},
+            "outputSchema": {"type": "object"}, "annotations": {"title": "n"}});
+        for tool in [bare, whole] {
+            for (field, values) in &fields {
+                let mut without = tool.clone();
+                without.as_object_mut().expect("a tool is an object").remove(*field);
+                let changed = values.iter().map(|value| {
+                    let mut changed = tool.clone();
+                    changed[*field] = value.clone();
+                    changed
+                });
+                let known: Vec<_> = changed.chain([without]).map(|tool| (digest(&tool), tool)).collect();
+                for (index, (own, changed)) in known.iter().enumerate() {
+                    for (earlier, other) in &known[..index] {
+                        assert_ne!(own, earlier, "{changed} and {other}");
+                    }
+                }
+                let original = digest(&tool);
+                assert!(
+                    tool.get(*field).is_none() || known.iter().all(|(own, _)| *own != original),
+                    "{field} of {tool}"
+                );
+            }
+        }
+    }
 }

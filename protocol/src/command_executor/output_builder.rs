@@ -43,25 +43,31 @@ impl OutputBuilder {
         }
     }
 
-    /// Records the tasks that a call of `agent-magic-tool` created, and those whose final results it printed.
-    pub(super) fn record_call(&mut self, arguments: &[String], printed: &PrintedOutput, mailbox: &Mailbox) {
-        let Some((command, rest)) = arguments.split_first() else { return };
+    /// Records the tasks that a call of `agent-magic-tool` created, and those whose final results it printed. Returns the
+    /// task that it created, unless its result is final.
+    pub(super) fn record_call(
+        &mut self,
+        arguments: &[String],
+        printed: &PrintedOutput,
+        mailbox: &Mailbox,
+    ) -> Option<&OpenedTask> {
+        let (command, rest) = arguments.split_first()?;
         match command.as_str() {
             "run" => {
-                let Ok(printed) = serde_json::from_str::<Value>(&printed.stdout) else { return };
-                match result_of(&printed) {
-                    Some((id, true)) => self.collect([id]),
-                    Some((id, false)) => {
+                let printed: Value = serde_json::from_str(&printed.stdout).ok()?;
+                match result_of(&printed)? {
+                    (id, true) => self.collect([id]),
+                    (id, false) => {
                         let tool = printed["tool"].as_str().unwrap_or_default().to_owned();
                         self.opened.push(OpenedTask { id, tool, result_file: mailbox.result_file(id) });
+                        return self.opened.last();
                     }
-                    None => {}
                 }
             }
             // What is printed is not the result itself, so nothing in it names the task.
             "wait" if has_jq(rest) && is_result(printed.status) => self.collect(final_tasks(rest, mailbox)),
             "wait" => {
-                let Ok(printed) = serde_json::from_str::<Value>(&printed.stdout) else { return };
+                let printed: Value = serde_json::from_str(&printed.stdout).ok()?;
                 let results = match &printed {
                     Value::Array(results) => results.as_slice(),
                     result => std::slice::from_ref(result),
@@ -71,6 +77,7 @@ impl OutputBuilder {
             "read" if is_result(printed.status) => self.collect(final_tasks(rest, mailbox)),
             _ => {}
         }
+        None
     }
 
     /// The output for a line of which no command was run.

@@ -167,6 +167,44 @@ fn created_tasks_and_collected_results_are_reported() {
 }
 
 #[test]
+fn a_run_that_waits_reports_its_task_before_it_waits() {
+    let id = TaskId::new();
+    let receipt = json!({"id": id, "tool": "t", "status": "pending"}).to_string();
+    let note = "agent-magic-tool: note: queued\n";
+    let accepted = PrintedOutput { stderr: note.to_owned(), ..printed(&receipt) };
+    for (line, waits, status, is_collected) in [
+        ("run t --wait", vec!["wait", "ID", "--timeout=60s"], "succeeded", true),
+        ("run t --wait=5s", vec!["wait", "ID", "--timeout=5s"], "pending", false),
+        ("run t --wait --jq .x", vec!["wait", "ID", "--timeout=60s", "--jq=.x"], "succeeded", true),
+    ] {
+        let result = json!({"id": id, "tool": "t", "status": status});
+        let shown = if line.contains("jq") { "7".to_owned() } else { result.to_string() };
+        let bench = Bench::new(vec![("run", accepted.clone()), ("wait", printed(&shown))]);
+        bench.mailbox.publish(id, &format!("{result:#}\n")).expect("failed to publish the result");
+        let told = Mutex::new(Vec::new());
+        let report = |progress: CallProgress<'_>| {
+            let word = match progress {
+                CallProgress::Opened(task) => format!("opened {}", task.id),
+                CallProgress::WaitsFor(task) => format!("waits for {}", task.id),
+            };
+            told.lock().unwrap_or_else(PoisonError::into_inner).push((word, bench.calls().len()));
+        };
+        let answer = bench.executor.execute_and_report(&format!("agent-magic-tool {line}"), "", &report);
+        let expected = [(format!("opened {id}"), 1), (format!("waits for {id}"), 1)];
+        assert_eq!(*told.lock().unwrap_or_else(PoisonError::into_inner), expected, "{line}");
+        let waits: Vec<_> = waits.into_iter().map(|word| word.replace("ID", &id.to_string())).collect();
+        assert_eq!(bench.calls(), [vec!["run".to_owned(), "t".to_owned()], waits], "{line}");
+        assert_eq!(answer.text, format!("{shown}\n{note}"), "{line}");
+        let (opened, collected) = (answer.opened.len(), answer.collected.len());
+        assert_eq!((opened, collected), if is_collected { (0, 1) } else { (1, 0) }, "{line}");
+    }
+    let refused = PrintedOutput::refused(&ErrorBody::new(Code::UnknownSubtool, "none"));
+    let bench = Bench::new(vec![("run", refused)]);
+    assert_eq!(bench.answer("agent-magic-tool run t --wait").status, Code::UnknownSubtool.exit() as u8);
+    assert_eq!(bench.calls().len(), 1, "there is nothing to wait for");
+}
+
+#[test]
 fn only_result_files_can_be_read() {
     let bench = Bench::new(vec![]);
     let secret = bench.folder.path().join("secret");

@@ -1,6 +1,5 @@
 //! The bodies of responses that tell the session when an answer has reached its client.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -11,17 +10,16 @@ use serde_json::Value;
 use super::calls::TaskAnswer;
 use super::record::{TaskFeed, TaskRecord};
 use super::wire::A2aUpdate;
-use crate::delivery;
+use crate::delivery::{self, Receipt};
 
 /// A response with `value`. When it is sent, and the task in it has ended, the client has the answer.
 pub(super) fn delivered(content_type: &'static str, value: &Value, answer: &TaskAnswer) -> Response {
-    let record = answer.task.status.state.is_final().then(|| Arc::clone(&answer.record));
-    let body = delivery::body(value.to_string(), move || {
-        if let Some(record) = record {
-            record.delivered();
-        }
-    });
-    ([("content-type", content_type)], body).into_response()
+    let receipt = answer.task.status.state.is_final().then(|| receipt(Arc::clone(&answer.record)));
+    delivery::whole(([("content-type", content_type)], value.to_string()).into_response(), receipt)
+}
+
+fn receipt(record: Arc<TaskRecord>) -> Receipt {
+    Receipt::new(move || record.delivered())
 }
 
 /// The task as it is now and its updates until it ends, as events.
@@ -39,15 +37,11 @@ pub(super) fn event_stream(
             None if is_over => None,
             None => updates.recv().await,
         };
-        let Some(update) = update else {
-            if is_over {
-                record.delivered();
-            }
-            return None;
-        };
+        let update = update?;
         let is_over = is_over || update.state().is_some_and(super::wire::A2aState::is_final);
         let event = Event::default().data(shape(update.to_value()).to_string());
-        Some((Ok::<_, Infallible>(event), (None, updates, record, shape, is_over)))
+        let receipt = is_over.then(|| receipt(Arc::clone(&record)));
+        Some(((event, receipt), (None, updates, record, shape, is_over)))
     });
-    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+    Sse::new(delivery::pieces(events)).keep_alive(KeepAlive::default()).into_response()
 }

@@ -82,7 +82,7 @@ fn calls(key: Option<&str>, folder: &Path) -> CallDesk {
 }
 
 /// A service that takes no question anymore.
-fn stopped_service() -> (Arc<SessionService>, Paths) {
+pub(crate) fn stopped_service() -> (Arc<SessionService>, Paths) {
     let folder = tempfile::tempdir().expect("a folder");
     let stopping = CancellationToken::new();
     stopping.cancel();
@@ -132,6 +132,25 @@ async fn events(response: Response) -> Vec<Value> {
     let body = response.into_body().collect().await.expect("a body").to_bytes();
     let body = String::from_utf8(body.to_vec()).expect("text");
     body.lines().filter_map(|line| line.strip_prefix("data: ")).map(|data| from_str(data).expect("JSON")).collect()
+}
+
+#[tokio::test]
+async fn a_task_is_delivered_if_its_client_reads_it_over_any_binding() {
+    for streams in [false, true] {
+        for reads in [true, false] {
+            let record = record();
+            play(&record, vec![done(&"word ".repeat(100), StopReason::Completed)]).await;
+            let response = if streams {
+                event_stream(Arc::clone(&record), record.feed(), |update| update)
+            } else {
+                let answer = TaskAnswer { task: record.task(), record: Arc::clone(&record) };
+                delivered("application/json", &json!(answer.task), &answer)
+            };
+            assert!(!record.is_delivered(), "nothing was sent");
+            crate::delivery::tests::send(response, reads).await;
+            assert_eq!(record.is_delivered(), reads, "streamed: {streams}, read: {reads}");
+        }
+    }
 }
 
 /// Brings the events to a task, as a turn does.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -27,7 +27,7 @@ use super::{HttpClient, ServeState, openapi};
 use crate::delivery;
 use crate::json_input;
 use crate::service::{SessionInfo, SessionState};
-use crate::turn::{EventId, Question, QuestionLimits, TurnOutcome, TurnUsage, WhenBusy};
+use crate::turn::{EventId, Question, QuestionLimits, TurnOutcome, TurnStream, TurnUsage, WhenBusy};
 
 /// How long `submit` waits for an answer unless it says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
@@ -227,15 +227,17 @@ async fn submit(
             turn.polled()?;
             Ok(pending(id).await)
         }
-        Ok(outcome) => {
-            let (status, body) = match outcome {
-                Ok(outcome) => (StatusCode::OK, json!(SubmitAnswer::of(outcome, id))),
-                Err(error) => (super::status_of(error.code), json!({ "error": error })),
-            };
-            let body = delivery::body(body.to_string(), move || turn.delivered());
-            Ok((status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
-        }
+        Ok(outcome) => Ok(answer(outcome, id, &turn)),
     }
+}
+
+/// The answer to a question whose turn has ended.
+pub(crate) fn answer(outcome: Result<TurnOutcome, ErrorBody>, id: String, turn: &TurnStream) -> Response {
+    let (status, body) = match outcome {
+        Ok(outcome) => (StatusCode::OK, json!(SubmitAnswer::of(outcome, id))),
+        Err(error) => (super::status_of(error.code), json!({ "error": error })),
+    };
+    delivery::whole((status, Json(body)).into_response(), turn.receipt())
 }
 
 /// The id of a new session. A repeated request without a session finds the one that it made before.

@@ -256,12 +256,31 @@ fn client_address(state: &ServeState, headers: &HeaderMap, connection: Connectio
     if !state.settings.proxies.contains(&peer) {
         return Ok(peer);
     }
-    let last = headers.get_all(FORWARDED_FOR).iter().next_back().and_then(|value| value.to_str().ok());
-    let address = last.and_then(|list| list.rsplit(',').next()).and_then(|address| address.trim().parse().ok());
-    address.ok_or_else(|| {
+    forwarded_address(headers, &state.settings.proxies).ok_or_else(|| {
         let message = "the proxy does not say who its client is";
         refused(StatusCode::BAD_REQUEST, Code::BadRequest, message, "have it set `X-Forwarded-For`")
     })
+}
+
+/// The last address in `X-Forwarded-For` that is not one of our proxies: each proxy adds the address that it saw at the
+/// end, and what stands before that is whatever its client sent.
+fn forwarded_address(headers: &HeaderMap, proxies: &[IpAddr]) -> Option<IpAddr> {
+    for value in headers.get_all(FORWARDED_FOR).iter().rev() {
+        for entry in value.to_str().ok()?.rsplit(',') {
+            let address = forwarded_entry(entry.trim())?;
+            if !proxies.contains(&address) {
+                return Some(address);
+            }
+        }
+    }
+    None
+}
+
+/// An address that a proxy wrote, which may have a port and brackets.
+fn forwarded_entry(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse().ok().or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip()))?;
+    Some(address.to_canonical())
 }
 
 /// What a request needs. Everything that is not listed here changes something.
@@ -481,6 +500,45 @@ mod tests {
         headers.insert("x-api-key", HeaderValue::from_bytes(&stray).expect("a header"));
         shown_key(&headers, None).expect_err("a key with a stray byte");
         assert_eq!(shown(&[("x-session-id", "amt_team")]), Ok(None), "no key");
+    }
+
+    #[test]
+    fn the_last_address_that_is_not_a_proxy_of_ours_is_the_client() {
+        let proxies: Vec<IpAddr> = ["10.0.0.1", "10.0.0.2", "fd00::1"].map(|ip| ip.parse().expect("an address")).into();
+        let cases: [(&[&str], Option<&str>); 20] = [
+            (&["1.2.3.4"], Some("1.2.3.4")),
+            (&["9.9.9.9, 1.2.3.4"], Some("1.2.3.4")),
+            (&["127.0.0.1, 10.0.0.1, 1.2.3.4"], Some("1.2.3.4")),
+            (&["9.9.9.9", "1.2.3.4"], Some("1.2.3.4")),
+            (&["9.9.9.9, 8.8.8.8", "7.7.7.7,1.2.3.4"], Some("1.2.3.4")),
+            (&["9.9.9.9 ,  1.2.3.4 "], Some("1.2.3.4")),
+            (&["9.9.9.9, 1.2.3.4, 10.0.0.2"], Some("1.2.3.4")),
+            (&["9.9.9.9, 1.2.3.4", "10.0.0.2, ::ffff:10.0.0.1"], Some("1.2.3.4")),
+            (&["1.2.3.4, fd00::1"], Some("1.2.3.4")),
+            (&["9.9.9.9:1, 1.2.3.4:5678"], Some("1.2.3.4")),
+            (&["9.9.9.9, 2001:db8::7"], Some("2001:db8::7")),
+            (&["9.9.9.9, [2001:db8::7]"], Some("2001:db8::7")),
+            (&["9.9.9.9, [2001:db8::7]:443"], Some("2001:db8::7")),
+            (&["::ffff:1.2.3.4"], Some("1.2.3.4")),
+            (&["1.2.3.4, unknown"], None),
+            (&["1.2.3.4, _hidden"], None),
+            (&["1.2.3.4,"], None),
+            (&["1.2.3.4", ""], None),
+            (&["10.0.0.2"], None),
+            (&[], None),
+        ];
+        for (values, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(FORWARDED_FOR, HeaderValue::from_str(value).expect("a header"));
+            }
+            let address = forwarded_address(&headers, &proxies).map(|address| address.to_string());
+            assert_eq!(address.as_deref(), expected, "{values:?}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.append(FORWARDED_FOR, HeaderValue::from_static("1.2.3.4"));
+        headers.append(FORWARDED_FOR, HeaderValue::from_bytes(b"8.8.8.8, \xe9").expect("a header"));
+        assert_eq!(forwarded_address(&headers, &proxies), None, "not what stands before it");
     }
 
     #[tokio::test]

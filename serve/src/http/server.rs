@@ -1,5 +1,6 @@
 //! The listener: accepts connections, with TLS if it is configured, and serves each within limits.
 
+use std::error::Error;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -8,17 +9,22 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::response::Response;
 use executor::config::ServeSettings;
 use executor::page::peer;
+use hyper::body::Incoming;
+use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use mcp::http_listener;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::door::Connection;
+use crate::delivery;
 use crate::limits::ConcurrencyLimit;
 
 /// The most connections from one place, so that no client uses up all of them.
@@ -142,13 +148,22 @@ async fn serve_connection(
         std::future::ready(request)
     })));
     match tls {
-        None => http_listener::serve_connection(stream, routes, stopping).await,
+        None => serve_requests(stream, routes, stopping).await,
         Some(tls) => {
             let stream = tokio::time::timeout(TLS_TIMEOUT, tls.accept(stream)).await??;
-            Box::pin(http_listener::serve_connection(stream, routes, stopping)).await;
+            Box::pin(serve_requests(stream, routes, stopping)).await;
         }
     }
     Ok(())
+}
+
+/// Serves the requests of one connection, whose answers count as delivered when it has taken them.
+pub(crate) async fn serve_requests<I, S>(stream: I, routes: S, stopping: &CancellationToken)
+where
+    I: AsyncRead + AsyncWrite + Unpin + 'static,
+    S: Service<hyper::Request<Incoming>, Response = Response, Error: Into<Box<dyn Error + Send + Sync>>>,
+{
+    delivery::serve(stream, |stream| http_listener::serve_connection(stream, routes, stopping)).await;
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Events of a session as server-sent events.
 
-use std::convert::Infallible;
 use std::str::FromStr;
 
 use std::time::Duration;
@@ -8,8 +7,9 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use futures_util::{StreamExt as _, stream};
+use futures_util::stream;
 
+use crate::delivery;
 use crate::turn::{EventId, LoggedEvent, SessionEvent, TurnStream};
 
 /// How often an idle stream says that it is alive.
@@ -48,7 +48,7 @@ impl FromStr for EventId {
 
 /// Which events a stream has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StreamEnd {
+pub(crate) enum StreamEnd {
     /// It goes on with the next turn.
     Never,
     /// It ends with the turn.
@@ -77,28 +77,14 @@ fn message(logged: &LoggedEvent) -> String {
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Answers with the events of `turn`, as they happen, as long as `may_listen` says so.
-pub(super) fn response(
+pub(crate) fn response(
     turn: TurnStream,
     end: StreamEnd,
     may_listen: impl Fn() -> bool + Send + Clone + 'static,
 ) -> Response {
-    enum Step {
-        Next(TurnStream),
-        Delivered(TurnStream),
-    }
-    // The body is asked for more only after the last piece was sent, so its end is known to have arrived.
-    let start = (Some(Step::Next(turn)), may_listen);
-    let pieces = stream::unfold(start, move |(step, may_listen)| async move {
-        let mut turn = match step? {
-            Step::Next(turn) => turn,
-            Step::Delivered(turn) => {
-                turn.delivered();
-                if end == StreamEnd::WithTurn {
-                    return None;
-                }
-                turn
-            }
-        };
+    let start = (Some(turn), may_listen);
+    let pieces = stream::unfold(start, move |(turn, may_listen)| async move {
+        let mut turn = turn?;
         let silent_since = tokio::time::Instant::now();
         loop {
             let event = tokio::time::timeout(CHECK_INTERVAL, turn.next()).await;
@@ -107,16 +93,18 @@ pub(super) fn response(
             }
             match event {
                 Err(_) if silent_since.elapsed() < KEEP_ALIVE => {}
-                Err(_) => return Some((": keep-alive\n\n".to_owned(), (Some(Step::Next(turn)), may_listen))),
+                Err(_) => return Some(((": keep-alive\n\n".to_owned(), None), (Some(turn), may_listen))),
                 Ok(None) => return None,
                 Ok(Some(logged)) => {
-                    let step = if logged.event.is_last() { Step::Delivered(turn) } else { Step::Next(turn) };
-                    return Some((message(&logged), (Some(step), may_listen)));
+                    let is_last = logged.event.is_last();
+                    let receipt = if is_last { turn.receipt() } else { None };
+                    let rest = (!is_last || end == StreamEnd::Never).then_some(turn);
+                    return Some(((message(&logged), receipt), (rest, may_listen)));
                 }
             }
         }
     });
-    let mut response = Response::new(Body::from_stream(pieces.map(Ok::<_, Infallible>)));
+    let mut response = Response::new(Body::from_stream(delivery::pieces(pieces)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response
 }

@@ -29,7 +29,7 @@ pub(super) async fn answer(State(state): State<Arc<ServeState>>, request: Reques
     let model = Some(without_tag(&model).to_owned());
     let prompt = Prompt { interface: "ollama", system: None, messages, field: "messages", model };
     let answer = Box::pin(ask(&state, &request, prompt)).await?;
-    Ok(Box::pin(respond(answer, format, streams)).await?)
+    Ok(Box::pin(respond(answer, format, streams)).await)
 }
 
 /// The model as the client names it, which every answer repeats.

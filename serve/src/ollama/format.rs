@@ -1,5 +1,6 @@
 //! The documents of an answer. They differ by path only in the field that holds the text.
 
+use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
 
 use super::{LINES, errors, finish, head, line};
@@ -51,6 +52,10 @@ impl AnswerFormat for OllamaFormat {
 
     fn fail(&mut self, failure: &ProxyFailure) -> String {
         line(&errors::document(failure))
+    }
+
+    fn refusal(&self, failure: ProxyFailure) -> Response {
+        errors::OllamaError::from(failure).into_response()
     }
 
     fn whole(&mut self, text: &str, end: &AnswerEnd) -> Value {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 use super::head::CompletionHead;
@@ -27,7 +28,7 @@ pub(super) async fn complete(State(state): State<Arc<ServeState>>, request: Requ
     let format = ChatFormat(CompletionHead::new("chatcmpl-", &request, model.as_deref()));
     let prompt = Prompt { interface: "openai", system: None, messages, field: "messages", model };
     let answer = Box::pin(ask(&state, &request, prompt)).await?;
-    Ok(Box::pin(respond(answer, format, streams)).await?)
+    Ok(Box::pin(respond(answer, format, streams)).await)
 }
 
 /// A chat completion, or the chunks of one.
@@ -65,6 +66,10 @@ impl AnswerFormat for ChatFormat {
 
     fn fail(&mut self, failure: &ProxyFailure) -> String {
         event(&errors::document(failure))
+    }
+
+    fn refusal(&self, failure: ProxyFailure) -> Response {
+        errors::OpenAiError::from(failure).into_response()
     }
 
     fn whole(&mut self, text: &str, end: &AnswerEnd) -> Value {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 use super::head::CompletionHead;
@@ -26,7 +27,7 @@ pub(super) async fn complete(State(state): State<Arc<ServeState>>, request: Requ
     let format = CompletionFormat(CompletionHead::new("cmpl-", &request, model.as_deref()));
     let prompt = Prompt { interface: "openai", system: None, messages: vec![prompt], field: "prompt", model };
     let answer = Box::pin(ask(&state, &request, prompt)).await?;
-    Ok(Box::pin(respond(answer, format, streams)).await?)
+    Ok(Box::pin(respond(answer, format, streams)).await)
 }
 
 /// The prompt: one text, or a list of one.
@@ -77,6 +78,10 @@ impl AnswerFormat for CompletionFormat {
 
     fn fail(&mut self, failure: &ProxyFailure) -> String {
         event(&errors::document(failure))
+    }
+
+    fn refusal(&self, failure: ProxyFailure) -> Response {
+        errors::OpenAiError::from(failure).into_response()
     }
 
     fn whole(&mut self, text: &str, end: &AnswerEnd) -> Value {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use executor::model::conversation::StopReason;
 use serde_json::{Map, Value, json};
 
@@ -43,7 +44,7 @@ pub(super) async fn create(State(state): State<Arc<ServeState>>, request: Reques
     };
     let prompt = Prompt { interface: "openai", system, messages, field: "input", model };
     let answer = Box::pin(ask(&state, &request, prompt)).await?;
-    Ok(Box::pin(respond(answer, format, streams)).await?)
+    Ok(Box::pin(respond(answer, format, streams)).await)
 }
 
 /// Everything about a response that was stored: there is none.
@@ -198,6 +199,10 @@ impl AnswerFormat for ResponseFormat {
         };
         response["error"] = json!({"code": code, "message": failure.message});
         self.event("response.failed", json!({"response": response}))
+    }
+
+    fn refusal(&self, failure: ProxyFailure) -> Response {
+        OpenAiError::from(failure).into_response()
     }
 
     fn whole(&mut self, text: &str, end: &AnswerEnd) -> Value {

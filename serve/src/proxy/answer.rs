@@ -8,10 +8,10 @@ use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use executor::model::conversation::StopReason;
-use protocol::code::Code;
 use protocol::task::TaskId;
 
 use super::failure::ProxyFailure;
+use crate::delivery::Receipt;
 use crate::service::stopping;
 use crate::turn::{LoggedEvent, SessionEvent, TurnOutcome, TurnStream};
 
@@ -79,8 +79,6 @@ pub(crate) struct AnswerStream {
     preface: String,
     began: Instant,
     first_text: Option<Instant>,
-    /// Whether the turn is over, so that its end can be delivered.
-    is_over: bool,
     /// Whether the model was given one request only, so that it is no limit that ended its work.
     is_one_step: bool,
 }
@@ -99,7 +97,6 @@ impl AnswerStream {
             preface: String::new(),
             began: Instant::now(),
             first_text: None,
-            is_over: false,
             is_one_step: false,
         }
     }
@@ -132,10 +129,7 @@ impl AnswerStream {
     pub(crate) async fn begun(&mut self) -> Result<(), ProxyFailure> {
         let Ok(piece) = tokio::time::timeout(MAX_STATUS_DELAY, self.next()).await else { return Ok(()) };
         match piece {
-            AnswerPiece::Failure(failure) => {
-                self.delivered();
-                Err(failure)
-            }
+            AnswerPiece::Failure(failure) => Err(failure),
             piece => {
                 self.ready.push_front(piece);
                 Ok(())
@@ -148,10 +142,7 @@ impl AnswerStream {
         loop {
             match self.next().await {
                 AnswerPiece::Text(_) | AnswerPiece::Silence => {}
-                AnswerPiece::Failure(failure) => {
-                    self.delivered();
-                    return Err(failure);
-                }
+                AnswerPiece::Failure(failure) => return Err(failure),
                 AnswerPiece::End(end) => {
                     let answer = &end.outcome.answer;
                     let text = match end.outcome.stop_reason {
@@ -164,18 +155,12 @@ impl AnswerStream {
         }
     }
 
-    /// Records that the client has the answer. A turn that only a restart interrupted still owes it.
-    pub(crate) fn delivered(&self) {
-        if self.is_over {
-            self.turn.delivered();
-        }
+    /// The receipt for the end or the failure that was read.
+    pub(crate) fn receipt(&self) -> Option<Receipt> {
+        self.turn.receipt()
     }
 
     fn piece(&mut self, logged: &LoggedEvent) -> Option<AnswerPiece> {
-        self.is_over |= match &logged.event {
-            SessionEvent::Error { error } => error.code != Code::NoExecutor,
-            event => event.is_last(),
-        };
         match &logged.event {
             SessionEvent::Text { text } if logged.id.is_preface() => {
                 self.preface.push_str(text);

@@ -1,14 +1,13 @@
 //! Sends an answer in the form of a protocol: as it comes, or as one JSON document.
 
-use std::convert::Infallible;
-
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
 
 use super::answer::{AnswerEnd, AnswerPiece, AnswerStream};
 use super::failure::ProxyFailure;
+use crate::delivery;
 
 /// The type of one JSON document.
 pub(crate) const JSON: &str = "application/json";
@@ -27,88 +26,50 @@ pub(crate) trait AnswerFormat: Send + 'static {
     fn end(&mut self, end: &AnswerEnd) -> String;
     /// A failure of a stream that has begun.
     fn fail(&mut self, failure: &ProxyFailure) -> String;
+    /// A failure before anything was sent.
+    fn refusal(&self, failure: ProxyFailure) -> Response;
     /// The answer that is not streamed.
     fn whole(&mut self, text: &str, end: &AnswerEnd) -> Value;
 }
 
 /// Answers a request. A failure before anything was sent is an error with a status.
-pub(crate) async fn respond(
-    mut answer: AnswerStream,
-    mut format: impl AnswerFormat,
-    streams: bool,
-) -> Result<Response, ProxyFailure> {
-    if streams {
-        answer.begun().await?;
-        let headers = [(CONTENT_TYPE, format.stream_type())];
-        return Ok((headers, streamed(answer, format)).into_response());
+pub(crate) async fn respond(mut answer: AnswerStream, mut format: impl AnswerFormat, streams: bool) -> Response {
+    let begun = if streams { answer.begun().await.map(|()| None) } else { answer.whole().await.map(Some) };
+    match begun {
+        Err(failure) => delivery::whole(format.refusal(failure), answer.receipt()),
+        Ok(None) => ([(CONTENT_TYPE, format.stream_type())], streamed(answer, format)).into_response(),
+        Ok(Some((text, end))) => {
+            let document = format.whole(&text, &end).to_string();
+            delivery::whole(([(CONTENT_TYPE, JSON)], document).into_response(), answer.receipt())
+        }
     }
-    let (text, end) = answer.whole().await?;
-    let document = format.whole(&text, &end).to_string();
-    Ok(([(CONTENT_TYPE, JSON)], last(answer, document)).into_response())
 }
 
 /// A body that sends the pieces as they come.
 fn streamed(answer: AnswerStream, format: impl AnswerFormat) -> Body {
-    body(BodyState { answer, format: Some(Box::new(format)), stage: BodyStage::Begin })
+    let start = (answer, format, StreamStage::Begin);
+    Body::from_stream(delivery::pieces(futures_util::stream::unfold(
+        start,
+        |(mut answer, mut format, stage)| async move {
+            let (chunk, stage) = match stage {
+                StreamStage::Begin => (format.begin(), StreamStage::Running),
+                StreamStage::Running => match answer.next().await {
+                    AnswerPiece::Text(text) => (format.text(&text), StreamStage::Running),
+                    AnswerPiece::Silence => (format.keep_alive(), StreamStage::Running),
+                    AnswerPiece::End(end) => (format.end(&end), StreamStage::Ended),
+                    AnswerPiece::Failure(failure) => (format.fail(&failure), StreamStage::Ended),
+                },
+                StreamStage::Ended => return None,
+            };
+            let receipt = if stage == StreamStage::Ended { answer.receipt() } else { None };
+            Some(((chunk, receipt), (answer, format, stage)))
+        },
+    )))
 }
 
-/// A body that sends only this.
-fn last(answer: AnswerStream, document: String) -> Body {
-    body(BodyState { answer, format: None, stage: BodyStage::Last(document) })
-}
-
-#[derive(Debug)]
-enum BodyStage {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StreamStage {
     Begin,
     Running,
-    Last(String),
-    Sent,
-}
-
-struct BodyState {
-    answer: AnswerStream,
-    /// `None` if there is only the last chunk.
-    format: Option<Box<dyn AnswerFormat>>,
-    stage: BodyStage,
-}
-
-fn body(state: BodyState) -> Body {
-    Body::from_stream(futures_util::stream::unfold(state, |mut state| async move {
-        let chunk = state.next().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(chunk)), state))
-    }))
-}
-
-impl BodyState {
-    /// What is sent next; `None` after the last chunk was written to the connection.
-    async fn next(&mut self) -> Option<String> {
-        match std::mem::replace(&mut self.stage, BodyStage::Running) {
-            BodyStage::Begin => self.format.as_mut().map(|format| format.begin()),
-            BodyStage::Running => {
-                let piece = self.answer.next().await;
-                let format = self.format.as_mut()?;
-                let chunk = match &piece {
-                    AnswerPiece::Text(text) => format.text(text),
-                    AnswerPiece::Silence => format.keep_alive(),
-                    AnswerPiece::End(end) => format.end(end),
-                    AnswerPiece::Failure(failure) => format.fail(failure),
-                };
-                if matches!(piece, AnswerPiece::End(_) | AnswerPiece::Failure(_)) {
-                    self.stage = BodyStage::Sent;
-                }
-                Some(chunk)
-            }
-            BodyStage::Last(document) => {
-                self.stage = BodyStage::Sent;
-                Some(document)
-            }
-            BodyStage::Sent => {
-                // hyper asks for more before it writes what it has. It writes while we are not ready; if that fails, this is
-                // dropped and the answer counts as not delivered.
-                tokio::task::yield_now().await;
-                self.answer.delivered();
-                None
-            }
-        }
-    }
+    Ended,
 }

@@ -114,7 +114,8 @@ impl SessionService {
 
     async fn current_model(&self, number: u32) -> String {
         match self.loaded(number).await {
-            Some(live) => live.log.model(),
+            // The last question may have been asked of another one.
+            Some(live) => self.ledger.of(number).previous_model.unwrap_or_else(|| live.log.model()),
             None => self.settings.current().config.agent.model.clone(),
         }
     }

@@ -11,6 +11,7 @@ use protocol::error::ErrorBody;
 
 use super::SessionInfo;
 use super::quotas::too_many_sessions;
+use crate::slack::SlackThread;
 use crate::turn::Asker;
 
 /// The longest id of a client.
@@ -144,9 +145,19 @@ fn number_in(session: &str) -> Option<u32> {
     session.parse().ok().filter(|number: &u32| number.to_string() == session)
 }
 
-/// Whether the client may use the session: it showed the key that made it, or is of our own user.
+/// Whether the client may use the session: it showed the key that made it, or is of our own user. Who writes in Slack is
+/// not our own user: a thread reaches the sessions of its channel.
 fn is_of(header: &JournalHeader, asker: &Asker) -> bool {
-    asker.key.is_none() || header.client.as_ref().is_some_and(|client| client.key == asker.key)
+    let client = header.client.as_ref();
+    match &asker.key {
+        Some(_) => client.is_some_and(|client| client.key == asker.key),
+        None if asker.interface == "slack" => client.is_some_and(|client| {
+            client.key.is_none()
+                && SlackThread::channel_of(&client.id)
+                    .is_some_and(|of| Some(of) == SlackThread::channel_of(&asker.session))
+        }),
+        None => true,
+    }
 }
 
 #[cfg(test)]
@@ -158,6 +169,35 @@ mod tests {
     }
 
     const MANY: usize = 100;
+
+    #[test]
+    fn a_thread_in_slack_reaches_the_sessions_of_its_channel_alone() {
+        let state = tempfile::tempdir().expect("a folder");
+        let index = SessionIndex::read(SessionStore::in_state(state.path())).expect("read");
+        let slack = |session: &str| Asker { interface: "slack".to_owned(), ..asker(session, None) };
+        let create = |asker: &Asker| index.find_or_create(asker, None, MANY).expect("created");
+        let (here, neighbor) = (slack("slack-C1-1.1"), slack("slack-C1-2.1"));
+        let reached = [create(&here), create(&neighbor)];
+        let others = [
+            create(&slack("slack-C12-1.1")),
+            create(&slack("slack-D1-1.1")),
+            create(&asker("api-1", None)),
+            create(&asker("slack-C1-1.1", Some("a"))),
+        ];
+        let listed: Vec<_> = index.list(&here).iter().map(|session| session.number).collect();
+        assert_eq!(listed, reached);
+        for number in reached {
+            assert_eq!(index.find(&number.to_string(), &here).expect("of its channel"), number);
+        }
+        for number in others {
+            index.find(&number.to_string(), &here).expect_err("not of its channel");
+            assert_eq!(index.find(&number.to_string(), &asker("", None)).expect("our own user"), number);
+        }
+        for id in ["slack-C12-1.1", "slack-D1-1.1", "api-1"] {
+            index.find(id, &here).expect_err(id);
+        }
+        assert!(index.list(&slack("none")).is_empty() && index.list(&slack("slack-")).is_empty());
+    }
 
     #[test]
     fn a_key_has_a_number_of_sessions_also_after_a_restart() {

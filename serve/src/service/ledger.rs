@@ -2,8 +2,9 @@
 //! a restart they are asked, and each client finds its answer.
 
 use std::collections::HashSet;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -78,6 +79,9 @@ pub(crate) struct OwedAnswers {
     pub(crate) asked: Vec<AskedTurn>,
     /// What the model said about ended tasks when no client listened.
     pub(crate) late: Vec<LateAnswer>,
+    /// The model to return to when the next question comes, because the last one was asked of another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) previous_model: Option<String>,
 }
 
 /// What the model said about ended tasks.
@@ -261,9 +265,21 @@ impl QuestionLedger {
         file.persist(path).map(drop).map_err(|error| error.error)
     }
 
-    /// Owes nothing any more: the session starts over, or is deleted.
+    /// Owes nothing any more, because the session starts over; it goes on with the same model.
+    pub(crate) fn start_over(&self, session: u32) {
+        self.forget(session, |owed| OwedAnswers {
+            previous_model: owed.previous_model.take(),
+            ..OwedAnswers::default()
+        });
+    }
+
+    /// Owes nothing any more: the session is deleted.
     pub(crate) fn clear(&self, session: u32) {
-        if let Err(error) = self.change(session, |owed| *owed = OwedAnswers::default()) {
+        self.forget(session, |_| OwedAnswers::default());
+    }
+
+    fn forget(&self, session: u32, rest: impl FnOnce(&mut OwedAnswers) -> OwedAnswers) {
+        if let Err(error) = self.change(session, |owed| *owed = rest(owed)) {
             tracing::warn!(error = error.message, session, "failed to forget the questions of a session");
         }
     }
@@ -286,7 +302,8 @@ impl StateLock {
     pub(crate) async fn acquire(folder: &Path) -> Result<Self, ErrorBody> {
         let failed = |error| super::io_error("failed to lock the sessions of `serve`", &error);
         create_private(folder).map_err(failed)?;
-        let file = File::create(folder.join("lock")).map_err(failed)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(folder.join("lock"));
+        let file = file.map_err(failed)?;
         let deadline = Instant::now() + LOCK_PATIENCE;
         loop {
             match file.try_lock() {

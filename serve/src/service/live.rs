@@ -92,8 +92,6 @@ pub(crate) struct LiveSession {
     questions: mpsc::UnboundedSender<QueuedQuestion>,
     /// How many they are.
     queued: watch::Sender<usize>,
-    /// The model to return to when the next question comes, because the last one was asked of another.
-    previous_model: Mutex<Option<String>>,
     last_used: Mutex<Instant>,
     /// Cancelled when the loop has ended.
     ended: CancellationToken,
@@ -193,7 +191,6 @@ impl LiveSession {
             listeners,
             questions,
             queued: watch::Sender::new(0),
-            previous_model: Mutex::default(),
             last_used: Mutex::new(Instant::now()),
             ended,
             is_deleted: AtomicBool::new(false),
@@ -408,12 +405,12 @@ impl LiveSession {
 
     /// Switches to the model of the question, and back after a question that was asked of another one.
     async fn choose_model(&self, model: Option<String>) -> Result<(), ErrorBody> {
-        let previous = self.previous_model.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match (model, previous) {
+        match (model, self.ledger.of(self.number).previous_model) {
             (Some(model), previous) => {
                 let current = previous.unwrap_or_else(|| self.log.model());
-                self.use_model(&model).await?;
-                *self.previous_model.lock().unwrap_or_else(PoisonError::into_inner) = Some(current);
+                // Before the switch, which a restart would take for one that stays.
+                self.ledger.change(self.number, |owed| owed.previous_model = Some(current))?;
+                self.switch_to(&model).await?;
             }
             (None, Some(previous)) => self.use_model(&previous).await?,
             (None, None) => {}
@@ -423,10 +420,14 @@ impl LiveSession {
 
     /// Makes another model answer from here on.
     pub(super) async fn use_model(&self, name: &str) -> Result<(), ErrorBody> {
+        self.switch_to(name).await?;
+        self.ledger.change(self.number, |owed| owed.previous_model = None)
+    }
+
+    async fn switch_to(&self, name: &str) -> Result<(), ErrorBody> {
         let active_model = self.model_factory.activate(Some(name)).await?;
         self.send(LoopCommand::UseModel(Box::new(active_model))).await?;
         self.log.set_model(name, self.model_factory.writes_calls(name));
-        *self.previous_model.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
     }
 
@@ -545,4 +546,43 @@ pub(super) fn watch_tasks(tracker: &TaskTracker, log: Arc<EventLog>, trigger: Tr
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_only_lowers_the_limits_of_the_configuration() {
+        let none = QuestionLimits::default();
+        let steps = |steps| QuestionLimits { steps: Some(steps), ..none };
+        let tokens = |tokens| QuestionLimits { tokens: Some(tokens), ..none };
+        let cost = |cost| QuestionLimits { cost: Some(cost), ..none };
+        // Of a budget, zero is no limit at all in the configuration; a question cannot ask for that.
+        for ((max_steps, max_tokens, max_cost), asked, expected) in [
+            ((25, 1_000, 2.0), none, (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), steps(24), (24, 1_000, 2.0)),
+            ((25, 1_000, 2.0), steps(0), (0, 1_000, 2.0)),
+            ((25, 1_000, 2.0), steps(26), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), steps(u32::MAX), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), tokens(999), (25, 999, 2.0)),
+            ((25, 1_000, 2.0), tokens(0), (25, 1, 2.0)),
+            ((25, 1_000, 2.0), tokens(1_001), (25, 1_000, 2.0)),
+            ((25, 0, 2.0), tokens(5), (25, 5, 2.0)),
+            ((25, 0, 2.0), tokens(0), (25, 1, 2.0)),
+            ((25, 1_000, 2.0), cost(1.5), (25, 1_000, 1.5)),
+            ((25, 1_000, 2.0), cost(2.5), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), cost(f64::INFINITY), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), cost(f64::NAN), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), cost(0.0), (25, 1_000, f64::MIN_POSITIVE)),
+            ((25, 1_000, 2.0), cost(-1.0), (25, 1_000, f64::MIN_POSITIVE)),
+            ((25, 1_000, 0.0), cost(0.0), (25, 1_000, f64::MIN_POSITIVE)),
+            ((25, 1_000, 0.0), cost(9.0), (25, 1_000, 9.0)),
+        ] {
+            let budget = Budget { tokens: max_tokens, cost: max_cost };
+            let (steps, Budget { tokens, cost }) = lower(max_steps, budget, asked);
+            let is_same = (steps, tokens) == (expected.0, expected.1) && cost.total_cmp(&expected.2).is_eq();
+            assert!(is_same, "{asked:?}: {steps} {tokens} {cost}, not {expected:?}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use executor::agent::driver::{LoopEvent, LoopObserver};
 use executor::agent::machine::Spending;
 use executor::agent::outcome;
-use executor::model::conversation::{StopReason, ToolResult};
+use executor::model::conversation::StopReason;
 use executor::model::provider::ModelFailure;
 use executor::results::shown;
 use protocol::command_executor::OpenedTask;
@@ -351,15 +351,16 @@ impl EventLog {
         self.open.send_replace(count);
     }
 
-    fn result(&self, result: &ToolResult) {
-        self.close_tasks(result.collected.iter().copied());
+    /// Adds a task, unless it is known as open.
+    fn open_task(&self, task: &OpenedTask) {
         let mut state = self.lock();
-        for task in &result.opened {
-            let (id, subtool) = (task.id, task.tool.clone());
-            state.open.push((task.clone(), State::Accepted));
-            state.started.push(id);
-            state.add(SessionEvent::Task(TaskNews { id, subtool, state: State::Accepted, preview: None }));
+        if state.open.iter().any(|(open, _)| open.id == task.id) {
+            return;
         }
+        let (id, subtool) = (task.id, task.tool.clone());
+        state.open.push((task.clone(), State::Accepted));
+        state.started.push(id);
+        state.add(SessionEvent::Task(TaskNews { id, subtool, state: State::Accepted, preview: None }));
         let count = state.open.len();
         drop(state);
         self.open.send_replace(count);
@@ -528,8 +529,12 @@ impl LoopObserver for EventLog {
                 state.had_text |= !std::mem::take(&mut state.shown_text).is_empty();
             }
             LoopEvent::Note(note) => self.add(SessionEvent::Note { text: note.to_owned() }),
-            LoopEvent::Call(_) => {}
-            LoopEvent::Result(result) => self.result(result),
+            LoopEvent::Call(_) | LoopEvent::WaitsFor(_) => {}
+            LoopEvent::Opened(task) => self.open_task(task),
+            LoopEvent::Result(result) => {
+                result.opened.iter().for_each(|task| self.open_task(task));
+                self.close_tasks(result.collected.iter().copied());
+            }
             LoopEvent::Woken(tasks) => {
                 self.close_tasks(tasks.iter().map(|task| task.id));
                 self.activity.send_replace(Activity::Working);

@@ -38,6 +38,10 @@ struct Answering<'a, S> {
     /// The key of the question.
     question: String,
     reply: SlackReply,
+    /// What stands before the answer: what commands printed, and the answer to an earlier question.
+    preface: String,
+    /// Whether the preface stands in a message that is complete.
+    is_preface_settled: bool,
     /// Everything that the model wrote in this turn.
     written: String,
 }
@@ -59,7 +63,15 @@ pub(crate) async fn answer<S: SlackSessions>(
     let stream = context.sessions.ask(asked).await;
     is_asked();
     let reply = SlackReply::new(open.messages.clone());
-    let mut answering = Answering { context, thread, question: key.clone(), reply, written: String::new() };
+    let mut answering = Answering {
+        context,
+        thread,
+        question: key.clone(),
+        reply,
+        preface: String::new(),
+        is_preface_settled: false,
+        written: String::new(),
+    };
     let shown = match stream {
         Ok(mut stream) => answering.follow(&mut stream).await.map(|()| Some(stream)),
         Err(error) => answering.fail(&error).await.map(|()| None),
@@ -112,6 +124,10 @@ impl<S: SlackSessions> Answering<'_, S> {
                     return self.fail(&error).await;
                 };
                 match &logged.event {
+                    SessionEvent::Text { text } if logged.id.is_preface() => {
+                        self.preface.push_str(text);
+                        self.reply.push(text);
+                    }
                     SessionEvent::Text { text } => {
                         self.written.push_str(text);
                         self.reply.push(text);
@@ -119,6 +135,9 @@ impl<S: SlackSessions> Answering<'_, S> {
                     SessionEvent::Restart => {
                         self.written.clear();
                         self.reply.restart();
+                        if !self.is_preface_settled {
+                            self.reply.push(&self.preface);
+                        }
                     }
                     SessionEvent::Note { text } => self.reply.push_paragraph(&format!("_{}_\n\n", text.trim())),
                     SessionEvent::Gate(gate) => self.gate(gate, logged.id).await?,
@@ -229,6 +248,7 @@ impl<S: SlackSessions> Answering<'_, S> {
         context.spawn(SlackWork::Watch { record, after: event });
         if context.settings.mode == SlackMode::Stream {
             self.reply.settle();
+            self.is_preface_settled = true;
             self.note_messages().await;
         }
         Ok(())
@@ -237,13 +257,14 @@ impl<S: SlackSessions> Answering<'_, S> {
     /// Sets the text that stays.
     fn complete(&mut self, outcome: &TurnOutcome) {
         let answer = outcome.answer.trim();
+        let of_model = outcome.answer.strip_prefix(self.preface.as_str()).unwrap_or(&outcome.answer).trim();
         if self.context.settings.mode == SlackMode::Final {
             // Only the answer itself, not what was said on the way to it.
             let text = if answer.is_empty() { self.reply.text().to_owned() } else { answer.to_owned() };
             self.reply.restart();
             self.reply.push(&text);
-        } else if !self.written.trim_end().ends_with(answer) {
-            self.reply.push_paragraph(answer);
+        } else if !self.written.trim_end().ends_with(of_model) {
+            self.reply.push_paragraph(of_model);
         }
         if outcome.truncated {
             self.reply.push_paragraph(&format!("_A limit cut the work short ({})._", outcome.termination));

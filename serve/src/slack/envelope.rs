@@ -37,6 +37,11 @@ impl SlackThread {
         format!("slack-{}-{}", self.channel, self.ts)
     }
 
+    /// The channel of a thread's session.
+    pub(crate) fn channel_of(session: &str) -> Option<&str> {
+        session.strip_prefix("slack-")?.rsplit_once('-').map(|(channel, _)| channel)
+    }
+
     pub(crate) fn is_direct(&self) -> bool {
         self.channel.starts_with('D')
     }

@@ -30,7 +30,7 @@ pub(super) fn start(server: &Server, words: &str) -> Value {
 }
 
 /// The id of the one task of the executor that waits for a human.
-pub(super) fn waiting_task(world: &World) -> String {
+pub(crate) fn waiting_task(world: &World) -> String {
     let open = world.run(&["tasks", "--state", "pending"]).json();
     open[0]["id"].as_str().unwrap_or_else(|| panic!("nothing waits: {open}")).to_owned()
 }

@@ -4,8 +4,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use executor::agent::driver::{LoopEvent, LoopObserver};
-use executor::model::conversation::ToolResult;
 use executor::model::provider::ModelFailure;
+use protocol::command_executor::OpenedTask;
 use protocol::excerpt;
 
 use super::wording;
@@ -64,14 +64,16 @@ impl LoopObserver for PlainObserver {
             LoopEvent::Turn { .. } => self.end_line(),
             LoopEvent::Note(note) => self.line(note),
             LoopEvent::Call(call) => self.line(&format!("> {}", excerpt::line(&wording::command(call), WIDTH))),
-            LoopEvent::Result(result) => self.result(result),
+            LoopEvent::Opened(task) => self.line(&format!("{} started ({})", task.tool, task.id)),
+            LoopEvent::WaitsFor(task) => self.waiting_for(std::slice::from_ref(task)),
+            LoopEvent::Result(result) if result.status != 0 && result.opened.is_empty() => {
+                self.line(&format!("exit status {}", result.status));
+            }
+            LoopEvent::Result(_) => {}
             LoopEvent::Woken(tasks) => tasks.iter().for_each(|task| {
                 self.line(&format!("{} {} ({})", task.tool, wording::state(task), task.id));
             }),
-            LoopEvent::Asleep(open) => self.line(&format!(
-                "{}; a human approves tasks on the page: agent-magic-tool executor page",
-                wording::waiting_for(open)
-            )),
+            LoopEvent::Asleep(open) => self.waiting_for(open),
             LoopEvent::Retry { failure, delay } => self.line(&format!("{failure}; trying again in {delay:.0?}")),
             LoopEvent::GaveUp(failure) => {
                 self.end_line();
@@ -83,12 +85,10 @@ impl LoopObserver for PlainObserver {
 }
 
 impl PlainObserver {
-    fn result(&self, result: &ToolResult) {
-        for task in &result.opened {
-            self.line(&format!("{} started ({})", task.tool, task.id));
-        }
-        if result.status != 0 && result.opened.is_empty() {
-            self.line(&format!("exit status {}", result.status));
-        }
+    fn waiting_for(&self, open: &[OpenedTask]) {
+        self.line(&format!(
+            "{}; a human approves tasks on the page: agent-magic-tool executor page",
+            wording::waiting_for(open)
+        ));
     }
 }

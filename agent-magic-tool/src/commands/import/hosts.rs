@@ -5,17 +5,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use executor::catalog::Sources;
 use executor::catalog::packs::SHIPPED;
 use executor::catalog::packs::report::PackSurvey;
+use executor::catalog::{Sources, merged_over, variables_in};
 use executor::config::Config;
 use executor::config::secret::{SecretHost, SecretName, Secrets};
+use executor::runner::mcp::McpServer;
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::writing::Pack;
 use crate::context::Context;
 use crate::error::Error;
+
+/// The runner of which a description says where it sends.
+const HTTP: &str = "http";
+const MCP: &str = "mcp";
+/// The fields that say where what is beside them goes.
+const PLACES: [&str; 2] = ["base_url", "url"];
+/// The field with a further place, which gives a token for the API.
+const TOKEN_PLACE: &str = "token_url";
+/// The fields whose content is sent or passed on, so that a `url` in it is no place.
+const DATA: [&str; 5] = ["headers", "query", "body", "env", "input"];
 
 /// What definitions send where.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -26,43 +37,80 @@ pub(super) struct Uses {
 }
 
 impl Uses {
-    /// Adds what the definitions of a file send.
-    fn add_file(&mut self, file: &Map<String, Value>) {
-        let none = Value::Null;
-        let defaults = file.get("$defaults").and_then(|defaults| defaults.pointer("/run/http")).unwrap_or(&none);
+    /// Adds what the definitions of a file send, with the runners that `counts` names.
+    fn add_file(&mut self, file: &Map<String, Value>, counts: fn(&str) -> bool) {
+        let defaults = file.get("$defaults").and_then(Value::as_object).cloned().unwrap_or_default();
         for (_, definition) in file.iter().filter(|(name, _)| !name.starts_with('$')) {
-            let Some(http) = definition.pointer("/run/http") else { continue };
-            let field = |key: &str| http.get(key).or_else(|| defaults.get(key)).unwrap_or(&none);
-            let Some(url) = field("base_url").as_str() else { continue };
-            let origin = self.add_secrets(url, ["auth", "headers", "query", "body"].map(field));
-            let auth = field("auth");
-            let known = self.auth.entry(origin).or_default();
-            known.extend((!auth.is_null()).then(|| auth.to_string()));
-        }
-    }
-
-    /// Adds the secrets that a loaded definition, which does `run`, sends over the network.
-    fn add_run(&mut self, run: &Value) {
-        let field = |pointer: &str| run.pointer(pointer).unwrap_or(&Value::Null);
-        let requests = [
-            ("/http/base_url", ["/http/auth", "/http/headers", "/http/query", "/http/body"].as_slice()),
-            ("/mcp/server/url", &["/mcp/server/headers", "/mcp/server/oauth"]),
-            ("/agent/url", &["/agent/key"]),
-        ];
-        for (url, fields) in requests {
-            if let Some(url) = field(url).as_str() {
-                self.add_secrets(url, fields.iter().map(|pointer| field(pointer)));
+            let Some(definition) = definition.as_object() else { continue };
+            let kinds: Vec<_> =
+                definition.get("run").and_then(Value::as_object).into_iter().flat_map(Map::keys).collect();
+            let merged = merged_over(defaults.clone(), definition.clone());
+            for kind in kinds.into_iter().filter(|kind| counts(kind)) {
+                self.add_run(kind, &merged["run"][kind]);
             }
         }
     }
 
-    /// Adds the secrets of what is sent to `url`. Returns its origin.
-    fn add_secrets<'a>(&mut self, url: &str, fields: impl IntoIterator<Item = &'a Value>) -> String {
-        let origin = Url::parse(url).map_or_else(|_| url.to_owned(), |url| url.origin().ascii_serialization());
+    /// Adds what the definitions of a pack send.
+    fn add_pack(&mut self, name: &str, survey: &PackSurvey) {
+        for run in survey.runs(name) {
+            run.as_object().into_iter().flatten().for_each(|(kind, run)| self.add_run(kind, run));
+        }
+    }
+
+    fn add_run(&mut self, kind: &str, run: &Value) {
+        self.add_secrets(run, &BTreeSet::new(), true);
+        if let (HTTP, Some(origin)) = (kind, run["base_url"].as_str().map(origin)) {
+            let auth = &run["auth"];
+            self.auth.entry(origin).or_default().extend((!auth.is_null()).then(|| auth.to_string()));
+        }
+    }
+
+    /// Adds the secrets in `value`, whatever runner it is of. They go to the URLs beside them, or else to those of what
+    /// is around it, but for the token endpoint, which the API is added to. Data that is sent names no place: `is_place`.
+    fn add_secrets(&mut self, value: &Value, around: &BTreeSet<String>, is_place: bool) {
         let mut names = BTreeSet::new();
-        fields.into_iter().for_each(|field| secrets(field, &mut names));
-        self.secrets.extend(names.into_iter().map(|name| (name, origin.clone())));
-        origin
+        match value {
+            Value::String(_) => secrets(value, &mut names),
+            Value::Array(items) => items.iter().for_each(|item| self.add_secrets(item, around, is_place)),
+            Value::Object(fields) => {
+                let place = |key: &str| fields.get(key).filter(|_| is_place).and_then(Value::as_str).map(origin);
+                let mut places: BTreeSet<_> = PLACES.iter().filter_map(|key| place(key)).collect();
+                if places.is_empty() {
+                    places.clone_from(around);
+                }
+                places.extend(place(TOKEN_PLACE));
+                for (key, field) in fields {
+                    self.add_secrets(field, &places, is_place && !DATA.contains(&key.as_str()));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+        let pairs = names.into_iter().flat_map(|name| around.iter().map(move |origin| (name.clone(), origin.clone())));
+        self.secrets.extend(pairs);
+    }
+
+    fn sends(&self, secret: &SecretName) -> bool {
+        self.secrets.iter().any(|(name, _)| name == secret)
+    }
+
+    /// The hosts to which `secret` goes.
+    fn hosts_of(&self, secret: &SecretName) -> BTreeSet<SecretHost> {
+        self.secrets.iter().filter(|(name, _)| name == secret).filter_map(|(_, origin)| host(origin)).collect()
+    }
+
+    /// Takes out the secrets that go to places which variables name that are not set: those variables by secret.
+    fn take_waiting(&mut self) -> BTreeMap<SecretName, BTreeSet<String>> {
+        let mut waiting: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        self.secrets.retain(|(name, origin)| {
+            let unset = variables_in(origin);
+            let is_placed = unset.is_empty();
+            if !is_placed {
+                waiting.entry(name.clone()).or_default().extend(unset);
+            }
+            is_placed
+        });
+        waiting
     }
 
     /// In words, for a human.
@@ -78,6 +126,21 @@ impl Uses {
     }
 }
 
+/// Whether what a runner of this kind sends comes from a description. A human wrote how an MCP server is reached, and
+/// [`bind_server`] takes that over.
+fn is_described(kind: &str) -> bool {
+    kind != MCP
+}
+
+fn origin(text: &str) -> String {
+    parsed(text).map_or_else(|| text.to_owned(), |url| url.origin().ascii_serialization())
+}
+
+/// Parses a URL whose host is known: no template is in it.
+fn parsed(text: &str) -> Option<Url> {
+    Url::parse(text).ok().filter(|url| !url.host_str().is_some_and(|host| host.contains('{')))
+}
+
 /// Adds the secrets to which `value` refers, also after a prefix.
 fn secrets(value: &Value, names: &mut BTreeSet<SecretName>) {
     match value {
@@ -90,7 +153,7 @@ fn secrets(value: &Value, names: &mut BTreeSet<SecretName>) {
 
 /// Whether a human named the host of `origin`.
 fn is_named(allowed: &[SecretHost], origin: &str) -> bool {
-    Url::parse(origin).is_ok_and(|url| allowed.iter().any(|host| host.covers(&url)))
+    parsed(origin).is_some_and(|url| allowed.iter().any(|host| host.covers(&url)))
 }
 
 /// Fails if `pack` sends requests or secrets to a host that is new for them and not `allowed`. Otherwise, unless it
@@ -106,9 +169,9 @@ pub(super) fn confirm(
     let (mut before, mut after) = (Uses::default(), Uses::default());
     pack.contents().for_each(|(existing, generated)| {
         if let Some(file) = existing {
-            before.add_file(file);
+            before.add_file(file, is_described);
         }
-        after.add_file(generated);
+        after.add_file(generated, is_described);
     });
     for (origin, auth) in &after.auth {
         let is_new = match before.auth.get(origin) {
@@ -143,17 +206,61 @@ pub(in crate::commands) fn bind_pack(
     context: &Context,
 ) -> Result<(), Error> {
     let (mut after, mut elsewhere) = (Uses::default(), used_elsewhere(sources, &BTreeSet::new()));
-    for (_, definition) in survey.definitions(name) {
-        after.add_run(&serde_json::to_value(&definition.run).unwrap_or_default());
-    }
-    for other in survey.names().iter().filter(|other| *other != name) {
-        for (_, definition) in survey.definitions(other) {
-            elsewhere.add_run(&serde_json::to_value(&definition.run).unwrap_or_default());
+    after.add_pack(name, survey);
+    let waiting = after.take_waiting();
+    let others = survey.names().into_iter().filter(|other| other != name);
+    others.for_each(|other| elsewhere.add_pack(&other, survey));
+    let store = Secrets::of(&context.paths, config);
+    let waiting: Vec<_> = waiting.iter().filter(|(secret, _)| !after.sends(secret)).collect();
+    for (secret, variables) in &waiting {
+        // Of one that is there already, nobody could say later that it was meant for this pack.
+        if store.is_set(secret.as_str()) && store.hosts(secret)?.is_none() && !elsewhere.sends(secret) {
+            return Err(unplaced(name, secret, variables));
         }
     }
     let repeat = format!("pack enable {name}");
     let sender = Sender { pack: name, repeat: &repeat, is_dry_run: false };
-    bind(&sender, [&Uses::default(), &after, &elsewhere], allowed, config, context)
+    bind(&sender, [&Uses::default(), &after, &elsewhere], allowed, config, context)?;
+    waiting
+        .into_iter()
+        .try_for_each(|(secret, variables)| bind_to_none(&sender, secret, variables, &elsewhere, &store, context))
+}
+
+/// Keeps a secret for hosts that nobody has named yet: until then, it goes only where it goes already.
+fn bind_to_none(
+    sender: &Sender<'_>,
+    secret: &SecretName,
+    variables: &BTreeSet<String>,
+    elsewhere: &Uses,
+    store: &Secrets,
+    context: &Context,
+) -> Result<(), Error> {
+    if store.hosts(secret)?.is_some() {
+        return Ok(());
+    }
+    store.allow(secret, elsewhere.hosts_of(secret))?;
+    let repeat = sender.repeat;
+    context.output.note(&format!(
+        "the secret `{}` goes to no host of `{}` before you set {} and repeat {repeat} with --allow-host HOST",
+        secret.as_str(),
+        sender.pack,
+        named(variables),
+    ));
+    Ok(())
+}
+
+/// Why a pack is not enabled that uses a secret which is there, for a place that is not known yet.
+fn unplaced(pack: &str, secret: &SecretName, variables: &BTreeSet<String>) -> Error {
+    let named = named(variables);
+    Error::usage(format!(
+        "the definitions of `{pack}` would send the secret `{}`, which is stored already, to a host that {named} will name",
+        secret.as_str()
+    ))
+    .hint(format!("set {named} under [vars] in config.toml first, then enable it again"))
+}
+
+fn named(variables: &BTreeSet<String>) -> String {
+    variables.iter().map(|variable| format!("`{variable}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// What a human repeats with the host that they know.
@@ -179,7 +286,7 @@ fn bind(
     let store = Secrets::of(&context.paths, config);
     let mut granted: BTreeMap<&SecretName, BTreeSet<SecretHost>> = BTreeMap::new();
     for (name, origin) in &after.secrets {
-        let url = Url::parse(origin).map_err(|_| {
+        let url = parsed(origin).ok_or_else(|| {
             Error::usage(format!(
                 "the definitions of `{}` would send a secret to `{origin}`, which is not a URL",
                 sender.pack
@@ -187,8 +294,7 @@ fn bind(
             .hint("name the server, whose host no input may decide; for an import: --server URL")
         })?;
         let listed = store.hosts(name)?;
-        let others: BTreeSet<_> = elsewhere.secrets.iter().filter(|(known, _)| known == name).collect();
-        let others: Vec<_> = others.iter().filter_map(|(_, origin)| host(origin)).collect();
+        let others = elsewhere.hosts_of(name);
         let is_known = match &listed {
             Some(listed) => listed.iter().any(|host| host.covers(&url)),
             // A value that is there already was stored for something else, unless other definitions say for what.
@@ -232,7 +338,7 @@ fn refused(message: String, origin: &str, repeat: &str) -> Error {
 }
 
 fn host(origin: &str) -> Option<SecretHost> {
-    SecretHost::of(&Url::parse(origin).ok()?)
+    SecretHost::of(&parsed(origin)?)
 }
 
 /// What all other definitions send: those of the human's folders, and of the packs that ship.
@@ -240,7 +346,7 @@ fn used_elsewhere(sources: &Sources, own: &BTreeSet<&Path>) -> Uses {
     let mut uses = Uses::default();
     for pack in SHIPPED {
         if let Ok(file) = serde_json::from_str::<Map<String, Value>>(pack.text) {
-            uses.add_file(&file);
+            uses.add_file(&file, |_| true);
         }
     }
     for folder in sources.folders() {
@@ -249,21 +355,29 @@ fn used_elsewhere(sources: &Sources, own: &BTreeSet<&Path>) -> Uses {
             if let Some(Ok(file)) =
                 text.map(|text| serde_json::from_str::<Map<String, Value>>(&text.unwrap_or_default()))
             {
-                uses.add_file(&file);
+                uses.add_file(&file, |_| true);
             }
         }
     }
     uses
 }
 
-/// Lets the secrets of a server that a human named go there: the human wrote both.
-pub(super) fn bind_server(server: &Value, config: &Config, context: &Context) -> Result<(), Error> {
-    let Some(url) = server["url"].as_str().and_then(|url| Url::parse(url).ok()) else { return Ok(()) };
+/// The hosts to which definitions send `name` today.
+pub(crate) fn in_use(name: &SecretName, sources: &Sources) -> BTreeSet<SecretHost> {
+    used_elsewhere(sources, &BTreeSet::new()).hosts_of(name)
+}
+
+/// Lets the secrets of a server go there, once it has answered: the human wrote both. They still go where definitions
+/// send them.
+pub(super) fn bind_server(server: &McpServer, config: &Config, context: &Context) -> Result<(), Error> {
+    let Some(text) = &server.url else { return Ok(()) };
+    let url = Url::parse(text).map_err(|error| Error::usage(format!("`{text}` is not a URL: {error}")))?;
     let mut names = BTreeSet::new();
-    secrets(&server["headers"], &mut names);
-    let store = Secrets::of(&context.paths, config);
+    secrets(&serde_json::to_value(&server.headers).expect("headers are plain JSON"), &mut names);
+    let (store, sources) = (Secrets::of(&context.paths, config), Sources::of(&context.paths, config));
     for name in &names {
-        store.allow(name, SecretHost::of(&url))?;
+        let known = if store.hosts(name)?.is_none() { in_use(name, &sources) } else { BTreeSet::new() };
+        store.allow(name, known.into_iter().chain(SecretHost::of(&url)))?;
     }
     Ok(())
 }

@@ -206,9 +206,6 @@ pub(super) fn ask(
     let spool = tempfile::tempdir().map_err(failed)?;
     let show = |link: &SignInLink| show(link, context);
     let show: Option<&dyn Fn(&SignInLink)> = if may_sign_in { Some(&show) } else { None };
-    if may_sign_in {
-        hosts::bind_server(&serde_json::to_value(&server).unwrap_or_default(), config, context)?;
-    }
     let take = |server: &McpServer| {
         let secrets = Secrets::of(&context.paths, config);
         server_snapshot::take(server, config, secrets, spool.path().to_owned(), show)
@@ -220,6 +217,9 @@ pub(super) fn ask(
         taken = take(&server);
     }
     let snapshot = taken.map_err(|error| with_other_ways(error, named, may_sign_in))?;
+    if may_sign_in {
+        hosts::bind_server(&server, config, context)?;
+    }
     // The snapshot has the version that the server speaks now. With that of the last time, every refresh would be a change.
     server.protocol = None;
     let settings = serde_json::to_value(&server).expect("settings are plain JSON");

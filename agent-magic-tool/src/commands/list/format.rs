@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::Line;
 use crate::context::Context;
 use crate::error::Error;
+use crate::output::Output;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
@@ -45,12 +46,9 @@ pub(super) fn print(
     has_limit: bool,
     context: &Context,
 ) -> Result<(), Error> {
-    let output = &context.output;
-    if has_limit {
-        output.print_whole();
-    }
+    let output = DocumentOutput { output: &context.output, is_whole: has_limit };
     match format {
-        Format::Json => output.json_or(&ByName(lines), "list fewer: --limit 3, or --format names"),
+        Format::Json => output.json(&ByName(lines)),
         Format::Names => output.json(&lines.iter().map(|line| &line.entry.name).collect::<Vec<_>>()),
         Format::Hits => {
             let hit = |line: &Line| match &line.hit {
@@ -89,8 +87,24 @@ pub(super) fn print(
                 let needs = needs.as_ref().map(|needs| format!(" (needs {needs})")).unwrap_or_default();
                 format!("{:widest$}  {}{needs}\n", entry.name, first_sentence(&entry.description))
             };
-            output.text(&lines.iter().map(text).collect::<String>())
+            context.output.text(&lines.iter().map(text).collect::<String>())
         }
+    }
+}
+
+/// Prints the one document of the listing.
+struct DocumentOutput<'a> {
+    output: &'a Output,
+    /// Whether it is printed whatever its size.
+    is_whole: bool,
+}
+
+impl DocumentOutput<'_> {
+    fn json(&self, document: &impl Serialize) -> Result<(), Error> {
+        if self.is_whole {
+            return self.output.whole_json(document);
+        }
+        self.output.json_or(document, "list fewer: --limit 3, or --format names")
     }
 }
 

@@ -265,6 +265,28 @@ fn a_new_question_stops_the_current_one_and_every_call_has_a_result() {
 }
 
 #[test]
+fn the_task_of_a_call_that_is_stopped_wakes_the_loop() {
+    for stop in [MachineEvent::Cancelled, MachineEvent::Asked("meanwhile?".to_owned())] {
+        assert!(stop.interrupts());
+        let mut machine = asked();
+        effects_of(&mut machine, calls(&["run x", "run y --wait"]));
+        machine.opened(vec![("c1".to_owned(), opened(TASK))]);
+        effects_of(&mut machine, stop.clone());
+        let Some(JournalEntry::Called { results }) =
+            machine.entries().iter().rfind(|entry| matches!(entry, JournalEntry::Called { .. }))
+        else {
+            panic!("no results")
+        };
+        assert!(results[0].opened.is_empty() && !results[0].text.contains(TASK), "{results:?}");
+        assert!(results[1].opened == [opened(TASK)] && results[1].text.contains(TASK), "{results:?}");
+        if matches!(stop, MachineEvent::Asked(_)) {
+            assert_eq!(effects_of(&mut machine, says("yes")), ["answered", "sleep"]);
+        }
+        assert_eq!(effects_of(&mut machine, ended(TaskState::Succeeded)), ["woken", "ask"]);
+    }
+}
+
+#[test]
 fn a_question_can_be_asked_while_tasks_run() {
     let mut machine = asked();
     effects_of(&mut machine, calls(&["run"]));

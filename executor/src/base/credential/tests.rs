@@ -8,6 +8,19 @@ use serde_json::json;
 use super::*;
 
 #[test]
+fn a_user_in_a_url_is_no_credential_without_a_password() {
+    for (text, is_masked) in [
+        ("https://reader@db.example/x", false),
+        ("postgres://reader@127.0.0.1:5432/shop", false),
+        ("https://reader:pass@db.example/x", true),
+        ("https://:pass@db.example/x", true),
+        ("https://0123456789abcdefghij@git.example/x", true),
+    ] {
+        assert_eq!(mask(text) != text, is_masked, "{text}");
+    }
+}
+
+#[test]
 fn what_looks_like_a_credential_is_masked() {
     let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7\nq83v/+=\n-----END RSA PRIVATE KEY-----";
     for (text, expected) in [

@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
+use jiff::Timestamp;
+use protocol::clock;
 use protocol::code::Code;
 use protocol::digest;
 use protocol::regular_file;
@@ -14,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::base::trust::{self, Distrust, untrusted};
+use crate::catalog::file_state::FileState;
 use crate::task::failure::Failure;
 
 /// The name of the record in the folder of the packs.
@@ -53,7 +57,7 @@ impl EnabledFiles {
     /// The pack in `folder` as a human enabled it; `None` if nobody did.
     pub fn pack(&self, name: &str, folder: &Path) -> Option<PinnedPack> {
         let files = self.0.get(name)?.clone();
-        Some(PinnedPack { name: name.to_owned(), folder: folder.to_owned(), files })
+        Some(PinnedPack { name: name.to_owned(), folder: folder.to_owned(), files, read: Mutex::default() })
     }
 
     /// Has a pack count as enabled as it is now.
@@ -79,17 +83,52 @@ impl EnabledFiles {
 }
 
 /// A pack as a human enabled it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct PinnedPack {
     name: String,
     folder: PathBuf,
     files: PackFiles,
+    /// What was read of it last.
+    read: Mutex<ReadFiles>,
+}
+
+/// The hashes of files that were read, and the state of each file then.
+#[derive(Debug, Default)]
+struct ReadFiles(BTreeMap<PathBuf, (FileState, String)>);
+
+impl ReadFiles {
+    /// The hash of a file, which is read only if it may have changed since the last time.
+    fn hash(&mut self, path: &Path, now: Timestamp) -> io::Result<String> {
+        let file = regular_file::open(path)?;
+        let state = FileState::of_file(&file)?;
+        if let Some((_, hash)) = self.0.get(path).filter(|(known, _)| *known == state) {
+            return Ok(hash.clone());
+        }
+        let hash = digest::hex(&Sha256::digest(regular_file::read_open(file, MAX_FILE_BYTES)?));
+        // Afterwards: it may have changed while it was read.
+        if state.is_settled(now) && FileState::of(&fs::metadata(path)?) == state {
+            self.0.insert(path.to_owned(), (state, hash.clone()));
+        }
+        Ok(hash)
+    }
+
+    /// The hashes of the files of the pack in `folder`.
+    fn hashes(&mut self, folder: &Path) -> io::Result<PackFiles> {
+        let (mut found, now) = (PackFiles::new(), clock::now());
+        for path in paths(folder)? {
+            let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().into_owned();
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+            found.insert(name, self.hash(&path, now).map_err(named)?);
+        }
+        Ok(found)
+    }
 }
 
 impl PinnedPack {
     /// What is not as it was when the pack was enabled.
     pub fn changes(&self) -> io::Result<Vec<String>> {
-        let (known, now) = (&self.files, files(&self.folder)?);
+        let now = self.read.lock().unwrap_or_else(PoisonError::into_inner).hashes(&self.folder)?;
+        let known = &self.files;
         let gone = known.keys().filter(|path| !now.contains_key(*path)).map(|path| format!("`{path}` is gone"));
         let others = now.iter().filter_map(|(path, sha256)| match known.get(path) {
             None => Some(format!("`{path}` is new")),
@@ -139,14 +178,7 @@ pub(in crate::catalog) fn distrust_in(folder: &Path) -> Option<Distrust> {
 
 /// The hashes of the files of the pack in `folder`.
 pub fn files(folder: &Path) -> io::Result<PackFiles> {
-    let mut found = PackFiles::new();
-    for path in paths(folder)? {
-        let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().into_owned();
-        let bytes = regular_file::read(&path, MAX_FILE_BYTES)
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-        found.insert(name, digest::hex(&Sha256::digest(&bytes)));
-    }
-    Ok(found)
+    ReadFiles::default().hashes(folder)
 }
 
 /// The paths of the files of the pack in `folder`, and of links, whatever they lead to.

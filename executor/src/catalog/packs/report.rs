@@ -12,7 +12,7 @@ use protocol::clock;
 use protocol::paths::Paths;
 use protocol::regular_file;
 use serde::{Deserialize as _, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::checks::{PackCheck, PackChecks};
 use super::enabled_files::EnabledFiles;
@@ -21,7 +21,7 @@ use super::manifest::{MAX_MANIFEST_BYTES, PackManifest};
 use super::needs::NeedReport;
 use super::{MANIFEST, SHIPPED, is_pack_name, shipped};
 use crate::base::trust::{self, untrusted};
-use crate::catalog::definition::{Annotations, Definition};
+use crate::catalog::definition::Annotations;
 use crate::catalog::sources::taken_name;
 use crate::catalog::{Catalog, CheckOutcome, LoadProblem, Sources};
 use crate::config::Config;
@@ -166,17 +166,18 @@ impl PackSurvey {
         self.catalog.packs().iter().any(|pack| pack.name() == name)
     }
 
-    /// The definitions of a pack that callers may use.
-    pub fn definitions(&self, name: &str) -> Vec<(String, Arc<Definition>)> {
-        let subtools = self.subtools(name).into_iter();
-        let found = subtools.filter_map(|subtool| Some((self.catalog.get(&subtool.name)?, subtool.name)));
-        found.map(|(found, name)| (name, Arc::clone(&found.definition))).collect()
+    /// What the definitions of a pack do, also those that callers may not use now, with the variables that are set.
+    pub fn runs(&self, name: &str) -> Vec<Value> {
+        let definitions = self.catalog.definitions_of_pack(name).into_iter();
+        definitions.map(|(_, mut definition)| definition["run"].take()).collect()
     }
 
     /// The subtools of a pack that run without asking a human, and what each of them is: also those that still lack
     /// something.
     pub fn unasked(&self, name: &str) -> Vec<Value> {
-        self.catalog.definitions_of_pack(name).iter().filter_map(|(name, written)| unasked(name, written)).collect()
+        let definitions = self.catalog.definitions_of_pack(name).into_iter();
+        let usable = definitions.filter(|(name, _)| !self.catalog.is_hidden(name));
+        usable.filter_map(|(name, written)| unasked(&name, &written, self.catalog.is_confirm_own(&name))).collect()
     }
 
     /// The names of all packs: those that ship, and the folders of the human, in alphabetical order.
@@ -363,15 +364,17 @@ impl PackSurvey {
     }
 }
 
-/// What is said of a subtool of a pack that is `written` so that it runs without asking a human.
-fn unasked(name: &str, written: &Map<String, Value>) -> Option<Value> {
-    let annotations = written.get("annotations").cloned().unwrap_or_default();
-    let annotations = Annotations::deserialize(annotations).unwrap_or_default();
-    let reads = annotations.read_only_hint;
+/// What is said of a subtool of a pack that is `written` so that it runs without asking a human. `is_confirm_own`: a
+/// human set its `confirm`.
+fn unasked(name: &str, written: &Value, is_confirm_own: bool) -> Option<Value> {
+    let annotations = written.get("annotations").map_or_else(|| Ok(Annotations::default()), Annotations::deserialize);
     let confirm = written.get("confirm");
-    let is_unasked = match confirm {
-        None => reads,
-        Some(confirm) => confirm != "always" && !annotations.is_destructive(),
+    let is_unasked = match (&annotations, confirm) {
+        // A variable will say what it does.
+        (Err(_), confirm) => confirm.is_none_or(|confirm| confirm != "always"),
+        (Ok(annotations), None) => annotations.read_only_hint,
+        (Ok(annotations), Some(confirm)) => confirm != "always" && (is_confirm_own || !annotations.is_destructive()),
     };
-    is_unasked.then(|| json!({"name": name, "changes": !reads, "confirm": confirm, "run": written.get("run")}))
+    let changes = !annotations.is_ok_and(|annotations| annotations.read_only_hint);
+    is_unasked.then(|| json!({"name": name, "changes": changes, "confirm": confirm, "run": written.get("run")}))
 }

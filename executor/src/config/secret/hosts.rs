@@ -6,8 +6,11 @@
 //! it has one. Never to a public host over plain HTTP, unless the list says `http://HOST`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::regular_file;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -96,6 +99,20 @@ impl<'de> Deserialize<'de> for SecretHost {
 
 type HostLists = BTreeMap<String, BTreeSet<SecretHost>>;
 
+/// The lists that were read last, and from which file.
+pub(super) type KnownHostLists = Mutex<Option<(HostFileStamp, Arc<HostLists>)>>;
+
+/// Tells a file from the one that replaces it, and from itself after a change.
+#[derive(PartialEq, Eq)]
+pub(super) struct HostFileStamp([i64; 4], [u64; 3]);
+
+impl HostFileStamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];
+        Self(times, [metadata.dev(), metadata.ino(), metadata.len()])
+    }
+}
+
 impl Secrets {
     /// Returns the value of `name`, to be sent to `url`.
     pub async fn get_for(&self, name: &SecretName, url: &Url) -> Result<Secret, SecretError> {
@@ -133,7 +150,7 @@ impl Secrets {
 
     /// The hosts of `name`; `None` if it has no list.
     pub fn hosts(&self, name: &SecretName) -> Result<Option<BTreeSet<SecretHost>>, SecretError> {
-        Ok(self.host_lists()?.remove(name.as_str()))
+        Ok(self.host_lists()?.get(name.as_str()).cloned())
     }
 
     /// Lets `name` go to `hosts` too, since a human said so. Durable when it returns.
@@ -146,21 +163,48 @@ impl Secrets {
         self.change(name, |list| *list = hosts)
     }
 
+    /// Removes the list of `name`. Durable when it returns.
+    pub(super) fn forget_hosts(&self, name: &SecretName) -> Result<(), SecretError> {
+        if self.hosts(name)?.is_none() {
+            return Ok(());
+        }
+        self.change_lists(|lists| drop(lists.remove(name.as_str())))
+    }
+
     fn change(&self, name: &SecretName, change: impl FnOnce(&mut BTreeSet<SecretHost>)) -> Result<(), SecretError> {
-        let mut lists = self.host_lists()?;
-        change(lists.entry(name.as_str().to_owned()).or_default());
+        self.change_lists(|lists| change(lists.entry(name.as_str().to_owned()).or_default()))
+    }
+
+    fn change_lists(&self, change: impl FnOnce(&mut HostLists)) -> Result<(), SecretError> {
+        // Two commands may change lists at once, and each writes all of them.
+        let _lock = self.lock_hosts()?;
+        let mut lists = (*self.host_lists()?).clone();
+        change(&mut lists);
         let text = serde_json::to_string_pretty(&lists).expect("lists are plain JSON");
         self.replace(FILE, text.as_bytes()).map_err(|source| SecretError::Folder { path: self.folder.clone(), source })
     }
 
-    fn host_lists(&self) -> Result<HostLists, SecretError> {
+    /// The lists, which are read again only if the file is another one.
+    fn host_lists(&self) -> Result<Arc<HostLists>, SecretError> {
         let path = self.folder.join(FILE);
         let failed = |source| SecretError::Folder { path: path.clone(), source };
-        match regular_file::read(&path, MAX_FILE_BYTES) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| failed(error.into())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(HostLists::new()),
-            Err(error) => Err(failed(error)),
+        let stamp = match fs::symlink_metadata(&path) {
+            Ok(metadata) => HostFileStamp::of(&metadata),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut known = self.host_lists.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known_stamp, lists)) = known.as_ref()
+            && *known_stamp == stamp
+        {
+            return Ok(Arc::clone(lists));
         }
+        // Another stamp than that of what is read now only means that it is read once more.
+        let bytes = regular_file::read(&path, MAX_FILE_BYTES).map_err(failed)?;
+        let lists: HostLists = serde_json::from_slice(&bytes).map_err(|error| failed(error.into()))?;
+        let lists = Arc::new(lists);
+        *known = Some((stamp, Arc::clone(&lists)));
+        Ok(lists)
     }
 
     /// Whether what is sent to `url` stays on this machine or in its network, or a human listed the host as private.
@@ -271,9 +315,54 @@ mod tests {
     fn a_list_that_cannot_be_read_allows_nothing() {
         let (folder, secrets, name) = store();
         secrets.allow(&name, []).expect("stored");
-        std::fs::write(folder.path().join("secrets").join(FILE), "{").expect("written");
+        fs::write(folder.path().join("secrets").join(FILE), "{").expect("written");
         assert!(!goes(&secrets, &name, "https://api.github.com/"));
         assert!(secrets.allow(&name, []).is_err(), "it is not replaced by an empty one");
+    }
+
+    #[test]
+    fn a_changed_list_is_seen_at_once_by_all_that_read_it_before() {
+        let (folder, secrets, name) = store();
+        let other = Secrets::new(folder.path().join("secrets"), BTreeMap::new());
+        for host in ["a.example", "b.example", "c.example"] {
+            let url = format!("https://{host}/");
+            other.set_hosts(&name, BTreeSet::from([host.parse().expect("a host")])).expect("stored");
+            assert!(goes(&secrets, &name, &url) && !goes(&secrets, &name, "https://z.example/"), "{host}");
+        }
+        // In place, with as many bytes.
+        let file = folder.path().join("secrets").join(FILE);
+        let text = fs::read_to_string(&file).expect("written").replace("c.example", "d.example");
+        fs::write(&file, text).expect("written");
+        assert!(goes(&secrets, &name, "https://d.example/") && !goes(&secrets, &name, "https://c.example/"));
+        assert!(Arc::ptr_eq(&secrets.host_lists().expect("read"), &secrets.host_lists().expect("kept")));
+    }
+
+    #[test]
+    fn changes_at_once_lose_no_list() {
+        let (folder, secrets, name) = store();
+        std::thread::scope(|scope| {
+            for index in 0..20 {
+                let (folder, name) = (folder.path().join("secrets"), &name);
+                scope.spawn(move || {
+                    let host = format!("h{index}.example").parse().expect("a host");
+                    Secrets::new(folder, BTreeMap::new()).allow(name, [host]).expect("stored");
+                });
+            }
+        });
+        assert_eq!(secrets.hosts(&name).expect("read").map(|hosts| hosts.len()), Some(20));
+    }
+
+    #[test]
+    fn a_removed_secret_keeps_no_list() {
+        let (_folder, secrets, name) = store();
+        let other: SecretName = "other".parse().expect("a name");
+        for name in [&name, &other] {
+            secrets.set(name, "a-value-0123456789").expect("stored");
+            secrets.allow(name, ["a.example".parse().expect("a host")]).expect("stored");
+        }
+        assert!(secrets.remove(&name).expect("removed"));
+        assert_eq!(secrets.hosts(&name).expect("read"), None);
+        assert!(secrets.hosts(&other).expect("read").is_some());
     }
 
     #[test]

@@ -35,10 +35,27 @@ impl Secrets {
         }
     }
 
+    /// Waits until no other process replaces the lists of hosts, which takes a moment.
+    pub(super) fn lock_hosts(&self) -> Result<Flock<File>, SecretError> {
+        let failed = |source| SecretError::Folder { path: self.folder.clone(), source };
+        let mut file = self.open_lock_file(".hosts.lock").map_err(failed)?;
+        loop {
+            match Flock::lock(file, FlockArg::LockExclusive) {
+                Ok(lock) => return Ok(lock),
+                Err((same, nix::Error::EINTR)) => file = same,
+                Err((_, error)) => return Err(failed(error.into())),
+            }
+        }
+    }
+
     fn open_lock(&self, name: &SecretName, purpose: &str) -> io::Result<File> {
+        self.open_lock_file(&format!(".{}.{purpose}", name.as_str()))
+    }
+
+    /// Names of secrets have no dot, so a `name` with one is not taken for a secret.
+    fn open_lock_file(&self, name: &str) -> io::Result<File> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        // Names of secrets have no dot, so the file is not taken for one.
-        let path = self.folder.join(format!(".{}.{purpose}", name.as_str()));
+        let path = self.folder.join(name);
         fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
     }
 }

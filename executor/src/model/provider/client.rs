@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use genai::adapter::AdapterKind;
-use genai::chat::{ChatMessage, ChatStream, ChatStreamEvent, MessageContent, Usage as ProviderUsage};
+use genai::chat::{ChatMessage, ChatStream, ChatStreamEvent, ContentPart, MessageContent, Usage as ProviderUsage};
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
 use protocol::data_class::DataClass;
@@ -18,13 +18,16 @@ use url::{Host, Url};
 use super::ending::Ending;
 use super::optional::Refusals;
 use super::request_error::{ErrorKind, RequestError};
-use super::{FailureClass, ModelFailure, ModelRequest, Provider, TextListener, TurnFuture, ollama, wire};
+use super::{FailureClass, Message, ModelFailure, ModelRequest, Provider, TextListener, TurnFuture, ollama, wire};
 use crate::config::secret::Secrets;
 use crate::config::{ModelSettings, ProviderKind};
 use crate::model::conversation::{RawMessage, TokenUsage, ToolCall, Turn, TurnEnd};
 use crate::model::registry::ChosenModel;
 use crate::model::{registry, view};
 use crate::net::clients::HttpClients;
+
+/// How often a provider may pause one answer.
+const MAX_PAUSES: usize = 8;
 
 /// One model with its API key.
 #[derive(Debug)]
@@ -69,21 +72,31 @@ impl ModelClient {
     }
 
     /// Makes a request. A field that the model refuses is left out, and the request made again.
-    async fn answer(&self, request: ModelRequest, on_text: TextListener<'_>) -> Result<Turn, ModelFailure> {
+    async fn answer(&self, mut request: ModelRequest, on_text: TextListener<'_>) -> Result<Turn, ModelFailure> {
         let input_estimate = view::estimate_message_tokens(&request.messages) + view::estimate_tokens(&request.system);
         let (url, id) = (self.url.as_str(), self.chosen.id());
         let mut notes = Vec::new();
+        let mut paused: Vec<Turn> = Vec::new();
         let turn = loop {
             let refusals = Refusals::of(url, id);
             let error = match self.attempt(&request, &refusals, on_text).await {
-                Ok(turn) => break turn,
+                Ok(turn) if is_paused(&turn) && paused.len() < MAX_PAUSES => {
+                    request.messages.push(Message::Assistant {
+                        text: turn.text.clone(),
+                        calls: turn.calls.clone(),
+                        raw: turn.raw.clone(),
+                    });
+                    paused.push(turn);
+                    continue;
+                }
+                Ok(turn) => break paused.into_iter().rev().fold(turn, joined),
                 Err(error) => error,
             };
             let refused = matches!(error.status, Some(400 | 422))
                 .then(|| refusals.refused_field(&self.chosen.model, self.streams, &error.message))
                 .flatten();
             let Some(refused) = refused else { return Err(self.failure(&error)) };
-            // Each round leaves out one more field, so this ends.
+            // Each round leaves out one more field or goes on with a paused answer, so this ends.
             Refusals::remember(url, id, refused, &error.message);
             tracing::warn!(model = self.chosen.name, field = refused.name, error = %error.message, "a field was refused");
             notes.push(format!(
@@ -165,6 +178,10 @@ impl ModelClient {
 
     fn turn(&self, content: &MessageContent, usage: &ProviderUsage, ending: Ending) -> Result<Turn, RequestError> {
         let calls: Vec<_> = content.tool_calls();
+        if calls.is_empty() && ending.is_malformed() {
+            let reason = ending.stop_reason.unwrap_or_default();
+            return Err(RequestError::bad_answer(&format!("the model made a call that cannot be read: {reason}")));
+        }
         let end = ending.end();
         let mut text = content.joined_texts().unwrap_or_default();
         if text.trim().is_empty() && calls.is_empty() {
@@ -175,7 +192,7 @@ impl ModelClient {
         }
         // A call with arguments that are not an object cannot be sent back unchanged.
         let is_sound = calls.iter().all(|call| call.fn_arguments.is_object());
-        let message = is_sound.then(|| serde_json::to_value(ChatMessage::assistant(content.clone())).ok()).flatten();
+        let message = is_sound.then(|| serde_json::to_value(ChatMessage::assistant(kept(content))).ok()).flatten();
         let calls = calls.into_iter().map(|call| ToolCall {
             id: call.call_id.clone(),
             name: call.fn_name.clone(),
@@ -238,6 +255,39 @@ impl Provider for ModelClient {
     fn ask<'a>(&'a self, request: ModelRequest, on_text: TextListener<'a>) -> TurnFuture<'a> {
         Box::pin(self.answer(request, on_text))
     }
+}
+
+/// The content as it is kept. What `genai` does not know, like redacted thoughts, names the model that sent it, and with
+/// that name it cannot be read back.
+fn kept(content: &MessageContent) -> MessageContent {
+    let mut content = content.clone();
+    for part in content.iter_mut() {
+        if let ContentPart::Custom(part) = part {
+            part.model_iden = None;
+        }
+    }
+    content
+}
+
+/// Whether the provider goes on with the answer when it is sent back.
+fn is_paused(turn: &Turn) -> bool {
+    turn.calls.is_empty() && turn.stop_reason.as_deref() == Some("pause_turn")
+}
+
+/// The answer that began with `start`, before its provider paused, and ended with `rest`.
+fn joined(rest: Turn, start: Turn) -> Turn {
+    let raw = start.raw.zip(rest.raw).and_then(|(start, rest)| {
+        let mut whole = serde_json::from_value::<ChatMessage>(start.message).ok()?;
+        let end = serde_json::from_value::<ChatMessage>(rest.message).ok()?;
+        end.content.into_parts().into_iter().for_each(|part| whole.content.push(part));
+        Some(RawMessage { provider: rest.provider, message: serde_json::to_value(whole).ok()? })
+    });
+    let usage = TokenUsage {
+        input: start.usage.input + rest.usage.input,
+        output: start.usage.output + rest.usage.output,
+        cached: start.usage.cached + rest.usage.cached,
+    };
+    Turn { text: start.text + &rest.text, raw, usage, ..rest }
 }
 
 /// Reads a stream to its end. The timeout applies to each event, not to the whole stream.

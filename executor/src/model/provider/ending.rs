@@ -109,6 +109,12 @@ impl Ending {
         ending
     }
 
+    /// Whether the model tried something that the provider could not read: there is no answer, and another try may succeed.
+    pub(super) fn is_malformed(&self) -> bool {
+        const REASONS: [&str; 3] = ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"];
+        self.stop_reason.as_deref().is_some_and(|reason| REASONS.contains(&reason))
+    }
+
     pub(super) fn end(&self) -> TurnEnd {
         if self.is_blocked || !self.refusal.is_empty() {
             return TurnEnd::Refused;

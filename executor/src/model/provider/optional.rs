@@ -80,7 +80,13 @@ impl OptionalField {
         match self {
             Self::Reasoning => {
                 model.reasoning
-                    && matches!(provider, ProviderKind::OpenaiResponses | ProviderKind::Gemini | ProviderKind::Ollama)
+                    && matches!(
+                        provider,
+                        ProviderKind::OpenaiResponses
+                            | ProviderKind::Anthropic
+                            | ProviderKind::Gemini
+                            | ProviderKind::Ollama
+                    )
             }
             Self::Effort => model.effort.is_some(),
             Self::StreamUsage => streams && provider == ProviderKind::Openai,

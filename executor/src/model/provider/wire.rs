@@ -9,7 +9,7 @@ use genai::chat::{
     CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatRole, ContentPart, MessageContent,
     ReasoningEffort as Effort, ToolCall as ProviderCall, ToolResponse,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::optional::{OptionalField, Refusals};
 use super::{Message, ModelRequest, ToolDefinition};
@@ -43,7 +43,45 @@ pub(super) fn options(id: &str, model: &ModelSettings, refusals: &Refusals) -> C
         // The newer name of the field.
         options.extra_body = Some(json!({ "max_completion_tokens": tokens }));
     }
+    if provider == ProviderKind::Anthropic && model.reasoning && !is_refused(OptionalField::Reasoning) {
+        let thinking = thinking(id, effort, options.max_tokens);
+        options.extra_body = thinking.map(|thinking| json!({ "thinking": thinking }));
+    }
     options
+}
+
+/// The first models that could think, which need a number of tokens for it; those that came later choose it themselves.
+const MODELS_WITH_BUDGET: [&str; 10] = [
+    "claude-3",
+    "claude-opus-4-0",
+    "claude-opus-4-1",
+    "claude-opus-4-2025",
+    "claude-opus-4-5",
+    "claude-sonnet-4-0",
+    "claude-sonnet-4-2025",
+    "claude-sonnet-4-5",
+    "claude-haiku-4",
+    "claude-4",
+];
+/// The fewest tokens to think with that Anthropic accepts.
+const MIN_THINKING_TOKENS: u32 = 1024;
+
+/// How Anthropic is asked to think; `None` if the settings forbid it or leave no tokens for it.
+fn thinking(id: &str, effort: Option<ReasoningEffort>, max_tokens: Option<u32>) -> Option<Value> {
+    if effort == Some(ReasoningEffort::None) {
+        return None;
+    }
+    if !MODELS_WITH_BUDGET.iter().any(|name| id.contains(name)) {
+        return Some(json!({"type": "adaptive", "display": "summarized"}));
+    }
+    let wanted = match effort {
+        Some(ReasoningEffort::Minimal | ReasoningEffort::Low) => MIN_THINKING_TOKENS,
+        Some(ReasoningEffort::High | ReasoningEffort::Xhigh | ReasoningEffort::Max) => 24_000,
+        _ => 4_000,
+    };
+    // It must be less than the tokens of the answer, of which it is a part.
+    let budget = max_tokens.map_or(wanted, |most| wanted.min(most.saturating_sub(1)));
+    (budget >= MIN_THINKING_TOKENS).then(|| json!({"type": "enabled", "budget_tokens": budget}))
 }
 
 fn genai_effort(effort: ReasoningEffort) -> Effort {

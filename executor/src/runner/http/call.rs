@@ -11,8 +11,8 @@ use super::oauth::AccessToken;
 use super::pagination::Parameter;
 use super::placement::PlacedValue;
 use super::request::Draft;
-use super::{CancellationToken, Code, Failure, Http, Invocation, Method, RunnerContext, RunnerOutput};
-use crate::config::secret::{Secret, SecretName};
+use super::{CancellationToken, Code, Failure, Http, Invocation, Method, RunnerContext, RunnerOutput, TokenSource};
+use crate::config::secret::Secret;
 use crate::net::clients::{MAX_REDIRECTS, next_hop, send_failure, too_many_redirects};
 use crate::runner::ResponseFacts;
 use crate::task::failure::SideEffect;
@@ -101,10 +101,10 @@ impl<'a> HttpCall<'a> {
         let mut refused: Option<Secret> = None;
         loop {
             let access = match self.token() {
-                Some(name) => {
-                    self.context.secrets.may_go(name, &self.draft.secrets_for)?;
+                Some(source) => {
+                    self.context.secrets.may_go(source.secret(), &self.draft.secrets_for)?;
                     let tokens = &self.context.tokens;
-                    Some(tokens.access(name, self.context, refused.as_ref(), self.cancel).await?)
+                    Some(tokens.access(source, self.context, refused.as_ref(), self.cancel).await?)
                 }
                 None => None,
             };
@@ -143,9 +143,9 @@ impl<'a> HttpCall<'a> {
         }
     }
 
-    fn token(&self) -> Option<&SecretName> {
+    fn token(&self) -> Option<&TokenSource> {
         self.draft.headers.iter().find_map(|(_, value)| match value {
-            PlacedValue::Token(name) => Some(name),
+            PlacedValue::Token(source) => Some(source),
             _ => None,
         })
     }

@@ -153,6 +153,13 @@ fn body(http: &Http, body: &Body) -> Result<(), DefinitionMistake> {
 fn auth(http: &Http, auth: &Auth) -> Result<(), DefinitionMistake> {
     let header = match auth {
         Auth::Bearer(_) | Auth::OAuth2(_) => "authorization",
+        Auth::ClientCredentials(client) => {
+            token_url(&client.token_url)?;
+            if SecretName::is_malformed_reference(&client.client_id) {
+                return mistake("auth.client_credentials.client_id", "is not a valid reference to a secret");
+            }
+            "authorization"
+        }
         Auth::Basic(basic) => {
             if basic.username.contains(':') && SecretName::in_reference(&basic.username).is_none() {
                 return mistake("auth.basic.username", "a user name must not contain `:`");
@@ -173,6 +180,19 @@ fn auth(http: &Http, auth: &Auth) -> Result<(), DefinitionMistake> {
     };
     if let Some(duplicate) = http.headers.keys().find(|name| name.eq_ignore_ascii_case(header)) {
         return mistake(format!("headers.{duplicate}"), "`auth` already sets this header");
+    }
+    Ok(())
+}
+
+fn token_url(text: &str) -> Result<(), DefinitionMistake> {
+    const PLACE: &str = "auth.client_credentials.token_url";
+    let url =
+        Url::parse(text).map_err(|error| DefinitionMistake::new(PLACE, &format!("is not a valid URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return mistake(PLACE, "must start with `https://` or `http://`");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return mistake(PLACE, "must not contain credentials; use `client_id` and `client_secret`");
     }
     Ok(())
 }
@@ -215,6 +235,11 @@ mod tests {
         http.check().into_iter().next().map(|mistake| mistake.place)
     }
 
+    fn client(token_url: &str) -> Value {
+        let client = json!({"token_url": token_url, "client_id": "id", "client_secret": "secret:a"});
+        json!({"auth": {"client_credentials": client}})
+    }
+
     #[test]
     fn a_mistake_names_its_location() {
         for (changes, place) in [
@@ -229,6 +254,9 @@ mod tests {
             (json!({"body": {"json": {}}}), "body"),
             (json!({"auth": {"bearer": "secret:a"}, "headers": {"authorization": "x"}}), "headers.authorization"),
             (json!({"auth": {"api_key": {"value": "secret:a"}}}), "auth.api_key"),
+            (client("ftp://a.example/token"), "auth.client_credentials.token_url"),
+            (client("https://u:p@a.example/token"), "auth.client_credentials.token_url"),
+            (client("token"), "auth.client_credentials.token_url"),
             (json!({"pagination": {}}), "pagination"),
             (json!({"method": "POST", "pagination": {"link_header": true}}), "pagination"),
             (json!({"pagination": {"next_token": {"query": "t", "response": "n"}}}), "pagination"),

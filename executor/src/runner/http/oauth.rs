@@ -1,55 +1,70 @@
 //! OAuth 2.0 access tokens (RFC 6749): obtained, cached in memory, and renewed once for all concurrent callers.
 //!
-//! The secret is either a bare access token or a JSON object with the fields of [`OAuthSecret`]. With a refresh token
-//! it uses the refresh token grant, without one the client credentials grant. Every value from a server is passed to
+//! What tokens are obtained with is a [`TokenSource`]. With a refresh token it uses the refresh token grant, without one
+//! the client credentials grant; [`request`] asks the server. Every value from a server is passed to
 //! [`Secrets::watch`] before it is used, so that it is always redacted.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
-use serde::Deserialize;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
-use url::Url;
 
-use super::address::endpoint;
-use super::{Code, Failure, Retry, RunnerContext, api_error};
+use super::{Code, Failure, Retry, RunnerContext};
 use crate::config::secret::{Secret, SecretName, Secrets};
-use crate::net::clients;
 use crate::task::failure::SideEffect;
 
-/// A token is renewed this long before it expires, so that it outlives the request that carries it.
-const RENEWAL_MARGIN: Duration = Duration::from_mins(1);
+mod grant;
+mod request;
+
+pub use grant::ClientCredentials;
+pub(super) use grant::TokenSource;
+use grant::{AuthStyle, OAuthGrant};
+
+/// A token is renewed when less than this, or than a tenth of its life if that is more, remains: so it outlives the
+/// request that carries it.
+const MIN_RENEWAL_MARGIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// How long a renewal may take. Cancelling the task that started it does not cancel it: the server may already have
 /// replaced the refresh token.
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The largest response of a token endpoint; usual ones have a few hundred bytes.
-const MAX_RESPONSE_BYTES: u64 = 256 * 1024;
-
-/// The access tokens of one executor, by secret.
+/// The access tokens of one executor, by what they are obtained with.
 #[derive(Default)]
 pub struct OAuthTokens {
-    cached: Mutex<HashMap<SecretName, Arc<tokio::sync::Mutex<Option<CachedGrant>>>>>,
+    slots: Mutex<HashMap<TokenSource, Arc<TokenSlot>>>,
 }
 
-/// What is cached for one secret.
+/// The place of one token. The holder of the lock may request it.
+#[derive(Default)]
+struct TokenSlot {
+    cached: tokio::sync::Mutex<Option<CachedGrant>>,
+    /// How many requests have ended. A caller that waited while one did gets its outcome.
+    ended: AtomicU64,
+}
+
+/// What is cached for one source.
 struct CachedGrant {
-    /// The value of the secret that this was derived from; if the secret changes, this is discarded.
+    /// What this was derived from; if the secret changes, this is discarded.
     origin: Secret,
     /// What to renew with; newer than `origin` if the server replaced the refresh token.
-    grant: Option<OAuthSecret>,
+    grant: Option<OAuthGrant>,
     token: Option<CachedToken>,
+    /// How the last request failed, if it did.
+    failure: Option<Failure>,
+    /// Where the server took the client's credentials from.
+    style: Option<AuthStyle>,
 }
 
 #[derive(Clone)]
 struct CachedToken {
     value: Secret,
-    expires_at: Option<Timestamp>,
+    /// `None`: when the server refuses it.
+    renew_at: Option<Timestamp>,
 }
 
 /// An access token to send.
@@ -59,39 +74,6 @@ pub(super) struct AccessToken {
     pub(super) renewable: bool,
 }
 
-/// The JSON form of an OAuth secret; other fields are preserved.
-#[derive(Clone, Deserialize)]
-struct OAuthSecret {
-    #[serde(alias = "token_uri")]
-    token_url: Option<String>,
-    client_id: Option<String>,
-    client_secret: Option<String>,
-    refresh_token: Option<String>,
-    scope: Option<String>,
-    access_token: Option<String>,
-    /// Seconds since 1970, or RFC 3339.
-    expires_at: Option<Value>,
-    #[serde(default)]
-    auth_style: AuthStyle,
-}
-
-/// Where a token request carries the client's credentials.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum AuthStyle {
-    #[default]
-    Body,
-    Basic,
-}
-
-/// The response of a token endpoint.
-#[derive(Deserialize)]
-struct TokenResponse {
-    access_token: String,
-    expires_in: Option<Value>,
-    refresh_token: Option<String>,
-}
-
 impl fmt::Debug for OAuthTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OAuthTokens(…)")
@@ -99,27 +81,28 @@ impl fmt::Debug for OAuthTokens {
 }
 
 impl OAuthTokens {
-    /// Returns an access token for the secret `name` that is not `refused`.
+    /// Returns an access token of `source` that is not `refused`.
     ///
-    /// If several callers need a new token, one requests it and all of them get it. `cancel` ends the wait for another
-    /// caller's renewal; the caller's own renewal is not cancelled, but has a timeout.
+    /// If several callers need a new token, one requests it and all of them get it, or its failure. `cancel` ends the
+    /// wait for another caller's renewal; the caller's own renewal is not cancelled, but has a timeout.
     pub(super) async fn access(
         &self,
-        name: &SecretName,
+        source: &TokenSource,
         context: &RunnerContext,
         refused: Option<&Secret>,
         cancel: &CancellationToken,
     ) -> Result<AccessToken, Failure> {
         let slot =
-            Arc::clone(self.cached.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default());
+            Arc::clone(self.slots.lock().unwrap_or_else(PoisonError::into_inner).entry(source.clone()).or_default());
+        let ended = slot.ended.load(Ordering::Acquire);
         let ready = async {
             // Read the secret before taking the lock: it may come from a slow program, and callers must not queue
             // for that.
-            let mut origin = context.secrets.get(name).await?;
-            let cached = slot.lock().await;
+            let mut origin = source.read(context).await?;
+            let cached = slot.cached.lock().await;
             if cached.as_ref().is_some_and(|cached| cached.origin != origin) {
                 // A renewal may have stored a new refresh token meanwhile.
-                origin = context.secrets.get(name).await?;
+                origin = source.read(context).await?;
             }
             Ok::<_, Failure>((cached, origin))
         };
@@ -128,72 +111,97 @@ impl OAuthTokens {
             () = cancel.cancelled() => return Err(Failure::new(Code::Cancelled, "cancelled before anything was sent")),
             ready = ready => ready?,
         };
+        // Not of a request with another secret.
+        let has_waited = slot.ended.load(Ordering::Acquire) != ended
+            && cached.as_ref().is_some_and(|cached| cached.origin == origin);
         if cached.as_ref().is_none_or(|cached| cached.origin != origin) {
-            *cached = Some(CachedGrant::of(name, origin, &context.secrets)?);
+            *cached = Some(CachedGrant::of(source.secret(), origin, &context.secrets)?);
         }
         let Some(cached) = cached.as_mut() else {
             return Err(Failure::new(Code::Internal, "a cached token is missing"));
         };
-        let usable = cached.token.as_ref().filter(|token| token.is_fresh() && refused != Some(&token.value));
-        if let Some(token) = usable {
-            return Ok(AccessToken { value: token.value.clone(), renewable: cached.is_renewable() });
+        if let Some(outcome) = cached.without_request(has_waited, refused) {
+            return outcome;
         }
-        match cached.grant.clone().filter(|_| cached.is_renewable()) {
-            Some(grant) => cached.renew(name, grant, context).await,
-            None => Err(needs_reauthorization(name, "the access token is not valid and cannot be renewed")),
+        match cached.grant.clone().filter(OAuthGrant::is_renewable) {
+            Some(grant) => {
+                let renewed = cached.renew(source, grant, context).await;
+                cached.failure = renewed.as_ref().err().cloned();
+                slot.ended.fetch_add(1, Ordering::Release);
+                renewed
+            }
+            None => Err(needs_reauthorization(source.secret(), "the access token is not valid and cannot be renewed")),
         }
     }
 }
 
 impl CachedToken {
+    /// A token that its server gave now, for `lifetime` seconds.
+    fn issued(value: Secret, lifetime: Option<i64>) -> Self {
+        let remaining = lifetime.map(|seconds| {
+            let whole = SignedDuration::from_secs(seconds.max(0));
+            (whole - MIN_RENEWAL_MARGIN.max(whole / 10)).max(SignedDuration::ZERO)
+        });
+        Self { value, renew_at: remaining.and_then(|remaining| Timestamp::now().checked_add(remaining).ok()) }
+    }
+
     fn is_fresh(&self) -> bool {
-        self.expires_at.is_none_or(|expires_at| expires_at > renewal_threshold())
+        self.renew_at.is_none_or(|renew_at| renew_at > Timestamp::now())
     }
 }
 
 impl CachedGrant {
     fn of(name: &SecretName, origin: Secret, secrets: &Secrets) -> Result<Self, Failure> {
         let text = origin.expose().trim();
-        if !text.starts_with('{') {
-            let token = CachedToken { value: Secret::new(text.to_owned()), expires_at: None };
-            return Ok(Self { token: Some(token), grant: None, origin });
-        }
-        // The parser's message would quote the secret.
-        let grant: OAuthSecret = serde_json::from_str(text).map_err(|_| {
-            Failure::new(Code::SecretMissing, format!("`{name}` is not a valid OAuth secret")).hint(
-                "use a bare access token, or JSON with \"token_url\", \"client_id\", \"client_secret\", \"refresh_token\" and \"scope\"",
-            )
-        })?;
-        for value in [&grant.client_secret, &grant.refresh_token, &grant.access_token].into_iter().flatten() {
-            secrets.watch(name.as_str(), value);
-        }
-        let expires_at = grant.expires_at.as_ref().and_then(timestamp);
-        let token = grant.access_token.clone().map(|value| CachedToken { value: Secret::new(value), expires_at });
-        Ok(Self { token, grant: Some(grant), origin })
+        let (token, grant) = if text.starts_with('{') {
+            let grant = OAuthGrant::parse(name, text)?;
+            for value in [&grant.client_secret, &grant.refresh_token, &grant.access_token].into_iter().flatten() {
+                secrets.watch(name.as_str(), value);
+            }
+            let expires_at = grant.expires_at.as_ref().and_then(timestamp);
+            let renew_at = expires_at.and_then(|expires_at| expires_at.checked_sub(MIN_RENEWAL_MARGIN).ok());
+            let token = grant.access_token.clone().map(|value| CachedToken { value: Secret::new(value), renew_at });
+            (token, Some(grant))
+        } else {
+            (Some(CachedToken { value: Secret::new(text.to_owned()), renew_at: None }), None)
+        };
+        Ok(Self { origin, grant, token, failure: None, style: None })
     }
 
     fn is_renewable(&self) -> bool {
-        self.grant.as_ref().is_some_and(|grant| grant.token_url.is_some() && grant.client_id.is_some())
+        self.grant.as_ref().is_some_and(OAuthGrant::is_renewable)
+    }
+
+    /// What a caller gets that need not request a token: a fresh one, or the outcome of the request for which it
+    /// `has_waited`, however short the life of that token is.
+    fn without_request(&self, has_waited: bool, refused: Option<&Secret>) -> Option<Result<AccessToken, Failure>> {
+        let is_news = has_waited && self.failure.is_none();
+        let usable = self.token.as_ref().filter(|token| (is_news || token.is_fresh()) && refused != Some(&token.value));
+        match usable {
+            Some(token) => Some(Ok(AccessToken { value: token.value.clone(), renewable: self.is_renewable() })),
+            None => self.failure.clone().filter(|_| has_waited).map(Err),
+        }
     }
 
     async fn renew(
         &mut self,
-        name: &SecretName,
-        grant: OAuthSecret,
+        source: &TokenSource,
+        grant: OAuthGrant,
         context: &RunnerContext,
     ) -> Result<AccessToken, Failure> {
-        let requested = tokio::time::timeout(RENEWAL_TIMEOUT, request_token(name, &grant, context)).await;
-        let answer = requested.unwrap_or_else(|_| {
+        let name = source.secret();
+        let requested = tokio::time::timeout(RENEWAL_TIMEOUT, request::token(source, &grant, self.style, context));
+        let (answer, style) = requested.await.unwrap_or_else(|_| {
             let message = format!("the token server of `{name}` did not answer within {RENEWAL_TIMEOUT:?}");
             Err(Failure::new(Code::Unreachable, message).retry(Retry::Later))
         })?;
+        self.style = Some(style);
         context.secrets.watch(name.as_str(), &answer.access_token);
         let lifetime = answer.expires_in.as_ref().and_then(seconds);
-        let expires_at =
-            lifetime.and_then(|seconds| Timestamp::now().checked_add(jiff::SignedDuration::from_secs(seconds)).ok());
-        let token = CachedToken { value: Secret::new(answer.access_token), expires_at };
+        let token = CachedToken::issued(Secret::new(answer.access_token), lifetime);
         self.token = Some(token.clone());
-        if let Some(rotated) = answer.refresh_token.filter(|rotated| Some(rotated) != grant.refresh_token.as_ref()) {
+        let rotated = answer.refresh_token.filter(|rotated| Some(rotated) != grant.refresh_token.as_ref());
+        if let (Some(rotated), TokenSource::Secret(name)) = (rotated, source) {
             context.secrets.watch(name.as_str(), &rotated);
             self.store_rotated(name, rotated, &context.secrets).await;
         }
@@ -226,63 +234,6 @@ impl CachedGrant {
     }
 }
 
-/// Sends one request to the token endpoint. Its failures never mean that the subtool's own request was sent.
-async fn request_token(
-    name: &SecretName,
-    grant: &OAuthSecret,
-    context: &RunnerContext,
-) -> Result<TokenResponse, Failure> {
-    let (Some(token_url), Some(client_id)) = (&grant.token_url, &grant.client_id) else {
-        return Err(needs_reauthorization(name, "the secret has no `token_url` or no `client_id`"));
-    };
-    let url = Url::parse(&endpoint(token_url, &context.config.http.endpoints)).map_err(|error| {
-        Failure::new(Code::BadConfig, format!("the token endpoint of `{name}` is not a valid URL: {error}"))
-    })?;
-    context.secrets.check_plain(name, &url)?;
-    let mut form = match &grant.refresh_token {
-        Some(refresh_token) => vec![("grant_type", "refresh_token"), ("refresh_token", refresh_token)],
-        None => vec![("grant_type", "client_credentials")],
-    };
-    form.extend(grant.scope.as_deref().map(|scope| ("scope", scope)));
-    let mut request =
-        context.http.client_for(&url, false).await?.post(url.clone()).header("accept", "application/json");
-    match (grant.auth_style, &grant.client_secret) {
-        (AuthStyle::Basic, secret) => request = request.basic_auth(client_id, secret.as_ref()),
-        (AuthStyle::Body, secret) => {
-            form.push(("client_id", client_id));
-            form.extend(secret.as_deref().map(|secret| ("client_secret", secret)));
-        }
-    }
-    let sent = request.form(&form).send().await;
-    let response = sent.map_err(|error| without_side_effect(clients::send_failure(&error, &url)))?;
-    let status = response.status();
-    let wait = api_error::retry_after(response.headers());
-    let body = clients::bytes(response, MAX_RESPONSE_BYTES, &url).await.map_err(without_side_effect)?;
-    if !status.is_success() {
-        return Err(refusal(name, status.as_u16(), wait, &body));
-    }
-    serde_json::from_slice(&body)
-        .map_err(|_| Failure::new(Code::BadResponse, format!("the token server of `{name}` returned no access token")))
-}
-
-fn refusal(name: &SecretName, status: u16, wait: Option<Duration>, body: &[u8]) -> Failure {
-    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
-    let message = api_error::message(&answer, "").unwrap_or_else(|| format!("HTTP {status}"));
-    let error = answer.get("error").and_then(Value::as_str).unwrap_or_default();
-    // RFC 6749, section 5.2: these persist until a human changes something.
-    if matches!(error, "invalid_grant" | "invalid_client" | "unauthorized_client") {
-        return needs_reauthorization(name, &message).detail("error", error).detail("http_status", status);
-    }
-    let retry = match (status, wait) {
-        (429 | 500.., Some(wait)) => Retry::After(wait),
-        (408 | 429 | 500.., None) => Retry::Later,
-        _ => Retry::Never,
-    };
-    Failure::new(Code::ApiError, format!("the token server of `{name}` refused: {message}"))
-        .detail("http_status", status)
-        .retry(retry)
-}
-
 fn needs_reauthorization(name: &SecretName, reason: &str) -> Failure {
     Failure::new(Code::NeedsReauthorization, format!("`{name}` must be authorized again: {reason}")).hint(format!(
         "a human authorizes again and stores the new credentials with: agent-magic-tool secret set {}",
@@ -295,10 +246,6 @@ fn without_side_effect(mut failure: Failure) -> Failure {
     failure
 }
 
-fn renewal_threshold() -> Timestamp {
-    Timestamp::now().checked_add(RENEWAL_MARGIN).unwrap_or(Timestamp::MAX)
-}
-
 fn timestamp(value: &Value) -> Option<Timestamp> {
     match value {
         Value::Number(_) => Timestamp::from_second(seconds(value)?).ok(),
@@ -307,8 +254,27 @@ fn timestamp(value: &Value) -> Option<Timestamp> {
     }
 }
 
-/// Parses a number of seconds, which some servers write as a string.
+/// Parses a number of seconds, which some servers write as a string. A fraction does not matter.
 fn seconds(value: &Value) -> Option<i64> {
-    #[expect(clippy::cast_possible_truncation, reason = "a fraction of a second does not matter here")]
-    value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64)).or_else(|| value.as_str()?.parse().ok())
+    #[expect(clippy::cast_possible_truncation, reason = "a number that is too large becomes the largest")]
+    let whole = |seconds: f64| seconds as i64;
+    let text = || value.as_str()?.trim().parse().ok().map(whole);
+    value.as_i64().or_else(|| value.as_f64().map(whole)).or_else(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_renewed_when_a_tenth_of_its_life_or_half_a_minute_remains() {
+        for (lifetime, kept) in [(3600, 3240), (400, 360), (300, 270), (200, 170), (31, 1), (30, 0), (5, 0), (-5, 0)] {
+            let before = Timestamp::now();
+            let renew_at = CachedToken::issued(Secret::new(String::new()), Some(lifetime)).renew_at.expect("it ends");
+            let range = before + SignedDuration::from_secs(kept)..=Timestamp::now() + SignedDuration::from_secs(kept);
+            assert!(range.contains(&renew_at), "{lifetime}");
+        }
+        let endless = [None, Some(i64::MAX)].map(|lifetime| CachedToken::issued(Secret::new(String::new()), lifetime));
+        assert!(endless.iter().all(CachedToken::is_fresh));
+    }
 }

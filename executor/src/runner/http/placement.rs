@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 use url::{Url, form_urlencoded};
 
-use super::{ArrayStyle, Code, Failure};
+use super::{ArrayStyle, Code, Failure, TokenSource};
 use crate::base::template::{self, TemplateValues};
 use crate::config::secret::SecretName;
 
@@ -24,8 +24,8 @@ pub(super) enum PlacedValue {
         username: Box<Self>,
         password: SecretName,
     },
-    /// `Bearer ` followed by the access token that is obtained with this secret.
-    Token(SecretName),
+    /// `Bearer ` followed by the access token that is obtained with this.
+    Token(TokenSource),
 }
 
 impl PlacedValue {
@@ -35,7 +35,7 @@ impl PlacedValue {
             Self::Text(text) => text.clone(),
             Self::Secret { prefix, name } => format!("{prefix}{name}"),
             Self::Basic { username, password } => format!("Basic {}:{password}", username.redacted()),
-            Self::Token(name) => format!("Bearer {name}"),
+            Self::Token(source) => format!("Bearer {}", source.secret()),
         }
     }
 
@@ -47,7 +47,8 @@ impl PlacedValue {
     pub(super) fn secret(&self) -> Option<&SecretName> {
         match self {
             Self::Text(_) => None,
-            Self::Secret { name, .. } | Self::Basic { password: name, .. } | Self::Token(name) => Some(name),
+            Self::Secret { name, .. } | Self::Basic { password: name, .. } => Some(name),
+            Self::Token(source) => Some(source.secret()),
         }
     }
 

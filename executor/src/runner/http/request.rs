@@ -14,7 +14,7 @@ use super::parts::FormPart;
 use super::placement::{
     PlacedJson, PlacedPairs, PlacedValue, encode_redacted, encoded, header, pairs, scalar, with_query,
 };
-use super::{ArrayStyle, Auth, Body, Code, Config, Failure, Http, Invocation, Method, ResponseFormat};
+use super::{ArrayStyle, Auth, Body, Code, Config, Failure, Http, Invocation, Method, ResponseFormat, TokenSource};
 use crate::base::template::{self, TemplateValues};
 use crate::config::secret::SecretName;
 
@@ -190,7 +190,8 @@ fn accept_header(expected: ResponseFormat) -> &'static str {
 fn authorization(auth: &Auth) -> PlacedValue {
     match auth {
         Auth::Bearer(name) => PlacedValue::Secret { prefix: "Bearer ".to_owned(), name: name.clone() },
-        Auth::OAuth2(name) => PlacedValue::Token(name.clone()),
+        Auth::OAuth2(name) => PlacedValue::Token(TokenSource::Secret(name.clone())),
+        Auth::ClientCredentials(client) => PlacedValue::Token(TokenSource::Client(client.clone())),
         Auth::Basic(basic) => PlacedValue::Basic {
             username: Box::new(
                 PlacedValue::secret_reference(&basic.username)

@@ -223,12 +223,30 @@ fn masked(text: &str) -> String {
 
 /// The beginning and the end of a text that is longer than `limit`.
 fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
-    if text.len() <= limit {
+    if text.chars().map(written_bytes).sum::<usize>() <= limit {
         return Cow::Borrowed(text);
     }
-    let head = text.floor_char_boundary(limit / 2);
-    let tail = text.ceil_char_boundary(text.len() - limit / 2);
+    // How many bytes the first of `characters` have of which half the limit is written.
+    let half = |characters: &mut dyn Iterator<Item = char>| -> usize {
+        let mut written = 0;
+        let fits = |character: &char| {
+            written += written_bytes(*character);
+            written <= limit / 2
+        };
+        characters.take_while(fits).map(char::len_utf8).sum()
+    };
+    let head = half(&mut text.chars());
+    let tail = text.len() - half(&mut text.chars().rev());
     Cow::Owned(format!("{}\n[… {} bytes omitted …]\n{}", &text[..head], tail - head, &text[tail..]))
+}
+
+/// How many bytes a character takes in JSON, where most control characters take six.
+fn written_bytes(character: char) -> usize {
+    match character {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..'\u{20}' => 6,
+        _ => character.len_utf8(),
+    }
 }
 
 /// The most informative lines: the first, as in a usage message, and the last, as in a stack trace.
@@ -247,6 +265,18 @@ fn significant_lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is kept of an output is bounded as it is written, whatever its characters.
+    #[test]
+    fn an_output_is_shortened_by_its_size_in_json() {
+        for character in ["\u{1}", "\n", "\"", "a", "年"] {
+            let text = character.repeat(10_000);
+            let kept = serde_json::to_string(&shortened(&text, 4_000)).expect("JSON");
+            assert!((3_900..4_100).contains(&kept.len()), "{character:?}: {}", kept.len());
+            let short = character.repeat(600);
+            assert_eq!(shortened(&short, 4_000), short);
+        }
+    }
 
     #[test]
     fn colors_are_removed_and_tabs_are_kept() {

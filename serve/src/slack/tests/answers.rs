@@ -1,5 +1,6 @@
 //! How an answer comes to stand in its thread, whatever Slack says.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::code::Code;
@@ -8,7 +9,8 @@ use serde_json::json;
 
 use super::stand_in::{Fault, StandInState, mention};
 use super::{ANN, CHANNEL, Setup};
-use crate::turn::SessionEvent;
+use crate::service::PREFACE_EVENT;
+use crate::turn::{LoggedEvent, SessionEvent};
 
 #[test]
 fn forty_thousand_characters_come_whole_in_order_and_in_whole_code_blocks() {
@@ -251,5 +253,35 @@ fn questions_of_one_thread_are_asked_in_their_order_also_after_a_restart() {
         let order = setup.sessions.order.lock().expect("no panics").split_off(0);
         assert_eq!(order, texts);
         setup.reconnect();
+    }
+}
+
+#[test]
+fn an_answer_that_starts_over_repeats_neither_itself_nor_what_stands_before_it() {
+    let earlier = "(The answer to your earlier question: 3)\n\n";
+    let text = |text: &str| SessionEvent::Text { text: text.to_owned() };
+    let cases: [(&str, &[SessionEvent], &str); 3] = [
+        ("1.1", &[text("Hel"), SessionEvent::Restart, text("Hello.")], "Hello."),
+        ("2.1", &[text("I look."), text("\n\nHello.")], "I look.\n\nHello."),
+        (
+            "3.1",
+            &[text("I look."), SessionEvent::Restart, text("I lo"), SessionEvent::Restart, text("Hello.")],
+            "Hello.",
+        ),
+    ];
+    for mode in ["stream", "final"] {
+        let setup = Setup::start(&json!({"mode": mode}));
+        for (thread, events, streamed) in &cases {
+            let asked = setup.ask(thread, thread);
+            let event = SessionEvent::Text { text: earlier.to_owned() };
+            asked.events.send(Arc::new(LoggedEvent { id: PREFACE_EVENT, event })).expect("received");
+            for event in *events {
+                asked.event(event.clone());
+            }
+            // The stream itself puts the preface before the answer.
+            asked.done("Hello.");
+            let shown = if mode == "stream" { streamed } else { "Hello." };
+            setup.shows(thread, &[&format!("{earlier}{shown}")]);
+        }
     }
 }

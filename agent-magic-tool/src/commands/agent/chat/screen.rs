@@ -85,10 +85,6 @@ impl Screen {
 
     fn result(&self, result: &ToolResult) {
         self.state.remove_tasks(&result.collected);
-        for task in &result.opened {
-            self.say(&format!("  {} ({}) started", task.tool, short_id(task.id)));
-        }
-        self.state.add_tasks(&result.opened);
         if result.opened.is_empty() {
             let status = if result.status == 0 { String::new() } else { format!("  exit status {}\n", result.status) };
             self.say(&format!("{status}{}", prefix_lines("  | ", &preview(&sanitize(&result.text), self.preview()))));
@@ -124,6 +120,11 @@ impl LoopObserver for Screen {
                 self.state.set_activity(Activity::Working);
                 self.say(&format!("  > {}", one_line(&wording::command(call), WIDTH)));
             }
+            LoopEvent::Opened(task) => {
+                self.say(&format!("  {} ({}) started", task.tool, short_id(task.id)));
+                self.state.add_tasks([task]);
+            }
+            LoopEvent::WaitsFor(task) => self.say(&format!("  {}", wording::waiting_for(std::slice::from_ref(task)))),
             LoopEvent::Result(result) => self.result(result),
             LoopEvent::Woken(tasks) => {
                 self.state.set_activity(Activity::Working);
