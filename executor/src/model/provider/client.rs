@@ -261,7 +261,7 @@ impl Provider for ModelClient {
 /// that name it cannot be read back.
 fn kept(content: &MessageContent) -> MessageContent {
     let mut content = content.clone();
-    for part in content.iter_mut() {
+    for part in &mut content {
         if let ContentPart::Custom(part) = part {
             part.model_iden = None;
         }
