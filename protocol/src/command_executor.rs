@@ -250,6 +250,7 @@ impl CommandExecutor {
         ProgramOutput { status: printed.status, stdout: printed.stdout.into_bytes(), stderr: printed.stderr }
     }
 
+    /// Makes a call of `agent-magic-tool`. One that waits is made in its two steps.
     fn call_ours(
         &self,
         arguments: &[String],
@@ -264,10 +265,11 @@ impl CommandExecutor {
         if let Some(task) = opened {
             report(CallProgress::Opened(task));
         }
-        let Some((steps, (id, _))) = steps.zip(result_of(&json_or_null(&printed.stdout))) else { return printed };
+        let Some(steps) = steps else { return printed };
         if let Some(task) = opened {
             report(CallProgress::WaitsFor(task));
         }
+        let Some((id, _)) = result_of(&json_or_null(&printed.stdout)) else { return printed };
         let wait = steps.wait(id);
         let waited = self.shell.call(&wait, "", &self.caller);
         output.record_call(&wait, &waited, &self.mailbox);

@@ -136,7 +136,7 @@ fn only_one_session_cookie_that_is_valid_counts() {
         }
     }
     for (cookies, counts) in headers {
-        let cookies: String = cookies.iter().map(|cookies| format!("Cookie: {cookies}\r\n")).collect();
+        let cookies = format!("Cookie: {}\r\n", cookies.join("\r\nCookie: "));
         let expected = if counts { 200 } else { 401 };
         assert_eq!(get(&human.site, "/challenge?nonce=x", &cookies).status, expected, "{cookies}");
         let proof = human.proof("GET", "/", "");

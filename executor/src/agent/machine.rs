@@ -294,9 +294,9 @@ impl Machine {
     /// Handles an event, and returns the effects that the driver performs in order.
     pub fn handle(&mut self, event: MachineEvent) -> Vec<MachineEffect> {
         let mut effects = Vec::new();
+        let was_stopped = event.interrupts() && self.interrupt(&mut effects);
         match event {
             MachineEvent::Asked(text) => {
-                self.interrupt(&mut effects);
                 self.record(JournalEntry::Asked { text }, &mut effects);
                 self.next_step(&mut effects);
             }
@@ -315,17 +315,14 @@ impl Machine {
                 }
             }
             MachineEvent::Cancelled => {
-                if self.interrupt(&mut effects) {
+                if was_stopped {
                     effects.push(MachineEffect::Done(StopReason::Cancelled));
                 }
             }
             MachineEvent::UsesModel(name) => self.record(JournalEntry::UsesModel { name }, &mut effects),
             MachineEvent::ShowsAtMost(chars) => self.record(JournalEntry::ShowsAtMost { chars }, &mut effects),
-            MachineEvent::Undone | MachineEvent::Cleared => {
-                self.interrupt(&mut effects);
-                let is_undone = event == MachineEvent::Undone;
-                self.record(if is_undone { JournalEntry::Undone } else { JournalEntry::Cleared }, &mut effects);
-            }
+            MachineEvent::Undone => self.record(JournalEntry::Undone, &mut effects),
+            MachineEvent::Cleared => self.record(JournalEntry::Cleared, &mut effects),
         }
         effects
     }

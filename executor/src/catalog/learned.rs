@@ -1,9 +1,9 @@
 //! What worked before: which subtool was run with success after which search, as a further field of the index.
 //!
 //! One file of JSON lines, newest last, written by the executor alone and read by each search: 10 records for each
-//! subtool of a session, [`MAX_RECORDS`] in all. What one session taught counts for itself alone; for others it counts once a
-//! second session has taught the same, so that no session steers another one. A record has the words of the index, not what the caller typed. Losing the file
-//! costs nothing but what it knew.
+//! subtool of a session, [`MAX_RECORDS`] in all. What one session taught counts for itself alone; for others it counts
+//! once a second session has taught the same, so that no session steers another one. A record has the words of the index,
+//! not what the caller typed. Losing the file costs nothing but what it knew.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;

@@ -11,7 +11,7 @@ use mcp::http_listener;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -28,18 +28,24 @@ use crate::turn::{EventId, LoggedEvent, SessionEvent, TurnStream};
 /// How much fits into a connection whose client does not read.
 const CONNECTION_BYTES: usize = 64;
 
-/// Sends a response to a client that reads it to its end, or goes away after the first bytes.
-pub(crate) async fn send(response: Response, reads: bool) {
-    let (server, mut client) = tokio::io::duplex(CONNECTION_BYTES);
+/// Answers the one request of a connection.
+async fn serve_once(connection: DuplexStream, response: Response) {
     let response = Mutex::new(Some(response));
     let ended = CancellationToken::new();
-    let serving = serve(server, |stream| {
+    serve(connection, |stream| {
         let service = service_fn(|_| {
             let response = response.lock().expect("no panics").take().expect("one request");
             async { Ok::<_, Infallible>(response) }
         });
         http_listener::serve_connection(stream, service, &ended)
-    });
+    })
+    .await;
+}
+
+/// Sends a response to a client that reads it to its end, or goes away after the first bytes.
+pub(crate) async fn send(response: Response, reads: bool) {
+    let (server, mut client) = tokio::io::duplex(CONNECTION_BYTES);
+    let serving = serve_once(server, response);
     let asking = async {
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.expect("written");
         if reads {
@@ -106,8 +112,11 @@ fn stopping() -> SessionEvent {
     SessionEvent::Error { error: crate::service::stopping() }
 }
 
+/// How a turn ends.
+type TurnEnding = fn() -> SessionEvent;
+
 /// The ways in which an interface answers a question, each with how its turn ends.
-const DOORS: [(&str, fn() -> SessionEvent); 11] = [
+const DOORS: [(&str, TurnEnding); 11] = [
     ("the own API, answer", done),
     ("the own API, error", failed),
     ("the own API, events of a turn", done),
@@ -181,15 +190,7 @@ async fn a_piece_is_delivered_before_the_stream_goes_on() {
     // It never ends by itself: its client goes when it has the piece.
     let body = Body::from_stream(pieces(first.chain(futures_util::stream::pending())));
     let (server, mut client) = tokio::io::duplex(CONNECTION_BYTES);
-    let response = Mutex::new(Some(Response::new(body)));
-    let ended = CancellationToken::new();
-    let serving = serve(server, |stream| {
-        let service = service_fn(|_| {
-            let response = response.lock().expect("no panics").take().expect("one request");
-            async { Ok::<_, Infallible>(response) }
-        });
-        http_listener::serve_connection(stream, service, &ended)
-    });
+    let serving = serve_once(server, Response::new(body));
     let reading = async {
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
         let mut read = Vec::new();

@@ -529,10 +529,7 @@ impl LoopObserver for EventLog {
             LoopEvent::Note(note) => self.add(SessionEvent::Note { text: note.to_owned() }),
             LoopEvent::Call(_) | LoopEvent::WaitsFor(_) => {}
             LoopEvent::Opened(task) => self.open_task(task),
-            LoopEvent::Result(result) => {
-                result.opened.iter().for_each(|task| self.open_task(task));
-                self.close_tasks(result.collected.iter().copied());
-            }
+            LoopEvent::Result(result) => self.close_tasks(result.collected.iter().copied()),
             LoopEvent::Woken(tasks) => {
                 self.close_tasks(tasks.iter().map(|task| task.id));
                 self.activity.send_replace(Activity::Working);
