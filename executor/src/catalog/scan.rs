@@ -173,10 +173,10 @@ pub(super) fn scan(sources: &Sources) -> Scan {
     Scan { stamp, files, packs, overrides, problems, is_incomplete }
 }
 
-/// Why a pack is off that only the configuration enables: nobody has said which content of it may run.
+/// Why a pack is off that only the configuration enables: no one has said which content of it may run.
 fn not_enabled(name: &str) -> String {
     format!(
-        "the configuration enables the pack, but nobody has enabled its files as they are now, so it is off; look at it \
+        "the configuration enables the pack, but no one has enabled its files as they are now, so it is off; look at it \
          with `agent-magic-tool pack info {name}`, and enable it with `agent-magic-tool pack enable {name}`"
     )
 }

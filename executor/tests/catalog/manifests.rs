@@ -1,17 +1,24 @@
 //! Packs of the human: what of them is loaded, and what is said about mistakes, in one file that a person can read from
 //! the beginning to the end: `executor/tests/catalog/pack-messages.txt`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use executor::catalog::lint::{Level, LintScope, lint};
+use executor::catalog::listing::Listing;
 use executor::catalog::packs::enabled_files::{self, EnabledFiles};
 use executor::catalog::packs::schema;
 use executor::catalog::{LoadProblem, SHIPPED, SourcesWatch, left_out};
+use executor::config::secret::Secrets;
+use executor::runner::{Invocation, RunnerContext};
 use jsonschema::Validator;
+use protocol::caller::Caller;
+use protocol::code::Code;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::{Folder, definition, names};
 
@@ -247,6 +254,94 @@ fn a_pack_that_another_user_may_have_written_is_not_loaded() {
         mode(before);
     }
     assert_eq!(names(&folder.load()).len(), 2);
+}
+
+/// The catalog that loaded it knows nothing of the change, nor does whoever performs it.
+#[tokio::test]
+async fn a_subtool_that_was_loaded_before_its_pack_changed_is_not_performed() {
+    let mut folder = zoo(MANIFEST, &[("zoo.json", animals())]);
+    let path = folder.folder.path().join("packs/zoo");
+    let script = path.join("look.sh");
+    fs::write(&script, "echo good").expect("written");
+    enable(&mut folder, "zoo", "enabled = true");
+    let look = folder.load().get("zoo_look").expect("loaded");
+    let secrets = Secrets::new(folder.folder.path().join("secrets"), BTreeMap::new());
+    let context =
+        RunnerContext::new(folder.config.clone(), secrets, folder.folder.path().join("spool")).expect("clients");
+    let invocation = Invocation {
+        input: crate::object(json!({"name": "zebra"})),
+        caller: Caller { folder: Some(folder.folder.path().to_owned()), ..Caller::default() },
+        ..Invocation::default()
+    };
+    let performed = async || {
+        let done = look.definition.perform(&invocation, &context, &CancellationToken::new()).await;
+        done.map(|_| ()).map_err(|failure| failure.error.code)
+    };
+    assert_eq!(performed().await, Ok(()));
+    let edits: [(&str, &dyn Fn()); 5] = [
+        ("a script", &|| fs::write(&script, "echo evil, and more").expect("written")),
+        ("of the same length and time", &|| {
+            let before = fs::metadata(&script).expect("there").modified().expect("a time");
+            fs::write(&script, "echo evil").expect("written");
+            fs::File::options().write(true).open(&script).expect("open").set_modified(before).expect("set");
+        }),
+        ("a new file", &|| fs::write(path.join("more.sh"), "echo evil").expect("written")),
+        ("a file is gone", &|| fs::remove_file(&script).expect("removed")),
+        ("the manifest", &|| folder.write("packs/zoo/pack.toml", format!("{MANIFEST}# more\n"))),
+    ];
+    for (what, edit) in edits {
+        edit();
+        assert_eq!(performed().await, Err(Code::Drifted), "{what}");
+        fs::remove_file(path.join("more.sh")).ok();
+        folder.write("packs/zoo/pack.toml", MANIFEST);
+        fs::write(&script, "echo good").expect("written");
+        assert_eq!(performed().await, Ok(()), "after {what}");
+    }
+}
+
+#[test]
+fn the_listing_follows_the_manifest_of_a_pack() {
+    let manifest = |default: bool| {
+        format!("{MANIFEST}[switches.feeding]\ndescription = \"d\"\ndefault = {default}\nsubtools = [\"zoo_feed\"]\n")
+    };
+    let mut folder = zoo(&manifest(false), &[("zoo.json", animals())]);
+    let cache = folder.folder.path().join("cache");
+    let seen = |folder: &Folder| {
+        let problems = |listing: &Listing| listing.problems().iter().map(|problem| problem.message.clone()).collect();
+        let read = |listing: &Listing| Ok((listing.count(), problems(listing)));
+        let (count, problems): (_, Vec<String>) = Listing::read(&folder.sources(), &cache, read).expect("a listing");
+        (count, problems.iter().filter(|problem| problem.contains("changed since it was enabled")).count())
+    };
+    assert_eq!(seen(&folder), (1, 0));
+    folder.write("packs/zoo/pack.toml", manifest(true));
+    assert_eq!(seen(&folder), (0, 1), "a manifest that changed switches nothing on");
+    enable(&mut folder, "zoo", "enabled = true");
+    assert_eq!(seen(&folder), (2, 0));
+    folder.write("packs/zoo/pack.toml", manifest(false));
+    assert_eq!(seen(&folder), (0, 1));
+    folder.write("packs/zoo/pack.toml", manifest(true));
+    assert_eq!(seen(&folder), (2, 0), "it is as it was");
+}
+
+#[test]
+fn a_check_is_refused_unless_every_definition_of_its_name_only_reads() {
+    let manifest = format!("{MANIFEST}[health]\nsubtool = \"zoo_look\"\n");
+    let look = |changes: Value| json!({"zoo_look": reads(changes)});
+    let (reading, writing) = (look(json!({})), look(json!({"annotations": {}})));
+    let asks = look(json!({"run": {"agent": {"prompt": "{{ name }}"}}}));
+    let cases = [
+        ("it reads", vec![&reading], false),
+        ("all read", vec![&reading, &reading], false),
+        ("it writes", vec![&writing], true),
+        ("the second one writes", vec![&reading, &writing], true),
+        ("the first one writes", vec![&writing, &reading], true),
+        ("what it delegates may write", vec![&asks], true),
+    ];
+    for (what, files, is_refused) in cases {
+        let named: Vec<_> = ["a.json", "b.json"].into_iter().zip(files.into_iter().cloned()).collect();
+        let problems = zoo(&manifest, &named).problems().join("\n");
+        assert_eq!(problems.contains("`zoo_look` is not read-only"), is_refused, "{what}: {problems}");
+    }
 }
 
 /// What is wrong, and the manifest, the files beside it, and the settings of the pack.

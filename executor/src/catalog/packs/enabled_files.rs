@@ -54,7 +54,7 @@ impl EnabledFiles {
         }
     }
 
-    /// The pack in `folder` as a human enabled it; `None` if nobody did.
+    /// The pack in `folder` as a human enabled it; `None` if no one did.
     pub fn pack(&self, name: &str, folder: &Path) -> Option<PinnedPack> {
         let files = self.0.get(name)?.clone();
         Some(PinnedPack { name: name.to_owned(), folder: folder.to_owned(), files, read: Mutex::default() })
@@ -200,4 +200,56 @@ pub(in crate::catalog) fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use jiff::ToSpan as _;
+
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_file_is_read_again_only_if_it_may_have_changed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("look.sh");
+        fs::write(&path, "echo good").expect("written");
+        let mut read = ReadFiles::default();
+        let good = read.hash(&path, clock::now()).expect("read");
+        assert!(read.0.is_empty(), "the next change may come so soon that the file has the same times");
+        let later = clock::now() + 10.seconds();
+        assert_eq!(read.hash(&path, later).expect("read"), good);
+        let changes: [(&str, &dyn Fn()); 4] = [
+            ("its length", &|| fs::write(&path, "echo evil, and more").expect("written")),
+            ("its content", &|| {
+                let before = fs::metadata(&path).expect("there").modified().expect("a time");
+                fs::write(&path, "echo evil, and less").expect("written");
+                fs::File::options().write(true).open(&path).expect("open").set_modified(before).expect("set");
+            }),
+            ("its permissions", &|| {
+                let mode = fs::metadata(&path).expect("there").permissions();
+                fs::set_permissions(&path, mode).expect("set");
+            }),
+            ("another file", &|| {
+                let other = folder.path().join("other.sh");
+                fs::write(&other, "echo evil, and less").expect("written");
+                fs::rename(&other, &path).expect("moved");
+            }),
+        ];
+        for (what, change) in changes {
+            // What is remembered is what counts, as long as the file is the same.
+            read.0.get_mut(&path).expect("remembered").1 = "remembered".to_owned();
+            assert_eq!(read.hash(&path, later).expect("read"), "remembered", "before {what}");
+            let state = || FileState::of(&fs::metadata(&path).expect("there"));
+            let (before, started) = (state(), Instant::now());
+            while state() == before {
+                assert!(started.elapsed() < DEADLINE, "{what}: the clock of files stands still");
+                change();
+            }
+            assert_ne!(read.hash(&path, later).expect("read"), "remembered", "{what}");
+        }
+    }
 }
