@@ -213,7 +213,7 @@ pub(in crate::commands) fn bind_pack(
     let store = Secrets::of(&context.paths, config);
     let waiting: Vec<_> = waiting.iter().filter(|(secret, _)| !after.sends(secret)).collect();
     for (secret, variables) in &waiting {
-        // Of one that is there already, nobody could say later that it was meant for this pack.
+        // Of one that is there already, no one could say later that it was meant for this pack.
         if store.is_set(secret.as_str()) && store.hosts(secret)?.is_none() && !elsewhere.sends(secret) {
             return Err(unplaced(name, secret, variables));
         }
@@ -226,7 +226,7 @@ pub(in crate::commands) fn bind_pack(
         .try_for_each(|(secret, variables)| bind_to_none(&sender, secret, variables, &elsewhere, &store, context))
 }
 
-/// Keeps a secret for hosts that nobody has named yet: until then, it goes only where it goes already.
+/// Keeps a secret for hosts that no one has named yet: until then, it goes only where it goes already.
 fn bind_to_none(
     sender: &Sender<'_>,
     secret: &SecretName,
