@@ -350,8 +350,9 @@ fn a_secret_of_a_pack_is_bound_to_the_hosts_of_the_pack() {
 fn a_secret_of_a_pack_goes_nowhere_before_its_host_is_known() {
     let auth = json!({"bearer": "secret:zoo"});
     let http = |url: &str| json!({"http": {"base_url": url, "auth": auth}});
-    let chosen =
-        json!({"$choose": "{{ vars.zoo_kind }}", "a": http("{{ vars.zoo_url }}"), "b": http("{{vars.zoo_url}}/b")});
+    // Of the choices, the one that needs no variable sends no secret.
+    let chosen = json!({"$choose": "{{ vars.zoo_kind }}", "a": {"http": {"base_url": "https://zoo.example.com"}},
+        "b": http("{{vars.zoo_url}}/b")});
     let manifest = "hosts = [\"*\"]\nneeds.secrets.zoo = { description = \"the key\" }\n\
         needs.variables.zoo_url = { description = \"the zoo\" }\nneeds.variables.zoo_kind = { description = \"which\" }\n";
     let switch = "[switches.look]\ndescription = \"looking\"\ndefault = false\nsubtools = [\"zoo_look\"]\n";
@@ -415,4 +416,18 @@ fn a_human_names_the_host_of_a_secret_once_its_variable_is_set() {
     set_variable(&world);
     assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
     assert_eq!(hosts_of_zoo(&world), json!(["127.0.0.1:9"]));
+}
+
+#[test]
+fn a_secret_of_a_pack_goes_to_no_host_that_an_input_names() {
+    let manifest = "hosts = [\"*\"]\nneeds.secrets.zoo = { description = \"the key\" }";
+    for url in
+        ["{{ x }}", "https://{{ x }}.example.com", "https://{{x}}.example.com", "https://zoo.example.com.{{x}}/a"]
+    {
+        let world = World::new();
+        one_subtool(&world, &json!({"http": {"base_url": url, "auth": {"bearer": "secret:zoo"}}}), manifest);
+        let refused = world.run(&["pack", "enable", "zoo"]);
+        assert!(refused.exit != 0 && refused.stderr.contains("whose host no input may decide"), "{url}: {refused}");
+        assert_eq!(config(&world), "", "{url}");
+    }
 }
