@@ -24,7 +24,7 @@ pub(crate) enum PackCommand {
     List,
     /// Show one pack: what it needs, its subtools, switches and limits
     Info { name: String },
-    /// Load the subtools of a pack from now on, and say what it still lacks
+    /// Load the subtools of a pack from now on, as it is now, and say what it still lacks and what runs unasked
     Enable {
         name: String,
         /// Let secrets that are known go to this host of the pack too: HOST, HOST:PORT or *.DOMAIN

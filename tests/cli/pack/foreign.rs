@@ -96,12 +96,8 @@ fn a_pack_that_changed_is_off_until_a_human_enables_it_again() {
     assert_eq!(world.result_of("zoo_look", &json!({}))["data"], "better");
 }
 
-/// Everything that a pack may use, each declared and not.
-#[test]
-fn a_pack_uses_only_what_its_manifest_declares() {
-    let world = World::new();
-    world.run_with(&["secret", "set", "other"], SECRET);
-    world.configure("[vars]\nelsewhere = \"http://127.0.0.1:9\"\n");
+/// Everything that a pack may use, with a manifest that does not declare it and one that does.
+fn declared_and_not() -> Vec<(&'static str, Value, String, String)> {
     let http = |fields| json!({"http": merged(json!({"base_url": "http://127.0.0.1:9"}), fields)});
     let server = |fields| {
         let server = merged(json!({"name": "s", "url": "http://127.0.0.1:9"}), fields);
@@ -114,7 +110,7 @@ fn a_pack_uses_only_what_its_manifest_declares() {
     let sh = need("programs", "sh");
     let with_sh = format!("{sh}\n{}", need("secrets", "other"));
     let variable = need("variables", "elsewhere");
-    let cases: Vec<(&str, Value, String, String)> = vec![
+    vec![
         ("auth", http(json!({"auth": {"bearer": "secret:other"}})), local.clone(), secret.clone()),
         (
             "password",
@@ -188,8 +184,15 @@ fn a_pack_uses_only_what_its_manifest_declares() {
         ),
         ("header of a server", server(json!({"headers": {"x": "secret:other"}})), local.clone(), secret.clone()),
         ("sign-in at a server", server(json!({"oauth": "secret:other"})), local, secret),
-    ];
-    for (what, run, without, with) in cases {
+    ]
+}
+
+#[test]
+fn a_pack_uses_only_what_its_manifest_declares() {
+    let world = World::new();
+    world.run_with(&["secret", "set", "other"], SECRET);
+    world.configure("[vars]\nelsewhere = \"http://127.0.0.1:9\"\n");
+    for (what, run, without, with) in declared_and_not() {
         one_subtool(&world, &run, &without);
         world.run(&["pack", "enable", "zoo"]);
         let undeclared = |world: &World| world.run(&["pack", "info", "zoo"]).to_string().contains("does not declare");

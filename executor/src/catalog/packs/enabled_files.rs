@@ -172,8 +172,7 @@ pub(in crate::catalog) fn distrust_in(folder: &Path) -> Option<Distrust> {
     for path in paths(folder).unwrap_or_default() {
         entries.extend(path.ancestors().take_while(|above| *above != folder).map(Path::to_owned));
     }
-    let found = entries.iter().find_map(|path| trust::check(path).err().filter(Distrust::is_writable_by_others));
-    found
+    entries.iter().find_map(|path| trust::check(path).err().filter(Distrust::is_writable_by_others))
 }
 
 /// The hashes of the files of the pack in `folder`.

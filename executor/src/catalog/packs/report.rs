@@ -119,11 +119,11 @@ pub struct PackSurvey {
 
 impl PackSurvey {
     pub fn new(paths: &Paths, config: &Config) -> Result<Self, SecretError> {
-        Self::of_sources(paths, config, Sources::of(paths, config))
+        Self::of_sources(paths, config, &Sources::of(paths, config))
     }
 
-    fn of_sources(paths: &Paths, config: &Config, sources: Sources) -> Result<Self, SecretError> {
-        let catalog = Catalog::load(&sources);
+    fn of_sources(paths: &Paths, config: &Config, sources: &Sources) -> Result<Self, SecretError> {
+        let catalog = Catalog::load(sources);
         let problems = catalog.all_problems();
         Self::of_catalog(paths, config, catalog, problems)
     }
@@ -150,7 +150,7 @@ impl PackSurvey {
     pub fn with_accepted(&self, name: &str) -> Result<Self, SecretError> {
         let mut config = self.config.clone();
         config.packs.entry(name.to_owned()).or_default().enabled = Some(true);
-        Self::of_sources(&self.paths, &config, Sources::of(&self.paths, &config).accepting(name))
+        Self::of_sources(&self.paths, &config, &Sources::of(&self.paths, &config).accepting(name))
     }
 
     /// What of a pack is not as it was when a human enabled it.
