@@ -210,8 +210,14 @@ fn what_changes_in_a_pack_is_noticed() {
     let mut watch = SourcesWatch::new(&sources);
     let mut before = sources.stamp();
     let path = folder.folder.path();
-    let edits: [(&str, &dyn Fn()); 5] = [
+    let edits: [(&str, &dyn Fn()); 8] = [
         ("the manifest", &|| folder.write("packs/zoo/pack.toml", format!("{MANIFEST}# more\n"))),
+        ("a folder", &|| {
+            fs::create_dir(path.join("packs/zoo/bin")).expect("made");
+            folder.write("packs/zoo/bin/look.sh", "echo good");
+        }),
+        ("a script", &|| folder.write("packs/zoo/bin/look.sh", "echo evil, and more")),
+        ("no script", &|| fs::remove_file(path.join("packs/zoo/bin/look.sh")).expect("removed")),
         ("a new file", &|| folder.write("packs/zoo/more.json", "{}")),
         ("the pack is gone", &|| fs::rename(path.join("packs/zoo"), path.join("elsewhere")).expect("moved")),
         ("it is back", &|| fs::rename(path.join("elsewhere"), path.join("packs/zoo")).expect("moved")),
@@ -300,7 +306,7 @@ async fn a_subtool_that_was_loaded_before_its_pack_changed_is_not_performed() {
 }
 
 #[test]
-fn the_listing_follows_the_manifest_of_a_pack() {
+fn the_listing_follows_each_file_of_a_pack() {
     let manifest = |default: bool| {
         format!("{MANIFEST}[switches.feeding]\ndescription = \"d\"\ndefault = {default}\nsubtools = [\"zoo_feed\"]\n")
     };
@@ -321,6 +327,19 @@ fn the_listing_follows_the_manifest_of_a_pack() {
     assert_eq!(seen(&folder), (0, 1));
     folder.write("packs/zoo/pack.toml", manifest(true));
     assert_eq!(seen(&folder), (2, 0), "it is as it was");
+    // So do the files that the catalog does not read.
+    let script = folder.folder.path().join("packs/zoo/bin/look.sh");
+    fs::create_dir(script.parent().expect("a folder")).expect("made");
+    fs::write(&script, "echo good").expect("written");
+    enable(&mut folder, "zoo", "enabled = true");
+    for text in ["echo evil", "echo good", "echo evil, and more", "echo good"] {
+        fs::write(&script, text).expect("written");
+        assert_eq!(seen(&folder), if text == "echo good" { (2, 0) } else { (0, 1) }, "{text}");
+    }
+    fs::write(script.with_file_name("more.sh"), "echo evil").expect("written");
+    assert_eq!(seen(&folder), (0, 1), "a new file");
+    fs::remove_file(script.with_file_name("more.sh")).expect("removed");
+    assert_eq!(seen(&folder), (2, 0), "it is gone again");
 }
 
 #[test]
