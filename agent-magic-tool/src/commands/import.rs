@@ -36,7 +36,7 @@ mod selection;
 mod servers;
 mod writing;
 
-pub(crate) use hosts::in_use as hosts_in_use;
+pub(crate) use hosts::{check_draft as check_hosts_of_draft, in_use as hosts_in_use};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -207,7 +207,7 @@ fn read_servers(args: &Args, config: &Config, context: &Context) -> Result<Sourc
     let kind = kinds::named(servers::WORD).expect("the table has this kind");
     let words = &args.sources[1..];
     let (named, mut failed) = match &args.server.from {
-        Some(client) => agents::take_over(client, words, args.dry_run, config, context)?,
+        Some(client) => agents::take_over(client, words, args.dry_run, &args.allow_host, config, context)?,
         None => (vec![args.server.server(words, args.name.as_deref())?], Vec::new()),
     };
     let mut documents = Vec::new();

@@ -13,6 +13,7 @@ use executor::task::name::SubtoolName;
 use protocol::code::Exit;
 use serde_json::json;
 
+use crate::commands::import::check_hosts_of_draft;
 use crate::context::Context;
 use crate::error::Error;
 
@@ -55,6 +56,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         (definition, steps)
     };
     let document = json!({(name.as_str()): definition});
+    if let (Some(_), Some(file)) = (&args.curl, document.as_object()) {
+        check_hosts_of_draft(file, &Config::read(&context.paths)?, context)?;
+    }
     let text = format!("{document:#}\n");
     if args.print {
         context.output.text(&text)?;

@@ -62,7 +62,11 @@ pub(crate) fn run(command: &SecretCommand, context: &Context) -> Result<Exit, Er
         }
         SecretCommand::Allow { name, hosts } => {
             let name = parse(name)?;
-            if secrets.hosts(&name)?.is_none() {
+            let is_new = secrets.hosts(&name)?.is_none();
+            if is_new && !secrets.is_set(name.as_str()) {
+                return Err(not_stored(&name));
+            }
+            if is_new {
                 context.output.note(&restriction(&name, hosts, context)?);
             }
             secrets.allow(&name, hosts.iter().cloned())?;
@@ -79,14 +83,17 @@ pub(crate) fn run(command: &SecretCommand, context: &Context) -> Result<Exit, Er
             let name = parse(name)?;
             let removed = secrets.remove(&name)?;
             if !removed {
-                let message = format!("no value is stored for the secret `{}`", name.as_str());
-                return Err(Error::new(Code::NotFound, message)
-                    .hint("the names, and where their values come from: agent-magic-tool secret list"));
+                return Err(not_stored(&name));
             }
             context.output.json(&json!({"name": name.as_str(), "removed": true}))?;
         }
     }
     Ok(Exit::Ok)
+}
+
+fn not_stored(name: &SecretName) -> Error {
+    Error::new(Code::NotFound, format!("no value is stored for the secret `{}`", name.as_str()))
+        .hint("the names, and where their values come from: agent-magic-tool secret list")
 }
 
 /// Says that a secret which had no list goes only to `hosts` from now on, and where definitions send it today.

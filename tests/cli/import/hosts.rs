@@ -161,3 +161,45 @@ fn a_secret_is_sent_only_to_the_hosts_of_its_list() {
     let seen = seen.lock().expect("not poisoned").clone();
     assert!(seen.starts_with("GET / ") && !seen.contains(STORED), "{seen}");
 }
+
+/// The configuration of a client may come with a repository, and a pasted line from anyone.
+#[test]
+fn neither_a_clients_configuration_nor_a_pasted_line_gets_a_stored_secret() {
+    let world = quiet_world();
+    for name in ["shop-db", "crm_token"] {
+        assert_eq!(world.run_with(&["secret", "set", name], STORED).exit, 0);
+    }
+    let (address, seen) = server(ok());
+    let key = "sk-0123456789abcdefghijABCDEFGHIJ012345";
+    let config = json!({"mcpServers": {"shop": {"type": "http", "url": format!("http://{address}/shop"), "headers": {"db": key}}}});
+    fs::create_dir_all(world.home().join(".cursor")).expect("made");
+    fs::write(world.home().join(".cursor/mcp.json"), config.to_string()).expect("written");
+    for more in [&[][..], &["--dry-run"]] {
+        let ran = world.run(&[&["import", "mcp", "--from", "cursor"], more].concat());
+        assert_refused(&ran, &[&address, "--allow-host", "`shop-db`"]);
+    }
+    let line = format!("curl http://{address}/x -H 'Authorization: Bearer {key}'");
+    for name in ["crm", "crm_read"] {
+        let named = line.replace(&address, &format!("{address}/{name}"));
+        let ran = world.run(&["new", name, "--curl", &named]);
+        if ran.exit == 0 {
+            continue;
+        }
+        assert_refused(&ran, &[&address, "secret allow crm_token"]);
+        assert!(!world.subtools().join(format!("{name}.json")).exists(), "{ran}");
+    }
+    assert!(!seen.lock().expect("not poisoned").contains(STORED));
+    let listed = world.run(&["secret", "list"]).to_string();
+    assert!(!listed.contains(&address), "no list was widened: {listed}");
+    // A human who names the host gets it.
+    world.run(&["import", "mcp", "--from", "cursor", "--allow-host", &address]);
+    assert!(seen.lock().expect("not poisoned").contains(STORED));
+}
+
+#[test]
+fn a_list_of_hosts_belongs_to_a_secret_that_is_there() {
+    let world = quiet_world();
+    let ran = world.run(&["secret", "allow", "githb", "api.github.com"]);
+    assert_eq!(ran.exit, 3, "{ran}");
+    assert!(ran.stderr.contains("no value is stored for the secret `githb`"), "{ran}");
+}

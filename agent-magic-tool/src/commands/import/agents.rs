@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use executor::base::credential;
 use executor::config::Config;
-use executor::config::secret::Secrets;
+use executor::config::secret::{SecretHost, Secrets};
 use executor::runner::mcp::McpServer;
 use import::agents::{
     AgentPlace, BaseFolder, PLACES, ServerSettings, StoredValue, credential_in_command, credential_in_url,
@@ -17,6 +17,7 @@ use protocol::code::{Code, Exit};
 use protocol::regular_file;
 use serde_json::{Value, json};
 
+use super::hosts;
 use super::servers::{self, NamedServer};
 use crate::context::Context;
 use crate::error::Error;
@@ -54,6 +55,7 @@ pub(super) fn take_over(
     client: &str,
     wanted: &[String],
     is_dry_run: bool,
+    allowed: &[SecretHost],
     config: &Config,
     context: &Context,
 ) -> Result<ClientServers, Error> {
@@ -63,7 +65,6 @@ pub(super) fn take_over(
         return Err(Error::usage(format!("`{client}` is not a client whose configuration can be read"))
             .hint(format!("the clients are {}", known.join(", "))));
     }
-    let secrets = Secrets::of(&context.paths, config);
     let (mut servers, mut failed, mut missing) = (Vec::new(), Vec::new(), wanted.to_vec());
     let mut names = BTreeSet::new();
     for (place, path) in places(context)?.into_iter().filter(|(place, _)| place.client == client) {
@@ -76,7 +77,7 @@ pub(super) fn take_over(
             if !is_wanted || is_ourselves(&settings) || !names.insert(name.clone()) {
                 continue;
             }
-            match named(&settings, &name, is_dry_run, &secrets, context) {
+            match named(&settings, &name, is_dry_run, allowed, config, context) {
                 Ok(server) => servers.push(server),
                 Err(error) => failed.push((settings.name.clone(), error)),
             }
@@ -106,9 +107,11 @@ fn named(
     settings: &ServerSettings,
     name: &str,
     is_dry_run: bool,
-    secrets: &Secrets,
+    allowed: &[SecretHost],
+    config: &Config,
     context: &Context,
 ) -> Result<NamedServer, Error> {
+    let secrets = Secrets::of(&context.paths, config);
     let is_key = |value: &str| credential::mask(value) != value;
     let in_command = credential_in_command(&settings.command).is_some();
     if in_command || settings.url.as_deref().is_some_and(|url| credential_in_url(url) || is_key(url)) {
@@ -124,6 +127,8 @@ fn named(
     let server: McpServer = serde_json::from_value(connection.server)
         .map_err(|error| Error::usage(format!("its configuration cannot be understood: {error}")))?;
     servers::check(&server)?;
+    // Before anything is stored: what is new has no value that was stored for something else.
+    hosts::check_server(&server, allowed, config, context)?;
     for StoredValue { name: secret, value } in connection.secrets {
         if secrets.is_set(&secret) {
             continue;

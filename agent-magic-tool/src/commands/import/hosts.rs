@@ -81,6 +81,11 @@ impl Uses {
         self.secrets.extend(pairs);
     }
 
+    /// The hosts to which `name` is sent.
+    fn hosts_of(&self, name: &SecretName) -> BTreeSet<SecretHost> {
+        self.secrets.iter().filter(|(known, _)| known == name).filter_map(|(_, origin)| host(origin)).collect()
+    }
+
     /// In words, for a human.
     fn shown(&self) -> String {
         let lines = self.auth.iter().map(|(origin, auth)| {
@@ -157,41 +162,10 @@ pub(super) fn confirm(
     let elsewhere = used_elsewhere(sources, &own);
     let mut granted: BTreeMap<&SecretName, BTreeSet<SecretHost>> = BTreeMap::new();
     for (name, origin) in &after.secrets {
-        let url = Url::parse(origin).map_err(|_| {
-            Error::usage(format!(
-                "the definitions of `{}` would send a secret to `{origin}`, which is not a URL",
-                pack.name()
-            ))
-            .hint("name the server: --server URL")
-        })?;
-        let listed = store.hosts(name)?;
-        let others: BTreeSet<_> = elsewhere.secrets.iter().filter(|(known, _)| known == name).collect();
-        let others: Vec<_> = others.iter().filter_map(|(_, origin)| host(origin)).collect();
-        let is_known = match &listed {
-            Some(listed) => listed.iter().any(|host| host.covers(&url)),
-            // A value that is there already was stored for something else, unless other definitions say for what.
-            None if others.is_empty() => {
-                !store.is_set(name.as_str()) || before.secrets.contains(&(name.clone(), origin.clone()))
-            }
-            None => others.iter().any(|host| host.covers(&url)),
-        };
-        if !is_known && !is_named(allowed, origin) {
-            let known = listed.into_iter().flatten().chain(others).map(|host| format!("`{host}`"));
-            let known: BTreeSet<_> = known.collect();
-            let known = match known.into_iter().collect::<Vec<_>>().join(", ") {
-                none if none.is_empty() => "is stored already".to_owned(),
-                known => format!("goes to {known}"),
-            };
-            let message = format!(
-                "the definitions of `{}` would send the secret `{}` to `{origin}`, and it {known}",
-                pack.name(),
-                name.as_str()
-            );
-            return Err(refused(message, origin));
-        }
-        let hosts = granted.entry(name).or_default();
-        hosts.extend(SecretHost::of(&url));
-        hosts.extend(others);
+        let sender = format!("the definitions of `{}`", pack.name());
+        let was_there = before.secrets.contains(&(name.clone(), origin.clone()));
+        let hosts = hosts_if_known(&sender, name, origin, was_there, &elsewhere, allowed, &store)?;
+        granted.entry(name).or_default().extend(hosts);
     }
     for (name, hosts) in granted {
         let shown: Vec<_> = hosts.iter().map(|host| format!("`{host}`")).collect();
@@ -201,6 +175,82 @@ pub(super) fn confirm(
         }
     }
     Ok(())
+}
+
+/// The hosts to which a secret goes with what `sender` sends to `origin`. Fails if the secret is stored for something else
+/// and the host is not `allowed`; `was_there`: it goes there already.
+fn hosts_if_known(
+    sender: &str,
+    name: &SecretName,
+    origin: &str,
+    was_there: bool,
+    elsewhere: &Uses,
+    allowed: &[SecretHost],
+    store: &Secrets,
+) -> Result<BTreeSet<SecretHost>, Error> {
+    let url = Url::parse(origin).map_err(|_| {
+        Error::usage(format!("{sender} would send a secret to `{origin}`, which is not a URL"))
+            .hint("name the server: --server URL")
+    })?;
+    let listed = store.hosts(name)?;
+    let others = elsewhere.hosts_of(name);
+    let is_known = match &listed {
+        Some(listed) => listed.iter().any(|host| host.covers(&url)),
+        // A value that is there already was stored for something else, unless other definitions say for what.
+        None if others.is_empty() => !store.is_set(name.as_str()) || was_there,
+        None => others.iter().any(|host| host.covers(&url)),
+    };
+    if is_known || is_named(allowed, origin) {
+        return Ok(others.into_iter().chain(SecretHost::of(&url)).collect());
+    }
+    let known: BTreeSet<_> = listed.into_iter().flatten().chain(others).map(|host| format!("`{host}`")).collect();
+    let known = match known.into_iter().collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "is stored already".to_owned(),
+        known => format!("goes to {known}"),
+    };
+    Err(refused(format!("{sender} would send the secret `{}` to `{origin}`, and it {known}", name.as_str()), origin))
+}
+
+/// Fails if a definition that was made from a text which others wrote sends a stored secret to a host that is new for it.
+pub(crate) fn check_draft(file: &Map<String, Value>, config: &Config, context: &Context) -> Result<(), Error> {
+    let (sources, store) = (Sources::of(&context.paths, config), Secrets::of(&context.paths, config));
+    let elsewhere = used_elsewhere(&sources, &BTreeSet::new());
+    let mut uses = Uses::default();
+    uses.add_file(file, |_| true);
+    for (name, origin) in &uses.secrets {
+        hosts_if_known("it", name, origin, false, &elsewhere, &[], &store).map_err(|error| {
+            let host = host(origin).map_or_else(|| origin.clone(), |host| host.to_string());
+            error.hint(format!(
+                "if it may go there, say so first: agent-magic-tool secret allow {} {host}; or choose another name",
+                name.as_str()
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// Fails if a server in the configuration of another client, which may come from someone else, would get a secret that is
+/// stored for something else.
+pub(super) fn check_server(
+    server: &McpServer,
+    allowed: &[SecretHost],
+    config: &Config,
+    context: &Context,
+) -> Result<(), Error> {
+    let Some(url) = &server.url else { return Ok(()) };
+    let (sources, store) = (Sources::of(&context.paths, config), Secrets::of(&context.paths, config));
+    let elsewhere = used_elsewhere(&sources, &BTreeSet::new());
+    let sender = format!("the server `{}`", server.name);
+    server_secrets(server)
+        .iter()
+        .try_for_each(|name| hosts_if_known(&sender, name, &origin(url), false, &elsewhere, allowed, &store).map(drop))
+}
+
+/// The secrets in the headers of a server.
+fn server_secrets(server: &McpServer) -> BTreeSet<SecretName> {
+    let mut names = BTreeSet::new();
+    secrets(&serde_json::to_value(&server.headers).expect("headers are plain JSON"), &mut names);
+    names
 }
 
 fn refused(message: String, origin: &str) -> Error {
@@ -236,8 +286,7 @@ fn used_elsewhere(sources: &Sources, own: &BTreeSet<&Path>) -> Uses {
 
 /// The hosts to which definitions send `name` today.
 pub(crate) fn in_use(name: &SecretName, sources: &Sources) -> BTreeSet<SecretHost> {
-    let uses = used_elsewhere(sources, &BTreeSet::new());
-    uses.secrets.iter().filter(|(known, _)| known == name).filter_map(|(_, origin)| host(origin)).collect()
+    used_elsewhere(sources, &BTreeSet::new()).hosts_of(name)
 }
 
 /// Lets the secrets of a server go there, once it has answered: the human wrote both. They still go where definitions
@@ -245,8 +294,7 @@ pub(crate) fn in_use(name: &SecretName, sources: &Sources) -> BTreeSet<SecretHos
 pub(super) fn bind_server(server: &McpServer, config: &Config, context: &Context) -> Result<(), Error> {
     let Some(text) = &server.url else { return Ok(()) };
     let url = Url::parse(text).map_err(|error| Error::usage(format!("`{text}` is not a URL: {error}")))?;
-    let mut names = BTreeSet::new();
-    secrets(&serde_json::to_value(&server.headers).expect("headers are plain JSON"), &mut names);
+    let names = server_secrets(server);
     let (store, sources) = (Secrets::of(&context.paths, config), Sources::of(&context.paths, config));
     for name in &names {
         let known = if store.hosts(name)?.is_none() { in_use(name, &sources) } else { BTreeSet::new() };
