@@ -415,6 +415,7 @@ impl Dispatcher {
             is_cancelling: open.cancelling,
             has_job: open.task.notes.job.is_some(),
             has_retries_left: open.task.counted_attempts() <= retries,
+            has_own_key: open.task.effect == EffectClass::Idempotent && open.definition.run.has_key_of_task(),
         };
         let step = ending.step();
         if step == Step::Retry {

@@ -431,6 +431,12 @@ impl Run {
         }
     }
 
+    /// Whether its attempts are safe to repeat because the service knows the task by a key: another task has another one.
+    pub fn has_key_of_task(&self) -> bool {
+        use http::Method::{Patch, Post};
+        matches!(self, Self::Http(http) if http.idempotency_header.is_some() && matches!(http.method, Post | Patch))
+    }
+
     /// Whether one attempt sends a request several times that could change something.
     pub fn repeats_a_change(&self) -> bool {
         matches!(self, Self::Http(http) if http.repeats_a_change())

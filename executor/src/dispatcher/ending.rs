@@ -24,6 +24,8 @@ pub(super) struct AttemptEnding {
     /// A server still works on it, and can be asked.
     pub(super) has_job: bool,
     pub(super) has_retries_left: bool,
+    /// What makes repeating it safe is a key that another task would not have.
+    pub(super) has_own_key: bool,
 }
 
 impl AttemptEnding {
@@ -45,7 +47,7 @@ impl AttemptEnding {
                 Step::Retry
             }
             FailureKind::Failure | FailureKind::Timeout
-                if !is_repeatable && self.side_effect == SideEffect::Possible =>
+                if (!is_repeatable || self.has_own_key) && self.side_effect == SideEffect::Possible =>
             {
                 Step::Lose
             }
@@ -86,9 +88,16 @@ mod tests {
         for effect in [Read, Idempotent, Verifiable, Once] {
             for side_effect in [None, Answered, Possible] {
                 for kind in [Failure, Timeout, Cancelled, Shutdown] {
-                    let (retry, is_cancelling, has_job, has_retries_left) = (Retry::Later, false, false, false);
-                    let ending =
-                        AttemptEnding { effect, side_effect, kind, retry, is_cancelling, has_job, has_retries_left };
+                    let ending = AttemptEnding {
+                        effect,
+                        side_effect,
+                        kind,
+                        retry: Retry::Later,
+                        is_cancelling: false,
+                        has_job: false,
+                        has_retries_left: false,
+                        has_own_key: false,
+                    };
                     let expected = match (effect, side_effect, kind) {
                         (Verifiable, Answered | Possible, _) | (Once, Answered | Possible, Shutdown) => Step::Lose,
                         (Once, Possible, Failure | Timeout) => Step::Lose,
@@ -102,6 +111,15 @@ mod tests {
                     let is_safe = effect.repeatable() || side_effect == None;
                     let is_again = is_safe && kind != Cancelled;
                     assert_eq!(again == Step::Retry, is_again, "{effect:?} {side_effect:?} {kind:?}");
+                    let keyed = AttemptEnding { has_own_key: true, ..ending }.step();
+                    let is_lost = side_effect == Possible && matches!(kind, Failure | Timeout);
+                    assert_eq!(
+                        keyed,
+                        if is_lost { Step::Lose } else { expected },
+                        "{effect:?} {side_effect:?} {kind:?}"
+                    );
+                    let keyed_again = AttemptEnding { has_own_key: true, has_retries_left: true, ..ending }.step();
+                    assert_eq!(keyed_again, again, "its own attempts have its key");
                     let cancelling = AttemptEnding { is_cancelling: true, ..ending }.step();
                     let stays_unknown = expected == Step::Lose;
                     assert_eq!(cancelling == Step::Lose, stays_unknown, "{effect:?} {side_effect:?} {kind:?}");
