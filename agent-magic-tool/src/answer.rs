@@ -22,7 +22,7 @@ const MAX_ECHOED_CHARS: usize = 400;
 /// The fields of `_meta` with which a caller can read large data.
 const LARGE_FIELDS: [&str; 6] = ["bytes", "content_type", "shape", "preview", "data_file", "read"];
 /// The other fields of `_meta` that a caller must know to understand the data.
-const NOTABLE_FIELDS: [&str; 14] = [
+const NOTABLE_FIELDS: [&str; 15] = [
     "http_status",
     "file_name",
     "text",
@@ -32,6 +32,7 @@ const NOTABLE_FIELDS: [&str; 14] = [
     "limit",
     "has_next_page",
     "dry_run",
+    "unfinished",
     "stderr",
     "output_problems",
     "truncated",

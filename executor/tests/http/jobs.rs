@@ -127,3 +127,29 @@ async fn an_accepted_request_without_a_job_is_an_error_that_may_have_taken_effec
     let failure = fixture().run(definition(&server, &json!({})), json!({})).await.expect_err("no URL");
     assert_eq!((failure.error.code, failure.side_effect), (Code::BadResponse, SideEffect::Possible));
 }
+
+#[tokio::test]
+async fn a_job_that_says_it_is_not_done_is_not_told_as_done() {
+    for (state, poll, is_told) in [
+        (json!({"status": "running", "progress": 33}), json!({}), true),
+        (json!({"state": "In Progress"}), json!({}), true),
+        (json!({"status": "FAILED", "error": "disk full"}), json!({}), true),
+        (json!({"status": "done", "rows": 3}), json!({}), false),
+        (json!({"status": 3}), json!({}), false),
+        (json!([1]), json!({}), false),
+        // What the definition says of the end counts.
+        (json!({"status": "failed"}), json!({"until": ".status == \"failed\""}), false),
+    ] {
+        let answer = state.clone();
+        let server = Server::new(move |_, number| match number {
+            0 => Reply::new(202, &["location: /v1/jobs/7"], ""),
+            _ => Reply::json(200, &answer),
+        })
+        .await;
+        let output = fixture().run(definition(&server, &poll), json!({})).await.expect("it is answered");
+        let told = output.meta.get("unfinished").and_then(|told| told["message"].as_str()).unwrap_or_default();
+        assert_eq!(!told.is_empty(), is_told, "{state}: {told}");
+        let word = state["status"].as_str().or(state["state"].as_str()).unwrap_or_default();
+        assert!(told.is_empty() || told.contains(word), "{state}: {told}");
+    }
+}

@@ -18,6 +18,29 @@ use crate::runner::OutputData;
 const UNTIL: &str = "$status != 202";
 /// The default for `url`.
 const URL: &str = r#"$headers.location // $headers["operation-location"]"#;
+/// Fields in which services say in which state a job is, and the states in which it is not done: in lower case, without
+/// separators.
+const STATES: [&str; 2] = ["status", "state"];
+const NOT_DONE: [&str; 18] = [
+    "aborted",
+    "canceled",
+    "cancelled",
+    "enqueued",
+    "error",
+    "executing",
+    "failed",
+    "failure",
+    "inprogress",
+    "inqueue",
+    "notstarted",
+    "pending",
+    "preparing",
+    "processing",
+    "queued",
+    "running",
+    "timedout",
+    "waiting",
+];
 /// The longest wait between two requests, whatever the server asks for.
 const MAX_INTERVAL: Duration = Duration::from_mins(10);
 
@@ -165,7 +188,7 @@ async fn is_over(call: &HttpCall<'_>, poll: &Poll, latest: &RunnerOutput) -> Res
 }
 
 async fn result(call: &HttpCall<'_>, poll: &Poll, latest: RunnerOutput) -> Result<RunnerOutput, Failure> {
-    let Some(expression) = &poll.result else { return Ok(latest) };
+    let Some(expression) = &poll.result else { return Ok(told_unfinished(poll, latest)) };
     let Some(url) = url(call, expression, &latest, &call.draft.address).await? else {
         let message =
             format!("the job is done, but `poll.result`, `{expression}`, finds no result; {}", there(&latest));
@@ -174,6 +197,20 @@ async fn result(call: &HttpCall<'_>, poll: &Poll, latest: RunnerOutput) -> Resul
     };
     let answer = call.send(&RequestTarget::Job(url)).await?;
     call.until_cancelled(response::output(call, answer)).await
+}
+
+/// Adds that the job says itself that it is not done, or failed, although nothing declares how to know that.
+fn told_unfinished(poll: &Poll, latest: RunnerOutput) -> RunnerOutput {
+    let OutputData::Json(data) = &latest.data else { return latest };
+    let said = STATES.iter().filter(|_| poll.until.is_none()).find_map(|field| data[*field].as_str());
+    let is_open = |state: &&str| {
+        let word: String = state.chars().filter(char::is_ascii_alphabetic).collect();
+        NOT_DONE.contains(&word.to_ascii_lowercase().as_str())
+    };
+    let Some(state) = said.filter(is_open) else { return latest };
+    let message = format!("the server answered, but the job says that its state is `{state}`; ask for it again later");
+    let told = json!({"finished": false, "state": state, "message": message});
+    latest.with_meta("unfinished", told)
 }
 
 /// The keys of a response, for a message.
