@@ -42,7 +42,7 @@ impl Shell for InProcess {
                 .fold(ProgramShell::new(program), |program, (name, value)| program.env(name, value));
             // Its output may be the input of another command, and the caller that captures it limits what is shown.
             let mut arguments = arguments.to_vec();
-            if arguments[0] != "jq" {
+            if arguments[0] != "jq" && !arguments.iter().any(|argument| argument == "--whole") {
                 arguments.insert(1, "--whole".to_owned());
             }
             return program.call(&arguments, stdin, caller);

@@ -38,11 +38,12 @@ pub(crate) fn evaluate_jq(expression: &str, file: &ResultFile, mailbox: &Mailbox
         } else {
             "EXPR is jq and sees only the data, like `.[0].id`"
         };
+        let hint =
+            format!("{hint}; the task has ended, so do not run it again: agent-magic-tool read {} --jq EXPR", file.id);
         Error::new(Code::SelectFailed, error.to_string()).hint(hint)
     };
     let data = ResultData::of(file, mailbox)?;
-    select::check_with(expression, &[META_VARIABLE])
-        .map_err(|error| Error::usage(error.to_string()).hint("EXPR is jq, like `.[0].id`"))?;
+    check_jq(expression)?;
     let meta = file.field("_meta");
     // An expression can run forever, or exhaust the memory.
     let evaluated =
@@ -65,11 +66,20 @@ pub(crate) fn evaluate_jq(expression: &str, file: &ResultFile, mailbox: &Mailbox
     Ok(Selected { value, notes })
 }
 
+/// Checks that the expression compiles.
+pub(crate) fn check_jq(expression: &str) -> Result<(), Error> {
+    select::check_with(expression, &[META_VARIABLE])
+        .map_err(|error| Error::usage(error.to_string()).hint("EXPR is jq, like `.[0].id`"))
+}
+
 /// Says that the data is not all there is, or not real.
 fn incompleteness(meta: &Value) -> Option<String> {
     let is_true = |key: &str| meta[key] == true;
     if is_true("dry_run") {
         return Some("this was a dry run; nothing was changed".to_owned());
+    }
+    if let Some(why) = meta["unfinished"]["message"].as_str() {
+        return Some(format!("the work is not finished: {why}"));
     }
     let is_later_page = meta["page"].as_u64().is_some_and(|page| page > 1);
     let may_have_more = meta["limit"].is_u64() && meta["has_next_page"].is_null();

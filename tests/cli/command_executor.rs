@@ -92,6 +92,32 @@ fn a_model_finds_a_subtool_runs_it_and_reads_its_file() {
 }
 
 #[test]
+fn a_wrong_expression_starts_nothing_and_one_that_fails_on_the_data_names_the_task() {
+    let world = World::new();
+    say(&world);
+    let mut tool = Tool::of(&world);
+    let count = || world.run(&["tasks"]).json().as_array().map(Vec::len);
+    for words in ["--jq '.a)'", "--jq '.id | strptime'", "--jq . --jq ."] {
+        let line = format!("agent-magic-tool run say text=x --wait {words}");
+        let answer = tool.command(&line);
+        assert_eq!((&answer["exit"], count()), (&json!(2), Some(0)), "{line}: {answer}");
+        let shell = world.run(&["run", "say", "text=x", "--wait", "--jq", ".a)"]);
+        assert_eq!((shell.exit, count()), (2, Some(0)), "{shell}");
+    }
+    // Twice the same word for a pipe.
+    assert_eq!(tool.output("agent-magic-tool run say text=x --wait --whole --jq length"), "1\n");
+    for line in ["--wait --jq '.a.b'", "--wait --whole --jq '.a.b'", "--wait | grep nothing", "--wait | head --foo"] {
+        let answer = tool.command(&format!("agent-magic-tool run say text=x {line}"));
+        let tasks = world.run(&["tasks"]).json();
+        let (output, id) = (answer["output"].as_str().expect("a text"), tasks[0]["id"].as_str().expect("an id"));
+        assert!(output.contains(id) && output.contains("do not run it again"), "{line}: {output}");
+    }
+    let failed = world.run(&["run", "say", "text=x", "--wait", "--jq", ".a.b"]);
+    let tasks = world.run(&["tasks"]).json();
+    assert!(failed.stderr.contains(tasks[0]["id"].as_str().expect("an id")), "{failed}");
+}
+
+#[test]
 fn a_runaway_jq_expression_ends_soon_and_holds_up_no_other_line() {
     let world = World::new();
     say(&world);

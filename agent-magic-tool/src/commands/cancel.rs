@@ -27,10 +27,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     match handover::ask(context, &mailbox, Operation::Cancel { id })? {
         Reply::Answer(Answer::Cancelling { id, state }) => {
-            let message = if state.is_final() {
-                "it was cancelled before it started"
-            } else {
-                "it is being stopped; its result will say how far it got"
+            let message = match ended() {
+                Some(file) => said_at_end(&file),
+                None if state.is_final() => "it is cancelled; its result says how far it got".to_owned(),
+                None => "it is being stopped; its result will say how far it got".to_owned(),
             };
             context.output.json(&json!({"id": id, "state": state, "message": message}))?;
             Ok(Exit::Ok)
@@ -41,6 +41,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         }),
         Reply::Accepted(_) | Reply::Answer(_) => Err(Error::unexpected_answer("cancel")),
     }
+}
+
+/// How far a task got that is cancelled, as its result says.
+fn said_at_end(file: &ResultFile) -> String {
+    let error = file.field("error");
+    let texts: Vec<_> = ["message", "hint"].into_iter().filter_map(|key| error[key].as_str()).collect();
+    format!("it was {}", texts.join("; "))
 }
 
 fn already_ended(file: &ResultFile) -> Error {

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::handover;
 use crate::option_value::not_empty;
 use crate::result::ResultFile;
+use crate::result_data;
 use crate::waiting::{self, WaitMode};
 use crate::wake_promise::WakePromise;
 
@@ -45,6 +46,9 @@ pub(crate) struct Args {
     /// With --wait: print only what this jq expression returns, which sees only the data: `.[0].id`
     #[arg(long, value_name = "EXPR", requires = "wait")]
     jq: Option<String>,
+    /// For a caller that waits in a step of its own: the jq expression of that step, checked before anything starts
+    #[arg(long, value_name = "EXPR", hide = true)]
+    checked_jq: Option<String>,
     /// Start it at this time: 2026-05-01T09:00:00+02:00, or in local time 2026-05-01T09:00 or 09:00
     #[arg(long, value_name = "TIME", conflicts_with = "after", allow_hyphen_values = true)]
     at: Option<String>,
@@ -87,6 +91,9 @@ struct WaitOptions {
 }
 
 pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
+    if let Some(expression) = args.jq.as_deref().or(args.checked_jq.as_deref()) {
+        result_data::check_jq(expression)?;
+    }
     let input = match &args.input {
         Some(text) => read_input(text, &args.name, context)?,
         None => Map::new(),

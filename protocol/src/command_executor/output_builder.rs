@@ -22,6 +22,8 @@ const MAX_NOTE_BYTES: usize = 600;
 pub(super) struct OutputBuilder {
     stdout: Vec<u8>,
     stderr: String,
+    /// The tasks that the line created.
+    created: Vec<TaskId>,
     opened: Vec<OpenedTask>,
     collected: Vec<TaskId>,
 }
@@ -55,7 +57,9 @@ impl OutputBuilder {
         match command.as_str() {
             "run" => {
                 let printed: Value = serde_json::from_str(&printed.stdout).ok()?;
-                match result_of(&printed)? {
+                let (id, is_final) = result_of(&printed)?;
+                self.created.push(id);
+                match (id, is_final) {
                     (id, true) => self.collect([id]),
                     (id, false) => {
                         let tool = printed["tool"].as_str().unwrap_or_default().to_owned();
@@ -89,8 +93,23 @@ impl OutputBuilder {
 
     pub(super) fn finish(mut self, status: u8, only_reads: bool) -> CommandOutput {
         self.opened.retain(|opened| !self.collected.contains(&opened.id));
+        if status != 0 {
+            self.name_created();
+        }
         let text = self.text(status);
         CommandOutput { text, status, opened: self.opened, collected: self.collected, only_reads }
+    }
+
+    /// Names the tasks that no output names: a caller of a line that failed would run it again, and do twice what was done.
+    fn name_created(&mut self) {
+        let shown = format!("{}{}", String::from_utf8_lossy(&self.stdout), self.stderr);
+        for id in std::mem::take(&mut self.created) {
+            if !shown.contains(&id.to_string()) {
+                let note =
+                    format!("note: the line started this task, so do not run it again: agent-magic-tool wait {id}\n");
+                self.print_error(&note);
+            }
+        }
     }
 
     fn text(&self, status: u8) -> String {

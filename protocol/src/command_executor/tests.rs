@@ -172,10 +172,16 @@ fn a_run_that_waits_reports_its_task_before_it_waits() {
     let receipt = json!({"id": id, "tool": "t", "status": "pending"}).to_string();
     let note = "agent-magic-tool: note: queued\n";
     let accepted = PrintedOutput { stderr: note.to_owned(), ..printed(&receipt) };
-    for (line, waits, status, is_collected) in [
-        ("run t --wait", vec!["wait", "ID", "--timeout=60s"], "succeeded", true),
-        ("run t --wait=5s", vec!["wait", "ID", "--timeout=5s"], "pending", false),
-        ("run t --wait --jq .x", vec!["wait", "ID", "--timeout=60s", "--jq=.x"], "succeeded", true),
+    for (line, runs, waits, status, is_collected) in [
+        ("run t --wait", vec!["run", "t"], vec!["wait", "ID", "--timeout=60s"], "succeeded", true),
+        ("run t --wait=5s", vec!["run", "t"], vec!["wait", "ID", "--timeout=5s"], "pending", false),
+        (
+            "run t --wait --jq .x",
+            vec!["run", "--checked-jq=.x", "t"],
+            vec!["wait", "ID", "--timeout=60s", "--jq=.x"],
+            "succeeded",
+            true,
+        ),
     ] {
         let result = json!({"id": id, "tool": "t", "status": status});
         let shown = if line.contains("jq") { "7".to_owned() } else { result.to_string() };
@@ -193,7 +199,8 @@ fn a_run_that_waits_reports_its_task_before_it_waits() {
         let expected = [(format!("opened {id}"), 1), (format!("waits for {id}"), 1)];
         assert_eq!(*told.lock().unwrap_or_else(PoisonError::into_inner), expected, "{line}");
         let waits: Vec<_> = waits.into_iter().map(|word| word.replace("ID", &id.to_string())).collect();
-        assert_eq!(bench.calls(), [vec!["run".to_owned(), "t".to_owned()], waits], "{line}");
+        let runs: Vec<_> = runs.into_iter().map(str::to_owned).collect();
+        assert_eq!(bench.calls(), [runs, waits], "{line}");
         assert_eq!(answer.text, format!("{shown}\n{note}"), "{line}");
         let (opened, collected) = (answer.opened.len(), answer.collected.len());
         assert_eq!((opened, collected), if is_collected { (0, 1) } else { (1, 0) }, "{line}");
@@ -202,6 +209,24 @@ fn a_run_that_waits_reports_its_task_before_it_waits() {
     let bench = Bench::new(vec![("run", refused)]);
     assert_eq!(bench.answer("agent-magic-tool run t --wait").status, Code::UnknownSubtool.exit() as u8);
     assert_eq!(bench.calls().len(), 1, "there is nothing to wait for");
+}
+
+#[test]
+fn a_line_that_fails_names_the_tasks_that_it_started() {
+    let id = TaskId::new();
+    let receipt = json!({"id": id, "tool": "t", "status": "succeeded"});
+    let bench = Bench::new(vec![("run", printed(&receipt.to_string()))]);
+    for (line, is_named) in [
+        ("run t | grep -Z x", true),
+        ("run t | grep nothing", true),
+        ("run t >/dev/null; agent-magic-tool secret list", true),
+        ("run t; agent-magic-tool secret list", true),
+        ("run t >/dev/null", false),
+    ] {
+        let answer = bench.answer(&format!("agent-magic-tool {line}"));
+        assert_eq!(answer.text.contains(&id.to_string()), is_named, "{line}: {}", answer.text);
+        assert_eq!(answer.status != 0, is_named, "{line}");
+    }
 }
 
 #[test]

@@ -50,6 +50,10 @@ impl WaitingRun {
             }
         }
         steps.options.push(format!("--timeout={}", wait?));
+        // Checked by the `run`, so that a mistake in it starts nothing.
+        if let Some(jq) = jq {
+            steps.run.insert(1, format!("--checked-jq={jq}"));
+        }
         steps.options.extend(jq.map(|jq| format!("--jq={jq}")));
         (command == "run").then_some(steps)
     }
@@ -75,8 +79,8 @@ mod tests {
         for (line, run, options) in [
             ("run x --wait", "run x", "--timeout=60s"),
             ("run --wait=5s x a=1", "run x a=1", "--timeout=5s"),
-            ("run x --wait --jq .[0].id", "run x", "--timeout=60s --jq=.[0].id"),
-            ("run x --jq=-1 --wait=1m b:=2", "run x b:=2", "--timeout=1m --jq=-1"),
+            ("run x --wait --jq .[0].id", "run --checked-jq=.[0].id x", "--timeout=60s --jq=.[0].id"),
+            ("run x --jq=-1 --wait=1m b:=2", "run --checked-jq=-1 x b:=2", "--timeout=1m --jq=-1"),
             ("run x --whole --wait", "run x --whole", "--whole --timeout=60s"),
             ("run x --wait -- --jq --wait", "run x -- --jq --wait", "--timeout=60s"),
         ] {
