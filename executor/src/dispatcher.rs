@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::runner::{AttemptNews, RecordedSignal};
 use crate::store::switched_off::SwitchedOffTool;
 use crate::store::{Change, ConfirmationUpdate, Transition};
-use crate::task::confirmation::{Confirmation, Digest};
+use crate::task::confirmation::{Confirmation, Digest, ReplacedValues};
 use crate::task::effect::EffectClass;
 use crate::task::failure::Retry;
 use crate::task::grant::GrantId;
@@ -242,6 +242,13 @@ impl OpenTask {
             held_until: None,
             reassessed: Reassessment::Keep,
         }
+    }
+
+    /// The lookup of the values that it would replace, if its human is to see them and they are not known yet.
+    fn preview(&self) -> Option<Action> {
+        let asked = self.task.confirmation.as_ref().filter(|_| self.task.state == State::AwaitingConfirmation)?;
+        (asked.preview == Some(ReplacedValues::Pending))
+            .then(|| Action::Preview { task: Box::new(self.task.clone()), definition: Arc::clone(&self.definition) })
     }
 
     /// Which slots it needs to run.

@@ -33,9 +33,9 @@ pub enum Change {
     /// Adds a new task in the state [`State::Accepted`].
     Accept(Box<Task>),
     Transition(Box<Transition>),
-    /// Replaces the confirmation of a task that waits for a human, once its preview is known. Fails unless the stored
-    /// confirmation has the digest `expected`.
-    SetPreview {
+    /// Replaces the undecided confirmation of a task that waits for a human or will: its preview is known, or the rules
+    /// demand more. Fails unless the stored confirmation has the digest `expected`.
+    ReplaceQuestion {
         id: TaskId,
         expected: Digest,
         confirmation: Box<Confirmation>,
@@ -330,26 +330,30 @@ pub(crate) mod contract {
                 Some(Box::new(ConfirmationUpdate { expected: Some(expected), confirmation, input: Some(Map::new()) }));
             (Change::Transition(enqueue), after)
         };
-        let set_preview = |expected, confirmation: &Confirmation| Change::SetPreview {
+        let replace_question = |expected, confirmation: &Confirmation| Change::ReplaceQuestion {
             id: asked.id,
             expected,
             confirmation: Box::new(confirmation.clone()),
         };
-        let stale = store.commit(&[set_preview(Digest::of(&[]), &confirmation)]);
+        let stale = store.commit(&[replace_question(Digest::of(&[]), &confirmation)]);
         assert!(matches!(stale, Err(StoreError::Conflict { .. })), "another digest is stored");
         let other = Confirmation { digest: Digest::of(&[b"other"]), ..confirmation.clone() };
-        let changes = [set_preview(confirmation.digest, &other), set_preview(other.digest, &confirmation)];
+        let changes = [replace_question(confirmation.digest, &other), replace_question(other.digest, &confirmation)];
         store.commit(&changes).expect("committed");
         let (stale, _) = decide(Digest::of(&[]));
         assert!(matches!(store.commit(&[stale]), Err(StoreError::Conflict { .. })), "a decision on another digest");
         let (enqueue, queued) = decide(confirmation.digest);
         store.commit(&[enqueue]).expect("committed");
         assert_eq!(store.task(asked.id).expect("read").as_ref(), Some(&queued));
+        // A question that is asked later is of a queued task.
+        let same = || replace_question(confirmation.digest, queued.confirmation.as_deref().expect("a confirmation"));
+        store.commit(&[same()]).expect("committed");
         let record = ConfirmationRecord { uid: 1000, at: asked.created_at };
         assert_eq!(store.confirmations_since(asked.created_at).expect("read"), [record], "of an open task");
         let end = End { at: asked.created_at, outcome: Outcome::Data(Value::Null), meta: Map::new() };
         let (cancel, _) = step(&queued, Step::Cancel, Some(end));
         store.commit(&[cancel]).expect("committed");
+        assert!(matches!(store.commit(&[same()]), Err(StoreError::Conflict { .. })), "it has ended");
         assert_eq!(store.confirmations_since(asked.created_at).expect("read"), [record], "of an ended task");
         let later = asked.created_at + jiff::SignedDuration::from_micros(1);
         assert_eq!(store.confirmations_since(later).expect("read"), []);

@@ -157,7 +157,7 @@ impl Telemetry {
                 | Change::KeyCounter { .. }
                 | Change::DecideScope(_)
                 | Change::Note { .. }
-                | Change::SetPreview { .. }
+                | Change::ReplaceQuestion { .. }
                 | Change::Resolve(..)
                 | Change::Delivery(..) => {}
             }

@@ -221,6 +221,39 @@ fn a_task_that_waits_for_a_touch_needs_it_also_when_the_rule_has_gone() {
     }
 }
 
+#[test]
+fn a_rule_that_demands_a_touch_by_now_holds_for_what_waits_and_what_has_not_started() {
+    let world = world();
+    let rule = "[[confirm.rules]]\ntools = [\"mark_it\"]\nthen = \"ask\"\n";
+    world.configure(rule);
+    let human = Human::of(&world);
+    let mut key = SoftKey::rs256("a");
+    let enrol = json!({"name": "laptop", "registration": human.registration(&key)});
+    assert_eq!(human.post("/keys", &enrol).status, 200);
+    let start = |name: &str, at: &[&str]| {
+        let name = format!("name={name}");
+        let run: Vec<_> = ["run", "mark_it", &name].into_iter().chain(at.iter().copied()).collect();
+        world.run(&run).json()["id"].as_str().expect("an id").to_owned()
+    };
+    let (waiting, scheduled) = (start("x", &[]), start("y", &["--in", "1h"]));
+    let shown = human.decision(&waiting, "approve");
+    assert_eq!(human.approve(&scheduled).status, 200);
+    assert_eq!(world.result_file(&scheduled)["state"], "queued");
+
+    world.configure(&format!("{rule}min_assurance = \"touch\"\n"));
+    assert_ne!(human.post("/decide", &shown).status, 200, "it was shown under the weaker rule");
+    for id in [&waiting, &scheduled] {
+        assert_eq!(world.result_file(id)["state"], "awaiting_confirmation");
+        let clicked = human.approve(id);
+        assert_eq!((clicked.status, code(&clicked.body)), (403, json!("needs-touch")), "{}", clicked.body);
+        let approval = human.touched("/decide", &human.decision(id, "approve"), &mut key);
+        assert_eq!(human.post("/decide", &approval).status, 200);
+    }
+    assert_eq!(world.end_of(&waiting)["status"], "succeeded");
+    assert_eq!(world.result_file(&scheduled)["state"], "queued");
+    assert_eq!(marks(&world), "mark x\n");
+}
+
 /// What is done by someone else's server or agent needs a touch unless it is declared to be harmless, and the card names
 /// the address without being unfolded.
 #[test]

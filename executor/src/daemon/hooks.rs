@@ -103,7 +103,7 @@ impl HookDeliveries {
             | Change::KeyCounter { .. }
             | Change::DecideScope(_)
             | Change::Note { .. }
-            | Change::SetPreview { .. } => None,
+            | Change::ReplaceQuestion { .. } => None,
         };
         let ended: HashSet<_> = effects.changes.iter().filter_map(end).collect();
         for action in &effects.actions {

@@ -166,7 +166,7 @@ pub(super) fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now
         | Change::Note { .. }
         | Change::Resolve(..)
         | Change::Delivery(..)
-        | Change::SetPreview { .. } => None,
+        | Change::ReplaceQuestion { .. } => None,
     };
     let new: Vec<Task> = effects.changes.iter().filter_map(accepted).collect();
     let ids: HashSet<_> = new.iter().map(|task| task.id).collect();
@@ -189,7 +189,7 @@ pub(super) fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now
         Change::Transition(step) => !ids.contains(&step.id),
         // The use of a grant for a refused task still counts.
         Change::Grant { .. } | Change::KeyCounter { .. } | Change::DecideScope(_) => true,
-        Change::Resolve(id, _) | Change::SetPreview { id, .. } | Change::Note { id, .. } => !ids.contains(id),
+        Change::Resolve(id, _) | Change::ReplaceQuestion { id, .. } | Change::Note { id, .. } => !ids.contains(id),
         Change::Delivery(delivery, _) => !ids.contains(&delivery.task),
     });
     effects.actions.retain(|action| match action {
@@ -213,7 +213,7 @@ fn start(change: &Change) -> Option<TaskId> {
     match change {
         Change::Transition(step) if step.step == Step::Start => Some(step.id),
         Change::Transition(_) | Change::Accept(_) | Change::Grant { .. } | Change::Note { .. } => None,
-        Change::Resolve(..) | Change::Delivery(..) | Change::SetPreview { .. } => None,
+        Change::Resolve(..) | Change::Delivery(..) | Change::ReplaceQuestion { .. } => None,
         Change::KeyCounter { .. } | Change::DecideScope(_) => None,
     }
 }

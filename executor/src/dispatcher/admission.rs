@@ -1,7 +1,5 @@
 //! Admission: accepts a new task, or refuses it with a reason.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -13,7 +11,6 @@ use crate::catalog::definition::Definition;
 use crate::store::Change;
 use crate::store::switched_off::{self, SwitchedOffTool};
 use crate::task::Task;
-use crate::task::confirmation::ReplacedValues;
 
 impl Dispatcher {
     pub(super) fn admit(&mut self, admission: Admission, now: Timestamp, effects: &mut Effects) {
@@ -48,11 +45,9 @@ impl Dispatcher {
             advance(&mut task, Step::Ask, now, None, None, effects);
             self.confirmations.count(&task, now);
             self.confirmations.add(&task, self.limits.confirmations.wait, now);
-            if task.confirmation.as_ref().is_some_and(|asked| asked.preview == Some(ReplacedValues::Pending)) {
-                let (task, definition) = (Box::new(task.clone()), Arc::clone(&definition));
-                effects.actions.push(Action::Preview { task, definition });
-            }
-            self.insert(OpenTask::new(task, definition));
+            let open = OpenTask::new(task, definition);
+            effects.actions.extend(open.preview());
+            self.insert(open);
         } else {
             advance(&mut task, Step::Enqueue, now, None, None, effects);
             self.confirmations.approve(&task);

@@ -386,7 +386,7 @@ impl Dispatcher {
             return self.end_unstarted(id, Step::Fail, error.clone(), now, effects);
         }
         open.task.confirmation = Some(confirmation.clone());
-        effects.changes.push(Change::SetPreview { id, expected, confirmation });
+        effects.changes.push(Change::ReplaceQuestion { id, expected, confirmation });
         effects.actions.push(Action::Publish(Box::new(open.task.clone())));
     }
 

@@ -425,7 +425,7 @@ impl PropertyModel {
         for change in &effects.changes {
             match change {
                 Change::Accept(task) => self.known.push(task.id),
-                Change::SetPreview { .. } | Change::Note { .. } => {}
+                Change::ReplaceQuestion { .. } | Change::Note { .. } => {}
                 Change::KeyCounter { .. } | Change::DecideScope(_) => {}
                 Change::Grant { grant, .. } => {
                     assert!(

@@ -11,9 +11,9 @@ use protocol::task::{State, Step, TaskId};
 
 use super::{Action, Dispatcher, DispatcherLimits, Effects, StepDetails, advance_with};
 use crate::catalog::definition::Definition;
-use crate::store::ConfirmationUpdate;
+use crate::store::{Change, ConfirmationUpdate};
 use crate::task::Task;
-use crate::task::confirmation::{Confirmation, DecidedBy, ReplacedValues};
+use crate::task::confirmation::{Confirmation, DecidedBy, Decision};
 
 /// What follows from a changed configuration or from changed definitions.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub enum Reassessment {
     /// It goes on.
     #[default]
     Keep,
-    /// A human must approve it first.
+    /// A human must approve it first, or approve it as strongly as this says.
     Ask(Box<Confirmation>),
     /// It must not start.
     Refuse(Box<ErrorBody>),
@@ -84,54 +84,73 @@ impl Dispatcher {
         may_start
     }
 
-    /// Has a human asked about a queued task, or ends it if that would be too much to ask.
+    /// Has a human asked about a task, unless a decision that holds or a question that is as strong has settled that.
     fn ask_now(&mut self, id: TaskId, confirmation: Box<Confirmation>, now: Timestamp, effects: &mut Effects) {
-        // What a human decided stays decided; a grant is outranked by a rule that came after it.
-        let is_decided = |asked: &Confirmation| {
-            !asked.decision.as_ref().is_some_and(|decision| matches!(decision.by, DecidedBy::Grant(_)))
-        };
-        if self.open.get(&id).is_none_or(|open| open.task.confirmation.as_deref().is_some_and(is_decided)) {
-            return;
+        match self.open.get(&id).map(|open| open.task.confirmation.as_deref()) {
+            None => {}
+            Some(Some(asked)) if !is_outranked(asked, &confirmation) => {}
+            Some(Some(asked)) if asked.decision.is_none() => self.strengthen(id, confirmation, effects),
+            Some(_) => self.ask_anew(id, confirmation, now, effects),
         }
+    }
+
+    /// Demands more of the human who is asked about a task, or will be, than when the question was asked.
+    fn strengthen(&mut self, id: TaskId, confirmation: Box<Confirmation>, effects: &mut Effects) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        let Some(before) = open.task.confirmation.replace(confirmation.clone()) else { return };
+        effects.changes.push(Change::ReplaceQuestion { id, expected: before.digest, confirmation });
+        effects.actions.push(Action::Publish(Box::new(open.task.clone())));
+        // A lookup under way is of the question that was replaced.
+        effects.actions.extend(open.preview());
+    }
+
+    /// Has a human asked about a queued task, or ends it if that would be too much to ask. A decision that was made about
+    /// it is void, and with it an edit.
+    fn ask_anew(&mut self, id: TaskId, confirmation: Box<Confirmation>, now: Timestamp, effects: &mut Effects) {
         self.unqueue(id);
         let Some(open) = self.open.get_mut(&id) else { return };
         self.confirmations.remove(&open.task);
-        let before = open.task.confirmation.replace(confirmation.clone());
-        if let Some(error) = self.confirmations.refuse(&open.task, self.limits.confirmations, now) {
-            open.task.confirmation = before;
+        let input = (open.task.asked_input() != &open.task.input).then(|| open.task.asked_input().clone());
+        let mut asked = Task { confirmation: Some(confirmation.clone()), ..open.task.clone() };
+        asked.input = input.clone().unwrap_or(asked.input);
+        if let Some(error) = self.confirmations.refuse(&asked, self.limits.confirmations, now) {
             return self.end_unstarted(id, Step::Deny, error, now, effects);
         }
-        let is_previewed = confirmation.preview == Some(ReplacedValues::Pending);
-        let update = ConfirmationUpdate {
-            expected: before.map(|before| before.digest),
-            confirmation: *confirmation,
-            input: None,
-        };
+        self.quotas.remove(&open.task);
+        let expected = open.task.confirmation.as_ref().map(|before| before.digest);
+        (open.task, open.held_until) = (asked, None);
+        self.quotas.add(&open.task);
+        let update = ConfirmationUpdate { expected, confirmation: *confirmation, input };
         let not_before = open.task.not_before;
         let details = StepDetails { not_before, end: None, confirmation: Some(Box::new(update)) };
         advance_with(&mut open.task, Step::Ask, now, details, effects);
-        let (task, definition) = (open.task.clone(), Arc::clone(&open.definition));
-        self.confirmations.count(&task, now);
-        self.confirmations.add(&task, self.limits.confirmations.wait, now);
-        effects.actions.push(Action::Publish(Box::new(task.clone())));
-        if is_previewed {
-            effects.actions.push(Action::Preview { task: Box::new(task), definition });
-        }
+        self.confirmations.count(&open.task, now);
+        self.confirmations.add(&open.task, self.limits.confirmations.wait, now);
+        effects.actions.push(Action::Publish(Box::new(open.task.clone())));
+        effects.actions.extend(open.preview());
     }
+}
+
+/// Whether the decision that was made on `asked`, or the one that it asks for, does not do for what is demanded by now.
+fn is_outranked(asked: &Confirmation, demanded: &Confirmation) -> bool {
+    let is_by_grant = |decision: &Decision| matches!(decision.by, DecidedBy::Grant(_));
+    // What a human decided as strongly stays decided; a grant is outranked by a rule that came after it.
+    asked.decision.as_ref().is_some_and(is_by_grant) || !asked.meets(demanded.needs)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::collections::{BTreeMap, BTreeSet};
 
     use protocol::code::Code;
     use serde_json::json;
 
-    use super::super::tests::{Bench, Turn, definition, error_of, limits, unconfirmed};
-    use super::super::{DecideRequest, DecisionAction, DecisionError, Event, FailureKind};
+    use super::super::tests::{Bench, Turn, definition, error_of, limits, recovery_info, unconfirmed};
+    use super::super::{DecideRequest, DecisionAction, DecisionError, Event, FailureKind, RecoveryInfo};
     use super::*;
-    use crate::store::{Change, Store as _};
-    use crate::task::confirmation::DecidedBy;
+    use crate::store::Store as _;
+    use crate::task::confirmation::Assurance;
     use crate::task::effect::EffectClass;
     use crate::task::failure::{Retry, SideEffect};
     use crate::task::grant::{Grant, GrantScope};
@@ -243,6 +262,93 @@ mod tests {
         assert_eq!(approve(&mut bench, granted.id).performed, [granted.id]);
         bench.succeed(granted.id);
         assert_eq!(bench.state(granted.id), State::Succeeded);
+    }
+
+    /// What a rule that demands a touch says about `task`, which was asked about before.
+    fn touch_demanded(bench: &Bench, id: TaskId) -> Reassessment {
+        let stored = bench.stored(id);
+        let task = Task { input: stored.asked_input().clone(), ..stored };
+        let asked = task.confirmation.as_deref().expect("a confirmation").clone();
+        let demanded = Confirmation { needs: Some(Assurance::Touch), decision: None, ..asked };
+        Reassessment::Ask(Box::new(demanded.bound_to("", &task)))
+    }
+
+    fn needs(bench: &Bench, id: TaskId) -> Option<Assurance> {
+        bench.stored(id).confirmation.expect("a confirmation").needs
+    }
+
+    #[test]
+    fn a_rule_that_demands_more_renews_a_question_that_waits_or_will_and_none_lowers_it() {
+        let question = definition(json!({"run": {"ask_user": {"question": "q"}}}));
+        for (plain, is_later) in [(definition(json!({})), false), (question, true)] {
+            let mut bench = Bench::new(limits(1));
+            let later = is_later.then(|| bench.now + jiff::SignedDuration::from_mins(30));
+            let task = Task { run_at: later, not_before: later, ..unconfirmed(bench.now, json!({})) };
+            bench.admit(&task, &plain);
+            let before = bench.stored(task.id);
+            let (weaker, stronger) = (
+                Reassessment::Ask(before.confirmation.clone().expect("a confirmation")),
+                touch_demanded(&bench, task.id),
+            );
+            let turn = change(&mut bench, vec![(task.id, stronger)]);
+            assert_eq!(turn.published, [(task.id, before.state)], "{is_later}");
+            assert_eq!(needs(&bench, task.id), Some(Assurance::Touch), "{is_later}");
+            let digest = before.confirmation.as_ref().expect("a confirmation").digest;
+            assert_ne!(bench.stored(task.id).confirmation.expect("a confirmation").digest, digest);
+            assert_eq!(change(&mut bench, vec![(task.id, weaker)]).published, [], "{is_later}");
+            bench.crash(Some(&plain));
+            assert_eq!(needs(&bench, task.id), Some(Assurance::Touch), "{is_later}: the record has it");
+            bench.now += jiff::SignedDuration::from_mins(if is_later { 30 } else { 1 });
+            bench.handle(Event::Tick);
+            let late = approve(&mut bench, task.id);
+            assert!(matches!(late.replies[..], [Err(DecisionError::NeedsTouch(_))]), "{is_later}: {late:?}");
+        }
+    }
+
+    #[test]
+    fn a_question_that_an_executor_finds_demands_what_the_rules_do_by_then() {
+        let mut bench = Bench::new(limits(1));
+        let (plain, task) = (definition(json!({})), unconfirmed(bench.now, json!({})));
+        bench.admit(&task, &plain);
+        let info = RecoveryInfo { reassessed: touch_demanded(&bench, task.id), ..recovery_info(Some(&plain)) };
+        let (info, open) = (Cell::new(Some(info)), bench.store.open_tasks().expect("read"));
+        bench.dispatcher = Dispatcher::new(limits(1));
+        let effects = bench.dispatcher.recover(open, bench.now, |_| info.take().expect("one task"));
+        bench.carry_out(effects);
+        assert_eq!(
+            (bench.state(task.id), needs(&bench, task.id)),
+            (State::AwaitingConfirmation, Some(Assurance::Touch))
+        );
+    }
+
+    #[test]
+    fn a_rule_that_demands_more_voids_a_weaker_decision_until_the_task_has_started() {
+        let plain = definition(json!({"hold": "1h"}));
+        for by in [DecidedBy::Page("page".to_owned()), DecidedBy::Grant(TaskId::new())] {
+            let mut bench = Bench::new(limits(1));
+            let task = unconfirmed(bench.now, json!({"n": 1}));
+            bench.admit(&task, &plain);
+            let digest = task.confirmation.as_ref().expect("a confirmation").digest;
+            let input = json!({"n": 2}).as_object().expect("an object").clone();
+            let asked = task.confirmation.as_ref().expect("a confirmation");
+            let edited = asked.digest_of("", &task, &input);
+            let action = DecisionAction::Edit { input, files: Vec::new(), digest: edited, reason: None };
+            let (ticket, tasks) = (TaskId::new(), vec![(task.id, digest)]);
+            let request = DecideRequest { ticket, tasks, action, by, note: None, grant: None, touch: None };
+            bench.handle(Event::Decide(Box::new(request)));
+            assert_eq!(bench.state(task.id), State::Queued, "it is held");
+            let stronger = touch_demanded(&bench, task.id);
+            let turn = change(&mut bench, vec![(task.id, stronger)]);
+            assert_eq!(turn.published, [(task.id, State::AwaitingConfirmation)]);
+            for _ in 0..2 {
+                let stored = bench.stored(task.id);
+                assert_eq!((stored.input, stored.attempt), (task.input.clone(), 0), "the edit is void as well");
+                assert_eq!(needs(&bench, task.id), Some(Assurance::Touch));
+                let late = approve(&mut bench, task.id);
+                assert!(matches!(late.replies[..], [Err(DecisionError::NeedsTouch(_))]), "{late:?}");
+                bench.crash(Some(&plain));
+            }
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{Action, Dispatcher, Effects, OpenTask, Reassessment, advance, failed
 use crate::catalog::definition::Definition;
 use crate::runner::delegation::QuestionAsker;
 use crate::task::Task;
-use crate::task::confirmation::{ReplacedValues, drifted};
+use crate::task::confirmation::drifted;
 use crate::task::effect::EffectClass;
 
 /// How often a task whose attempts never report is started, in addition to its declared retries: a task that crashes
@@ -93,18 +93,18 @@ impl Dispatcher {
             // A lookup needs the definition as well.
             let definition = definition.expect("a task whose definition is missing has ended by now");
             let mut open = OpenTask::new(task, definition);
-            // Applied when its turn comes.
+            // Applied when its turn comes, unless a human is or will be asked.
             open.reassessed = reassessed;
             open.is_suspect = is_suspect;
             if is_lookup_due {
                 open.phase = LookupPhase::Due(None);
             }
-            let asked = open.task.confirmation.as_ref().filter(|_| open.task.state == State::AwaitingConfirmation);
-            if asked.is_some_and(|asked| asked.preview == Some(ReplacedValues::Pending)) {
-                let (task, definition) = (Box::new(open.task.clone()), Arc::clone(&open.definition));
-                effects.actions.push(Action::Preview { task, definition });
-            }
+            effects.actions.extend(open.preview());
+            let is_undecided = open.task.confirmation.as_ref().is_some_and(|asked| asked.decision.is_none());
+            let asks = is_undecided.then(|| std::mem::take(&mut open.reassessed)).unwrap_or_default();
             self.insert(open);
+            // Before anyone can answer a question, it demands what the present rules do.
+            self.reassess(id, asks, now, &mut effects);
             if is_due {
                 self.queue_or_delay(id, now);
             }

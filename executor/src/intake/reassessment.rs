@@ -1,7 +1,7 @@
 //! Reassessment: what the present rules say about a task that was accepted under earlier ones.
 //!
 //! A rule can only become stricter for such a task: one that waits for a human still waits if a new rule would let it
-//! run, since the human may have a reason to look at it.
+//! run, since the human may have a reason to look at it, and one that waits for a touch never makes do with less.
 
 use jiff::Timestamp;
 use protocol::code::Code;
@@ -16,7 +16,7 @@ use crate::catalog::privileges;
 use crate::dispatcher::Reassessment;
 use crate::runner::delegation::QUESTION;
 use crate::task::Task;
-use crate::task::confirmation::DecidedBy;
+use crate::task::confirmation::{Confirmation, DecidedBy};
 
 impl Intake {
     /// Judges `task` by the settings in force. `definition` is the one that it was accepted with.
@@ -44,11 +44,28 @@ impl Intake {
         if ruling.decision == PolicyDecision::Run || ruling.decision == PolicyDecision::Ask && is_asked(task, &ruling) {
             return Reassessment::Keep;
         }
-        let wait = ApproverWait::of(&task.caller, IfNoApprover::Wait);
-        match self.refusal_by_policy(tool, definition, wait, ruling.clone()) {
-            Some(error) => Reassessment::Refuse(Box::new(error)),
-            None => Reassessment::Ask(Box::new(self.confirmation(task, definition, &ruling, None, now))),
+        let waits = task.confirmation.as_deref().filter(|asked| asked.decision.is_none());
+        let wait = waits.map_or_else(|| ApproverWait::of(&task.caller, IfNoApprover::Wait), |_| ApproverWait::Waits);
+        if let Some(error) = self.refusal_by_policy(tool, definition, wait, ruling.clone()) {
+            return Reassessment::Refuse(Box::new(error));
         }
+        Reassessment::Ask(Box::new(match waits {
+            Some(asked) => self.strengthened(asked, task, ruling),
+            None => self.asked_anew(task, definition, &ruling, now),
+        }))
+    }
+
+    /// Returns what a human is asked already, with what the rules demand by now. It expires when it would have.
+    fn strengthened(&self, asked: &Confirmation, task: &Task, ruling: PolicyRuling) -> Confirmation {
+        let PolicyRuling { why, needs, asked_by, .. } = ruling;
+        Confirmation { why, needs, asked_by, ..asked.clone() }.bound_to(&self.instance, task)
+    }
+
+    /// Returns what a human is asked about a task that no decision approves by now: what its caller asked for.
+    fn asked_anew(&self, task: &Task, definition: &Definition, ruling: &PolicyRuling, now: Timestamp) -> Confirmation {
+        let reason = task.confirmation.as_ref().and_then(|asked| asked.reason.clone());
+        let as_asked = Task { input: task.asked_input().clone(), ..task.clone() };
+        self.confirmation(&as_asked, definition, ruling, reason, now)
     }
 
     /// Judges a task that an earlier executor accepted. `definition` is `None` if it is gone or changed.
@@ -66,11 +83,12 @@ impl Intake {
     }
 }
 
-/// Whether a human was asked about `task`, or a grant approved it that is not older than any rule that asks.
+/// Whether a human was asked about `task` as strongly as the rules demand by now, or a grant approved it that is not
+/// older than any rule that asks.
 fn is_asked(task: &Task, ruling: &PolicyRuling) -> bool {
     task.confirmation.as_ref().is_some_and(|asked| {
         let by_grant = asked.decision.as_ref().is_some_and(|decision| matches!(decision.by, DecidedBy::Grant(_)));
-        !by_grant || ruling.asked_by.iter().all(|rule| asked.asked_by.contains(rule))
+        asked.meets(ruling.needs) && (!by_grant || ruling.asked_by.iter().all(|rule| asked.asked_by.contains(rule)))
     })
 }
 

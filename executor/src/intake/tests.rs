@@ -218,3 +218,57 @@ fn a_task_keeps_its_definition_only_while_that_is_unchanged() {
     intake.refresh();
     assert!(intake.definition_of(&task).is_none());
 }
+
+#[test]
+fn a_rule_that_demands_more_than_a_human_was_asked_for_has_it_asked_again() {
+    use crate::task::confirmation::{Assurance, DecidedBy, Decision, Verdict};
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let task = {
+        let request = json!({"run": {"tool": "send", "input": {"n": 1}, "reason": "because"}});
+        match intake(folder.path()).read(&asked(&request), now()) {
+            IntakeOutcome::Run { task, .. } => *task,
+            other => panic!("{other:?}"),
+        }
+    };
+    let asked = task.confirmation.as_deref().expect("a confirmation");
+    let rule = |demand: &str| format!("[[confirm.rules]]\ntools = [\"send\"]\nthen = \"ask\"\n{demand}");
+    let approver = Arc::new(ApproverPresence::default());
+    approver.set_has_keys(true);
+    let reassessed = |config: &str, task: &Task| {
+        let mut intake = intake_with(folder.path(), config);
+        intake.approver = Arc::clone(&approver);
+        let definition = intake.definition_of(task).expect("the same");
+        intake.reassess(task, &definition, now() + jiff::SignedDuration::from_mins(1))
+    };
+    let decided = |by, edited: Option<Value>| {
+        let mut decision = Decision::new(now(), Verdict::Approved, by);
+        let mut task = task.clone();
+        if let Some(Value::Object(edited)) = edited {
+            decision.asked_input = Some(std::mem::replace(&mut task.input, edited));
+        }
+        task.confirmation.as_mut().expect("a confirmation").decision = Some(decision);
+        task
+    };
+    let page = || DecidedBy::Page("s".to_owned());
+    let (touch, at_page) = (rule("min_assurance = \"touch\""), rule("min_assurance = \"page\""));
+    for config in ["", &rule(""), &at_page] {
+        for task in [&task, &decided(page(), None)] {
+            assert!(matches!(reassessed(config, task), Reassessment::Keep), "{config}");
+        }
+    }
+    // Whoever is asked already has as long as before.
+    let Reassessment::Ask(renewed) = reassessed(&touch, &task) else { panic!("it is asked again") };
+    assert_eq!((renewed.needs, &renewed.reason), (Some(Assurance::Touch), &asked.reason));
+    assert_eq!((renewed.asked_at, renewed.expires_at), (asked.asked_at, asked.expires_at));
+    assert_eq!(renewed.digest, renewed.digest_of("test", &task, &task.input));
+    let renewed_task = Task { confirmation: Some(renewed), ..task.clone() };
+    for config in [&touch, &at_page, ""] {
+        assert!(matches!(reassessed(config, &renewed_task), Reassessment::Keep), "never less: {config}");
+    }
+    for weaker in [decided(page(), None), decided(page(), Some(json!({"n": 2})))] {
+        let Reassessment::Ask(anew) = reassessed(&touch, &weaker) else { panic!("it is asked anew") };
+        assert_eq!((anew.needs, &anew.reason, &anew.decision), (Some(Assurance::Touch), &asked.reason, &None));
+        assert_eq!(anew.digest, anew.digest_of("test", &weaker, &task.input), "about what its caller asked for");
+    }
+}

@@ -63,10 +63,12 @@ impl Store for MemoryStore {
                     task.end.clone_from(&step.end);
                     steps.push(RecordedStep { at: step.at, step: step.step, attempt: step.attempt_after });
                 }
-                Change::SetPreview { id, expected, confirmation } => {
+                Change::ReplaceQuestion { id, expected, confirmation } => {
                     let conflict = StoreError::Conflict { id: *id, from: State::AwaitingConfirmation, attempt: 0 };
-                    let waiting = tasks.get_mut(id).filter(|(task, _)| task.state == State::AwaitingConfirmation);
-                    let Some((task, _)) = waiting else { return Err(conflict) };
+                    let may_wait = |task: &Task| matches!(task.state, State::AwaitingConfirmation | State::Queued);
+                    let Some((task, _)) = tasks.get_mut(id).filter(|(task, _)| may_wait(task)) else {
+                        return Err(conflict);
+                    };
                     if task.confirmation.as_ref().map(|stored| stored.digest) != Some(*expected) {
                         return Err(conflict);
                     }

@@ -163,8 +163,8 @@ impl SqliteStore {
                     changes = changes.as_slice()[steps.len()..].iter();
                 }
                 Change::Transition(step) => record_transition(&transaction, step)?,
-                Change::SetPreview { id, expected, confirmation } => {
-                    set_preview(&transaction, *id, *expected, confirmation)?;
+                Change::ReplaceQuestion { id, expected, confirmation } => {
+                    replace_question(&transaction, *id, *expected, confirmation)?;
                 }
                 Change::Note { id, attempt, notes } => note(&transaction, *id, *attempt, notes)?,
                 Change::Grant { grant, expected_uses } => save_grant(&transaction, grant, *expected_uses)?,
@@ -298,18 +298,20 @@ impl Store for SqliteStore {
     }
 }
 
-fn set_preview(
+fn replace_question(
     transaction: &Transaction<'_>,
     id: TaskId,
     expected: Digest,
     confirmation: &Confirmation,
 ) -> Result<(), StoreError> {
     let from = State::AwaitingConfirmation;
+    let (id_text, digest, queued) = (id.to_string(), expected.to_string(), State::Queued.as_str());
     let changed = transaction
         .prepare_cached(
-            "UPDATE tasks SET confirmation = ?3 WHERE id = ?1 AND state = ?4 AND confirmation ->> 'digest' = ?2",
+            "UPDATE tasks SET confirmation = ?3
+             WHERE id = ?1 AND state IN (?4, ?5) AND confirmation ->> 'digest' = ?2",
         )?
-        .execute(params![id.to_string(), expected.to_string(), to_json(confirmation)?, from.as_str()])?;
+        .execute(params![id_text, digest, to_json(confirmation)?, from.as_str(), queued])?;
     if changed == 1 { Ok(()) } else { Err(StoreError::Conflict { id, from, attempt: 0 }) }
 }
 

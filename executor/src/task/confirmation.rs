@@ -253,7 +253,7 @@ impl Confirmation {
     pub fn ask(task: &Task, request: ConfirmationRequest, nonce: String, now: Timestamp) -> Self {
         let ConfirmationRequest { why, reason, needs, asked_by, instance, wait, files, has_preview } = request;
         let expires_at = now.checked_add(wait).unwrap_or(Timestamp::MAX);
-        let mut confirmation = Self {
+        let confirmation = Self {
             why,
             reason: reason.map(|reason| reason.chars().take(MAX_REASON_CHARS).collect()),
             asked_at: now,
@@ -267,8 +267,7 @@ impl Confirmation {
             preview: has_preview.then_some(ReplacedValues::Pending),
             decision: None,
         };
-        confirmation.digest = confirmation.digest_of(&instance, task, &task.input);
-        confirmation
+        confirmation.bound_to(&instance, task)
     }
 
     /// Returns the digest that an approval of `task` with this input is bound to.
@@ -316,9 +315,21 @@ impl Confirmation {
     /// Returns this confirmation with the result of the lookup, and a new digest.
     #[must_use]
     pub fn with_preview(&self, instance: &str, task: &Task, preview: ReplacedValues) -> Self {
-        let mut shown = Self { preview: Some(preview), ..self.clone() };
-        shown.digest = shown.digest_of(instance, task, &task.input);
-        shown
+        Self { preview: Some(preview), ..self.clone() }.bound_to(instance, task)
+    }
+
+    /// Returns this confirmation with the digest of what it says by now.
+    #[must_use]
+    pub fn bound_to(mut self, instance: &str, task: &Task) -> Self {
+        self.digest = self.digest_of(instance, task, &task.input);
+        self
+    }
+
+    /// Whether the decision that was made, or else any that may be made, is at least as strong as `needs`.
+    pub fn meets(&self, needs: Option<Assurance>) -> bool {
+        // Whatever is more than a session of the page takes a touch.
+        let has_touch = self.decision.as_ref().is_some_and(|decision| decision.proof.is_some());
+        has_touch || needs <= self.needs.max(Some(Assurance::Page))
     }
 
     /// Whether a human or a grant approved the task.
