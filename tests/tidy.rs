@@ -72,6 +72,22 @@ fn no_module_file_is_called_mod_rs() {
     assert_none(rust_files().iter().filter(|file| file.name.ends_with("/mod.rs")).map(|file| file.name.clone()));
 }
 
+/// A file that none declares is not compiled, and its tests never fail.
+#[test]
+fn every_source_file_is_declared_as_a_module() {
+    let all = rust_files();
+    let is_declared = |file: &&File| {
+        let (folder, own) = file.name.rsplit_once('/').unwrap_or_default();
+        let declaration = format!("mod {};", own.trim_end_matches(".rs"));
+        let parents = [format!("{folder}.rs"), format!("{folder}/lib.rs"), format!("{folder}/main.rs")];
+        let declares = |line: &str| line == declaration || line.ends_with(&format!(" {declaration}"));
+        let is_parent = |other: &&File| parents.contains(&other.name) && other.text.lines().any(declares);
+        ["lib.rs", "main.rs"].contains(&own) || all.iter().any(|other| is_parent(&other))
+    };
+    let sources = all.iter().filter(|file| file.name.contains("/src/"));
+    assert_none(sources.filter(|file| !is_declared(file)).map(|file| file.name.clone()));
+}
+
 #[test]
 fn only_output_rs_prints() {
     let files = own_sources();

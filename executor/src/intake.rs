@@ -47,6 +47,8 @@ mod reassessment;
 mod ruling;
 pub mod settings;
 pub mod targets;
+#[cfg(test)]
+mod tests;
 mod trust;
 mod words;
 

@@ -6,6 +6,7 @@ use std::{fs, io};
 use protocol::mailbox::request::VERSION;
 
 use super::*;
+use crate::dispatcher::Reassessment;
 use crate::task::confirmation;
 
 const DEFINITIONS: &str = r#"{
@@ -38,10 +39,7 @@ fn taken(bytes: impl Into<Vec<u8>>) -> TakenRequest {
 }
 
 fn asked(ask: &Value) -> TakenRequest {
-    taken(
-        json!({"v": VERSION, "operation": ask, "caller": {"uid": 7, "session": "s", "folder": "/home/a"}})
-            .to_string(),
-    )
+    taken(json!({"v": VERSION, "operation": ask, "caller": {"uid": 7, "session": "s", "folder": "/"}}).to_string())
 }
 
 fn now() -> Timestamp {
@@ -65,19 +63,14 @@ fn a_valid_request_becomes_a_task_with_defaults_and_typed_words() {
         id: taken.id,
         input: json!({"name": "7", "times": 1}).as_object().expect("an object").clone(),
         definition_hash: task.definition_hash.clone(),
-        caller: Caller {
-            uid: 1000,
-            session: Some("s".to_owned()),
-            folder: Some("/home/a".into()),
-            ..Caller::default()
-        },
+        caller: Caller { uid: 1000, session: Some("s".to_owned()), folder: Some("/".into()), ..Caller::default() },
         idempotency_key: Some("k".to_owned()),
         ..Task::sample("greet", EffectClass::Read, now())
     };
     assert_eq!(*task, expected);
     assert!(Arc::ptr_eq(&intake.definition_of(&task).expect("the same"), &definition));
-    let IntakeOutcome::Run { task, .. } = intake
-        .read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}, "words": {"times": "2"}}})), now())
+    let IntakeOutcome::Run { task, .. } =
+        intake.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}, "words": {"times": "2"}}})), now())
     else {
         panic!("a task")
     };
@@ -198,7 +191,7 @@ fn cancel_and_status_need_no_subtool() {
     let intake = intake(folder.path());
     let id = TaskId::new();
     let cancel = intake.read(&asked(&json!({"cancel": {"id": id}})), now());
-    assert!(matches!(cancel, IntakeOutcome::Cancel { task, uid: 1000 } if task == id));
+    assert!(matches!(cancel, IntakeOutcome::Cancel { task, caller } if task == id && caller.uid == 1000));
     assert!(matches!(intake.read(&asked(&json!("status")), now()), IntakeOutcome::Status));
 }
 
