@@ -411,7 +411,14 @@ fn a_name_that_means_something_else_is_found_or_refused() {
     for name in ["list", "run", "doctor", "secret"] {
         assert!(codes(name, clean(json!({}))).contains(&"command-name".to_owned()), "{name}");
     }
-    for name in ["mcp__zoo__find", "MCP__zoo", "agent-magic-tool_zoo", "agent_magic_tool_zoo", "agent-magic-tool"] {
+    for name in [
+        "mcp__zoo__find",
+        "MCP__zoo",
+        "agent-magic-tool_zoo",
+        "agent_magic_tool_zoo",
+        "agent-magic-tool",
+        "human_question",
+    ] {
         assert_eq!(codes(name, clean(json!({}))), ["not-loaded"], "{name}");
     }
     assert!(!codes("mcp_zoo", clean(json!({}))).contains(&"not-loaded".to_owned()));

@@ -22,6 +22,7 @@ use super::packs::loaded::{EnabledPack, LoadedPack, PackPlace};
 use super::packs::manifest::MAX_MANIFEST_BYTES;
 use super::sources::{SourceFile, SourceFiles};
 use super::{DefinitionId, LoadProblem, Origin, Sources, SourcesStamp};
+use crate::runner::delegation::QUESTION;
 use crate::task::name::SubtoolName;
 
 /// The largest accepted definition file. The definitions of Google's largest API take about 3 MB.
@@ -291,27 +292,32 @@ fn read_members(
     let mut definitions = Vec::with_capacity(members.len());
     for RawMember { key, text, start } in members {
         let name = format!("{namespace}{key}");
-        match name.parse::<SubtoolName>() {
-            Ok(name) if is_reserved(name.as_str()) => {
-                let message = "names that begin with `mcp__` or `agent-magic-tool` are those of clients and of this program; choose another name";
-                problems.push(problem(&origin, Some(name.as_str()), None, message));
-            }
+        match name.parse::<SubtoolName>().map_err(|error| error.to_string()).and_then(unreserved) {
             Ok(name) => definitions.push(ScannedDefinition {
                 name,
                 start: u32::try_from(start).expect("a file is smaller than 4 GiB"),
                 length: u32::try_from(text.len()).expect("a file is smaller than 4 GiB"),
                 may_limit_rate: RATE_LIMIT.is_match(text),
             }),
-            Err(error) => problems.push(problem(&origin, Some(&name), None, error.to_string())),
+            Err(message) => problems.push(problem(&origin, Some(&name), None, message)),
         }
     }
     Some((DefinitionFile { origin, stamp, pack: None, defaults: Arc::new(defaults), definitions }, overrides))
 }
 
-/// Whether clients would take the name for one of a server's tools, or of this program's own.
-fn is_reserved(name: &str) -> bool {
-    let name = name.to_ascii_lowercase().replace('-', "_");
-    name.starts_with("mcp__") || name == "agent_magic_tool" || name.starts_with("agent_magic_tool_")
+/// Fails if clients would take `name` for one of a server's tools, or if it is of this program's own.
+fn unreserved(name: SubtoolName) -> Result<SubtoolName, String> {
+    let plain = name.as_str().to_ascii_lowercase().replace('-', "_");
+    if plain.starts_with("mcp__") || plain == "agent_magic_tool" || plain.starts_with("agent_magic_tool_") {
+        return Err("names that begin with `mcp__` or `agent-magic-tool` are those of clients and of this program; choose another name".to_owned());
+    }
+    if name.as_str() == QUESTION {
+        return Err(format!(
+            "`{QUESTION}` is built in: it is how tasks that run ask the human, and no definition can take its place; \
+             choose another name"
+        ));
+    }
+    Ok(name)
 }
 
 /// Removes the overrides of what no pack defines, and returns a problem for each.

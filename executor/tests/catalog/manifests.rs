@@ -393,3 +393,19 @@ fn the_schema_and_the_loader_agree_on_what_is_wrong() {
     }
     assert!(both > 10, "{both}");
 }
+
+#[test]
+fn the_name_of_the_built_in_question_is_taken_in_files_and_in_packs() {
+    let own = json!({"human_question": definition(json!({})), "human_questions": definition(json!({}))});
+    for (folder, file) in [
+        (Folder::with(&[("own.json", &own)]), "own.json"),
+        (zoo(MANIFEST, &[("zoo.json", own.clone())]), "packs/zoo/zoo.json"),
+    ] {
+        let expected = "human_question: `human_question` is built in: it is how tasks that run ask the human, and no \
+                        definition can take its place; choose another name";
+        assert_eq!(folder.problems(), [format!("{file}: {expected}")]);
+        let catalog = folder.load();
+        assert_eq!(catalog.get("human_question").expect("the built-in one").definition.run.name(), "ask_user");
+        assert!(catalog.get("human_questions").is_some());
+    }
+}
