@@ -29,12 +29,13 @@ pub fn filter(arguments: &[String], input: &[u8]) -> Result<Filtered, (u8, Strin
     select::check(&call.expression).map_err(failed)?;
     let mut filtered = Filtered::default();
     for input in &inputs {
-        let (outputs, found) = select::checked_outputs(&call.expression, input).map_err(failed)?;
+        let text = input.to_string();
+        let checked = select::checked_outputs(&call.expression, text.as_bytes(), &[]).map_err(failed)?;
         // Of many inputs one may lack what another one has.
         if inputs.len() == 1 {
-            filtered.missing = found;
+            filtered.missing = checked.missing;
         }
-        for output in outputs {
+        for output in checked.values {
             let text = match output {
                 Value::String(text) if call.raw => text,
                 value if call.compact => value.to_string(),

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::children::{self, Registered};
-use super::jq_worker::{self, Job, Reply};
+use super::jq_worker::{self, CheckedOutputs, Job, Reply};
 use super::select::{self, SelectError};
 
 /// How many expressions are evaluated at once. Each may use hundreds of megabytes.
@@ -85,13 +85,27 @@ impl JqPool {
         let data = data.to_string();
         let Some(program) = &self.program else { return select::outputs_with(expression, data.as_bytes(), variables) };
         let job = Job { expression, variables, data: data.as_bytes(), max_bytes, is_checked: false };
-        let reply = tokio::select! {
+        self.reply(program, &job, stop).await?.into_outputs(&job)
+    }
+
+    /// Like [`Self::outputs`]; also returns what the expression asks for and the data does not have.
+    pub async fn checked(&self, query: Query<'_>, stop: &CancellationToken) -> Result<CheckedOutputs, SelectError> {
+        let Query { expression, data, variables, max_bytes } = query;
+        let data = data.to_string();
+        let Some(program) = &self.program else {
+            return select::checked_outputs(expression, data.as_bytes(), variables);
+        };
+        let job = Job { expression, variables, data: data.as_bytes(), max_bytes, is_checked: true };
+        self.reply(program, &job, stop).await?.into_checked(&job)
+    }
+
+    async fn reply(&self, program: &PathBuf, job: &Job<'_>, stop: &CancellationToken) -> Result<Reply, SelectError> {
+        tokio::select! {
             biased;
             // Dropping the other future kills its worker.
-            () = stop.cancelled() => return Err(SelectError::Stopped),
-            reply = self.perform(program, &job) => reply?,
-        };
-        reply.into_outputs(&job)
+            () = stop.cancelled() => Err(SelectError::Stopped),
+            reply = self.perform(program, job) => reply,
+        }
     }
 
     async fn perform(&self, program: &PathBuf, job: &Job<'_>) -> Result<Reply, SelectError> {

@@ -175,15 +175,7 @@ pub fn outputs_in(
     });
     let status = child.wait().map_err(failed)?;
     match replied {
-        Ok(reply) => {
-            let outputs = reply.into_outputs(&job)?;
-            let [Value::Array(values), Value::Array(missing)] = <[Value; 2]>::try_from(outputs).unwrap_or_default()
-            else {
-                return Err(job.failed("its worker wrote an unknown reply".to_owned()));
-            };
-            let missing = missing.iter().filter_map(Value::as_str).map(str::to_owned).collect();
-            Ok(CheckedOutputs { values, missing })
-        }
+        Ok(reply) => reply.into_checked(&job),
         Err(_) => Err(job.exhausted(Some(status))),
     }
 }
@@ -266,6 +258,16 @@ impl Reply {
     /// How many bytes of content follow the header, and where they belong.
     pub(super) fn content(&mut self) -> (u64, &mut Vec<u8>) {
         (self.length, &mut self.content)
+    }
+
+    /// The outputs of a job that is checked, with its findings.
+    pub(super) fn into_checked(self, job: &Job<'_>) -> Result<CheckedOutputs, SelectError> {
+        let outputs = self.into_outputs(job)?;
+        let [Value::Array(values), Value::Array(missing)] = <[Value; 2]>::try_from(outputs).unwrap_or_default() else {
+            return Err(job.failed("its worker wrote an unknown reply".to_owned()));
+        };
+        let missing = missing.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        Ok(CheckedOutputs { values, missing })
     }
 
     pub(super) fn into_outputs(self, job: &Job<'_>) -> Result<Vec<Value>, SelectError> {

@@ -8,6 +8,7 @@ use jaq_json::{Val, read};
 use protocol::excerpt;
 use serde_json::Value;
 
+use super::jq_worker::CheckedOutputs;
 use super::missing;
 
 /// The longest reason in an error.
@@ -108,14 +109,6 @@ pub fn outputs(expression: &str, data: &Value) -> Result<Vec<Value>, SelectError
     outputs_of(expression, data.to_string().as_bytes())
 }
 
-/// Like [`outputs`]; also returns what `expression` asks for and `data` does not have.
-pub fn checked_outputs(expression: &str, data: &Value) -> Result<(Vec<Value>, Vec<String>), SelectError> {
-    let compiled = Compiled::new(expression, Vec::new())?;
-    let (outputs, missing) = compiled.checked_outputs(data.to_string().as_bytes(), &[], u64::MAX)?;
-    let outputs = serde_json::from_slice(&outputs).map_err(|error| compiled.failed(&error.to_string()))?;
-    Ok((outputs, missing))
-}
-
 /// Like [`outputs`], for JSON text: saves the memory of a second parsed copy.
 pub fn outputs_of(expression: &str, text: &[u8]) -> Result<Vec<Value>, SelectError> {
     outputs_with(expression, text, &[])
@@ -123,11 +116,21 @@ pub fn outputs_of(expression: &str, text: &[u8]) -> Result<Vec<Value>, SelectErr
 
 /// Like [`outputs_of`], with the values of variables, whose names begin with `$`.
 pub fn outputs_with(expression: &str, text: &[u8], variables: &[(&str, &Value)]) -> Result<Vec<Value>, SelectError> {
-    let names = variables.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let compiled = Compiled::new(expression, names)?;
-    let values: Vec<Value> = variables.iter().map(|(_, value)| (*value).clone()).collect();
+    let (compiled, values) = Compiled::with_variables(expression, variables)?;
     let outputs = compiled.json_outputs(text, &values, u64::MAX)?;
     serde_json::from_slice(&outputs).map_err(|error| compiled.failed(&error.to_string()))
+}
+
+/// Like [`outputs_with`]; also returns what `expression` asks for and the data does not have.
+pub fn checked_outputs(
+    expression: &str,
+    text: &[u8],
+    variables: &[(&str, &Value)],
+) -> Result<CheckedOutputs, SelectError> {
+    let (compiled, values) = Compiled::with_variables(expression, variables)?;
+    let (outputs, missing) = compiled.checked_outputs(text, &values, u64::MAX)?;
+    let values = serde_json::from_slice(&outputs).map_err(|error| compiled.failed(&error.to_string()))?;
+    Ok(CheckedOutputs { values, missing })
 }
 
 /// An expression that is ready to be evaluated.
@@ -152,6 +155,12 @@ impl Compiled {
         let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
         let filter = JqFilter(compile(expression, &borrowed)?);
         Ok(Self { expression: expression.to_owned(), names, filter })
+    }
+
+    /// Also returns the values of its variables.
+    fn with_variables(expression: &str, variables: &[(&str, &Value)]) -> Result<(Self, Vec<Value>), SelectError> {
+        let names = variables.iter().map(|(name, _)| (*name).to_owned()).collect();
+        Ok((Self::new(expression, names)?, variables.iter().map(|(_, value)| (*value).clone()).collect()))
     }
 
     /// Whether it was compiled from this.

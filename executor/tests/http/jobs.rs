@@ -151,5 +151,33 @@ async fn a_job_that_says_it_is_not_done_is_not_told_as_done() {
         assert_eq!(!told.is_empty(), is_told, "{state}: {told}");
         let word = state["status"].as_str().or(state["state"].as_str()).unwrap_or_default();
         assert!(told.is_empty() || told.contains(word), "{state}: {told}");
+
+async fn a_job_that_is_never_done_says_which_field_of_until_no_answer_had() {
+    let fixture = fixture();
+    let wrong = "no answer had what `poll.until`, `.stat == \"done\"`, asks for: there is no key `stat` there; the keys \
+                 are `id`, `state`; correct it in the subtool; ";
+    for (until, later, expected) in [
+        (".stat == \"done\"", json!({"id": 7, "state": "done"}), wrong),
+        (".state == \"done\"", json!({"id": 7, "state": "running"}), ""),
+        // What one answer has may come again.
+        (".stat == \"done\"", json!({"id": 7, "stat": "running"}), ""),
+        (".stat? == \"done\"", json!({"id": 7, "state": "done"}), ""),
+    ] {
+        let server = Server::new(move |_, number| match number {
+            0 => Reply::new(202, &["location: /v1/jobs/7"], ""),
+            2 => Reply::json(200, &later),
+            _ => Reply::json(200, &json!({"id": 7, "state": "running"})),
+        })
+        .await;
+        let cancel = CancellationToken::new();
+        let definition = definition(&server, &json!({"until": until}));
+        let (failure, ()) = tokio::join!(fixture.run_until(definition, json!({}), &cancel), async {
+            server.wait_for_requests(5).await;
+            cancel.cancel();
+        });
+        let failure = failure.expect_err("cancelled");
+        let hint = format!("{expected}the server may still be working on the job `{}/v1/jobs/7`", server.url());
+        assert_eq!(failure.error.hint, Some(hint), "{until}");
+        assert_eq!(failure.error.details["last_answer"], "it has `id`, `state`");
     }
 }

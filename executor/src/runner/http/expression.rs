@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::call::HttpCall;
 use super::{Code, Failure, ResponseFacts};
 use crate::base::jq_pool::Query;
+use crate::base::select::{self, SelectError};
 
 /// Returns what `expression` finds in `data`, with `$status` and `$headers` of `facts`.
 pub(super) async fn evaluate(
@@ -14,6 +15,31 @@ pub(super) async fn evaluate(
     data: &Value,
     facts: Option<&ResponseFacts>,
 ) -> Result<Value, Failure> {
+    let jq = &call.context.jq;
+    // A cancellation drops the evaluation, which stops it.
+    with_query(call, expression, data, facts, async |query| jq.select(query, &CancellationToken::new()).await).await
+}
+
+/// Like [`evaluate`]; also returns what `expression` asks for and `data` does not have, in a sentence each.
+pub(super) async fn evaluate_checked(
+    call: &HttpCall<'_>,
+    expression: &str,
+    data: &Value,
+    facts: Option<&ResponseFacts>,
+) -> Result<(Value, Vec<String>), Failure> {
+    let jq = &call.context.jq;
+    let checked =
+        with_query(call, expression, data, facts, async |query| jq.checked(query, &CancellationToken::new()).await);
+    checked.await.map(|checked| (select::one_value(checked.values), checked.missing))
+}
+
+async fn with_query<T>(
+    call: &HttpCall<'_>,
+    expression: &str,
+    data: &Value,
+    facts: Option<&ResponseFacts>,
+    perform: impl AsyncFnOnce(Query<'_>) -> Result<T, SelectError>,
+) -> Result<T, Failure> {
     let (status, headers) = ResponseFacts::values(facts);
     let max_bytes = call.context.config.executor.output_bytes;
     let shared = call.invocation.variables(expression);
@@ -21,9 +47,7 @@ pub(super) async fn evaluate(
     variables.extend(shared.iter().map(|(name, value)| (*name, value)));
     let query = Query { expression, data, variables: &variables, max_bytes };
     call.until_cancelled(async {
-        // A cancellation drops this future, which stops the evaluation.
-        let selected = call.context.jq.select(query, &CancellationToken::new()).await;
-        selected.map_err(|error| Failure::new(Code::SelectFailed, error.to_string()))
+        perform(query).await.map_err(|error| Failure::new(Code::SelectFailed, error.to_string()))
     })
     .await
 }

@@ -77,7 +77,8 @@ fn default_interval() -> PositiveDuration {
 /// that is done already.
 pub(super) async fn follow(call: &HttpCall<'_>, poll: &Poll, answer: HttpResponse) -> Result<RunnerOutput, Failure> {
     let latest = call.until_cancelled(response::output(call, answer)).await?;
-    if is_over(call, poll, &latest).await? {
+    let mut unmet = Unmet::default();
+    if is_over(call, poll, &latest, &mut unmet).await? {
         return result(call, poll, latest).await;
     }
     // The server has the request. Whatever fails from here on, it may carry it out.
@@ -107,19 +108,53 @@ pub(super) async fn resume(call: &HttpCall<'_>, poll: &Poll, job: &str) -> Resul
 /// Waits for `job`; a failure names it.
 async fn wait_for(call: &HttpCall<'_>, poll: &Poll, job: &Url, pause: Duration) -> Result<RunnerOutput, Failure> {
     let shown = call.context.secrets.redact(job.as_str()).into_owned();
-    let mut last_answer = None;
-    wait(call, poll, job, pause, &mut last_answer).await.map_err(|failure| {
+    let mut unmet = Unmet::default();
+    wait(call, poll, job, pause, &mut unmet).await.map_err(|failure| {
         let failure = failure.detail("job", shown.as_str());
-        // An expression that names a wrong field never comes true.
-        let failure = match last_answer.take() {
+        let failure = match unmet.last_answer.take() {
             Some(keys) => failure.detail("last_answer", keys),
             None => failure,
         };
         match failure.error.code {
-            Code::Cancelled => failure.hint(format!("the server may still be working on the job `{shown}`")),
+            Code::Cancelled => {
+                let wrong = unmet.wrong_path(poll).map(|wrong| format!("{wrong}; ")).unwrap_or_default();
+                failure.hint(format!("{wrong}the server may still be working on the job `{shown}`"))
+            }
             _ => failure,
         }
     })
+}
+
+/// What the answers were by which a job is not done. An expression that names a wrong field never comes true.
+#[derive(Debug, Default)]
+struct Unmet {
+    /// The keys of the last one, if `poll.until` is declared.
+    last_answer: Option<String>,
+    /// What `poll.until` asked for and no answer had; `None` before the first.
+    missing: Option<Vec<String>>,
+}
+
+impl Unmet {
+    /// Adds an answer that does not have what is `missing`.
+    fn add(&mut self, latest: &RunnerOutput, mut missing: Vec<String>) {
+        self.last_answer = Some(there(latest));
+        if let Some(earlier) = &self.missing {
+            // What is there instead may differ.
+            let what = |finding: &String| finding.split(';').next().map(str::to_owned);
+            missing.retain(|finding| earlier.iter().any(|other| what(other) == what(finding)));
+        }
+        self.missing = Some(missing);
+    }
+
+    /// What is wrong with `poll.until`, if no answer had what it asks for.
+    fn wrong_path(&self, poll: &Poll) -> Option<String> {
+        let (until, missing) = (poll.until.as_deref()?, self.missing.as_ref()?);
+        let first = missing.first()?;
+        Some(format!(
+            "no answer had what `poll.until`, `{}`, asks for: {first}; correct it in the subtool",
+            until.trim()
+        ))
+    }
 }
 
 async fn wait(
@@ -127,7 +162,7 @@ async fn wait(
     poll: &Poll,
     job: &Url,
     mut pause: Duration,
-    last_answer: &mut Option<String>,
+    unmet: &mut Unmet,
 ) -> Result<RunnerOutput, Failure> {
     let target = RequestTarget::Job(job.clone());
     loop {
@@ -153,10 +188,9 @@ async fn wait(
             }
             Err(failure) => return Err(failure),
         };
-        if is_over(call, poll, &latest).await? {
+        if is_over(call, poll, &latest, unmet).await? {
             return result(call, poll, latest).await;
         }
-        *last_answer = poll.until.is_some().then(|| there(&latest));
         if let OutputData::File { path, .. } = &latest.data
             && let Err(error) = tokio::fs::remove_file(path).await
         {
@@ -170,8 +204,8 @@ fn pause(poll: &Poll, asked: Option<Duration>) -> Duration {
     poll.interval.get().max(asked.unwrap_or_default()).min(MAX_INTERVAL.max(poll.interval.get()))
 }
 
-/// Whether the job is done. Fails if the job did.
-async fn is_over(call: &HttpCall<'_>, poll: &Poll, latest: &RunnerOutput) -> Result<bool, Failure> {
+/// Whether the job is done; if not, `unmet` has why. Fails if the job did.
+async fn is_over(call: &HttpCall<'_>, poll: &Poll, latest: &RunnerOutput, unmet: &mut Unmet) -> Result<bool, Failure> {
     if let Some(expression) = &poll.failed {
         let reason = match evaluate(call, expression, latest).await? {
             Value::Null | Value::Bool(false) => None,
@@ -184,7 +218,13 @@ async fn is_over(call: &HttpCall<'_>, poll: &Poll, latest: &RunnerOutput) -> Res
             return Err(failure.answered());
         }
     }
-    Ok(evaluate(call, poll.until.as_deref().unwrap_or(UNTIL), latest).await? == Value::Bool(true))
+    let Some(until) = &poll.until else { return Ok(evaluate(call, UNTIL, latest).await? == Value::Bool(true)) };
+    let (is_done, missing) = expression::evaluate_checked(call, until, data(latest), latest.facts.as_ref()).await?;
+    if is_done == Value::Bool(true) {
+        return Ok(true);
+    }
+    unmet.add(latest, missing);
+    Ok(false)
 }
 
 async fn result(call: &HttpCall<'_>, poll: &Poll, latest: RunnerOutput) -> Result<RunnerOutput, Failure> {
@@ -236,12 +276,14 @@ async fn url(call: &HttpCall<'_>, expression: &str, latest: &RunnerOutput, base:
 }
 
 async fn evaluate(call: &HttpCall<'_>, expression: &str, latest: &RunnerOutput) -> Result<Value, Failure> {
-    let nothing = Value::Null;
-    let data = match &latest.data {
+    expression::evaluate(call, expression, data(latest), latest.facts.as_ref()).await
+}
+
+fn data(latest: &RunnerOutput) -> &Value {
+    match &latest.data {
         OutputData::Json(data) => data,
-        OutputData::File { .. } => &nothing,
-    };
-    expression::evaluate(call, expression, data, latest.facts.as_ref()).await
+        OutputData::File { .. } => &Value::Null,
+    }
 }
 
 fn body(latest: &RunnerOutput) -> Value {
