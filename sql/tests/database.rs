@@ -1,5 +1,7 @@
 //! The databases themselves: SQLite, and real servers of PostgreSQL and MariaDB that `tests/databases` starts.
 
+#[path = "guard/column.rs"]
+mod column;
 #[path = "guard/corpus.rs"]
 mod corpus;
 #[path = "database/crowds.rs"]

@@ -2,6 +2,8 @@
 
 #[path = "guard/bounds.rs"]
 mod bounds;
+#[path = "guard/column.rs"]
+mod column;
 #[path = "guard/corpus.rs"]
 mod corpus;
 #[path = "guard/fuzz.rs"]

@@ -103,17 +103,8 @@ fn definitions() -> [Arc<Definition>; 4] {
 }
 
 fn confirmation(task: &Task, now: Timestamp) -> Confirmation {
-    let (why, instance, wait) = (String::new(), String::new(), Duration::from_secs(3));
-    let request = ConfirmationRequest {
-        why,
-        reason: None,
-        needs: None,
-        asked_by: Vec::new(),
-        instance,
-        wait,
-        files: Vec::new(),
-        has_preview: false,
-    };
+    let (instance, wait) = (String::new(), Duration::from_secs(3));
+    let request = ConfirmationRequest { instance, wait, ..ConfirmationRequest::sample() };
     Confirmation::ask(task, request, task.id.to_string(), now)
 }
 

@@ -141,7 +141,6 @@ fn is_outranked(asked: &Confirmation, demanded: &Confirmation) -> bool {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::collections::{BTreeMap, BTreeSet};
 
     use protocol::code::Code;
     use serde_json::json;
@@ -153,7 +152,7 @@ mod tests {
     use crate::task::confirmation::Assurance;
     use crate::task::effect::EffectClass;
     use crate::task::failure::{Retry, SideEffect};
-    use crate::task::grant::{Grant, GrantScope};
+    use crate::task::grant::Grant;
 
     fn refusal() -> Reassessment {
         Reassessment::Refuse(Box::new(ErrorBody::new(Code::RefusedByPolicy, "a new rule")))
@@ -230,24 +229,7 @@ mod tests {
         let plain = definition(json!({}));
         let running = bench.start(EffectClass::Once, &plain);
         let granted = unconfirmed(bench.now, json!({}));
-        let grant = Grant {
-            id: TaskId::new(),
-            tool: granted.tool.clone(),
-            definition_hash: granted.definition_hash.clone(),
-            scope: GrantScope { uid: granted.caller.uid, client: None, session: None, folder: None },
-            files: None,
-            fields: BTreeMap::new(),
-            rules: BTreeSet::new(),
-            made_at: bench.now,
-            made_from: granted.id,
-            made_by: "page".to_owned(),
-            expires_at: bench.now + jiff::SignedDuration::from_hours(1),
-            most_uses: None,
-            uses: 0,
-            last_use: None,
-            revoked_at: None,
-            proof: None,
-        };
+        let grant = Grant::sample(&granted, bench.now);
         bench.store.commit(&[Change::Grant { grant: Box::new(grant.clone()), expected_uses: None }]).expect("kept");
         bench.dispatcher.restore_grants(vec![grant]);
         bench.admit(&granted, &plain);

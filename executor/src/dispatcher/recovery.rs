@@ -101,7 +101,7 @@ impl Dispatcher {
             }
             effects.actions.extend(open.preview());
             let is_undecided = open.task.confirmation.as_ref().is_some_and(|asked| asked.decision.is_none());
-            let asks = is_undecided.then(|| std::mem::take(&mut open.reassessed)).unwrap_or_default();
+            let asks = if is_undecided { std::mem::take(&mut open.reassessed) } else { Reassessment::Keep };
             self.insert(open);
             // Before anyone can answer a question, it demands what the present rules do.
             self.reassess(id, asks, now, &mut effects);

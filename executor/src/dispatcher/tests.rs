@@ -71,17 +71,7 @@ pub(super) fn unconfirmed(now: Timestamp, input: serde_json::Value) -> Task {
     let mut task = Task::sample("t", EffectClass::Once, now);
     let serde_json::Value::Object(input) = input else { panic!("an object") };
     task.input = input;
-    let (why, instance, wait) = (String::new(), String::new(), Duration::from_hours(1));
-    let request = ConfirmationRequest {
-        why,
-        reason: None,
-        needs: None,
-        asked_by: Vec::new(),
-        instance,
-        wait,
-        files: Vec::new(),
-        has_preview: false,
-    };
+    let request = ConfirmationRequest { instance: String::new(), ..ConfirmationRequest::sample() };
     task.confirmation = Some(Box::new(Confirmation::ask(&task, request, task.id.to_string(), now)));
     task
 }

@@ -267,19 +267,14 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
             state,
             ..contract::task(None)
         };
-        let (why, instance, wait) = ("it writes".to_owned(), "i".to_owned(), std::time::Duration::from_hours(1));
         let asking = ConfirmationRequest {
-            why,
+            why: "it writes".to_owned(),
             reason: Some("asked for".to_owned()),
-            needs: None,
-            asked_by: Vec::new(),
-            instance,
-            wait,
             files: vec![
                 Fingerprint::of(FilePath::new("/bin/sh"), FileRole::Program, 0),
                 Fingerprint::of(FilePath::new("/bin/sh"), FileRole::Input, 0),
             ],
-            has_preview: false,
+            ..ConfirmationRequest::sample()
         };
         task.confirmation = Some(Box::new(Confirmation::ask(&task, asking, "n".to_owned(), now)));
         task
@@ -330,22 +325,14 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
     let ends =
         [end(&failed, Step::Fail, Outcome::Error(error)), end(&edited, Step::Succeed, Outcome::Data(json!("sent")))];
     let grant = Grant {
-        id: TaskId::new(),
-        tool: confirm.tool.clone(),
-        definition_hash: confirm.definition_hash.clone(),
         scope: GrantScope { uid: 0, client: None, session: None, folder: None },
-        files: None,
         fields: [("to".to_owned(), FieldCoverage::Anything)].into(),
-        rules: BTreeSet::new(),
-        made_at: now,
-        made_from: confirm.id,
         made_by: "s".to_owned(),
         expires_at: now,
         most_uses: Some(3),
         uses: 1,
         last_use: Some(now),
-        revoked_at: None,
-        proof: None,
+        ..Grant::sample(&confirm, now)
     };
     let tasks = SampleTasks { confirm: confirm.id, question: question.id, failed: failed.id, edited: edited.id };
     let accepted = [confirm, question, change, running, failed, edited].map(|task| Change::Accept(Box::new(task)));

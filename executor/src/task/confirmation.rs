@@ -378,10 +378,10 @@ pub(crate) fn drifted() -> ErrorBody {
 }
 
 #[cfg(test)]
-impl Confirmation {
-    /// A confirmation of `task` that was just requested, for tests.
-    pub(crate) fn sample(task: &Task) -> Self {
-        let request = ConfirmationRequest {
+impl ConfirmationRequest {
+    /// What is asked for an hour, for tests.
+    pub(crate) fn sample() -> Self {
+        Self {
             why: "w".to_owned(),
             reason: None,
             needs: None,
@@ -390,8 +390,15 @@ impl Confirmation {
             wait: Duration::from_hours(1),
             files: Vec::new(),
             has_preview: false,
-        };
-        Self::ask(task, request, "n".to_owned(), task.created_at)
+        }
+    }
+}
+
+#[cfg(test)]
+impl Confirmation {
+    /// A confirmation of `task` that was just requested, for tests.
+    pub(crate) fn sample(task: &Task) -> Self {
+        Self::ask(task, ConfirmationRequest::sample(), "n".to_owned(), task.created_at)
     }
 }
 

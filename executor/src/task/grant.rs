@@ -236,6 +236,31 @@ impl GrantScope {
 }
 
 #[cfg(test)]
+impl Grant {
+    /// A grant that was made from `task`, for its user and an hour, for tests.
+    pub(crate) fn sample(task: &Task, made_at: Timestamp) -> Self {
+        Self {
+            id: GrantId::new(),
+            tool: task.tool.clone(),
+            definition_hash: task.definition_hash.clone(),
+            scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
+            files: None,
+            fields: BTreeMap::new(),
+            rules: BTreeSet::new(),
+            made_at,
+            made_from: task.id,
+            made_by: "page".to_owned(),
+            expires_at: made_at + jiff::SignedDuration::from_hours(1),
+            most_uses: None,
+            uses: 0,
+            last_use: None,
+            revoked_at: None,
+            proof: None,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use serde_json::json;
@@ -244,28 +269,12 @@ mod tests {
 
     fn grant(task: &Task, fields: &[(&str, FieldCoverage)]) -> Grant {
         let fields = fields.iter().map(|(field, coverage)| ((*field).to_owned(), coverage.clone()));
+        let grant = Grant::sample(task, task.created_at);
         Grant {
-            id: TaskId::new(),
-            tool: task.tool.clone(),
-            definition_hash: task.definition_hash.clone(),
-            scope: GrantScope {
-                uid: task.caller.uid,
-                client: None,
-                session: task.caller.session.clone(),
-                folder: None,
-            },
-            files: None,
+            scope: GrantScope { session: task.caller.session.clone(), ..grant.scope },
             fields: fields.collect(),
-            rules: BTreeSet::new(),
-            made_at: task.created_at,
-            made_from: task.id,
-            made_by: "s".to_owned(),
-            expires_at: task.created_at + jiff::SignedDuration::from_hours(1),
             most_uses: Some(2),
-            uses: 0,
-            last_use: None,
-            revoked_at: None,
-            proof: None,
+            ..grant
         }
     }
 

@@ -7,26 +7,13 @@ use sql::dialect::Dialect;
 use sql::schema::{Column, Key, Table, TableKind, TableName};
 use tokio_util::sync::CancellationToken;
 
+use crate::column::column;
 use crate::servers::{self, SqliteFile};
 
 async fn table(database: &Database, schema: &str, name: &str) -> Table {
     let all = database.schema(Freshness::New, &CancellationToken::new()).await.expect("a schema");
     let name = TableName { schema: schema.to_owned(), name: name.to_owned() };
     all.tables.get(&name).unwrap_or_else(|| panic!("no {name:?} among {:?}", all.tables.keys())).clone()
-}
-
-fn column(name: &str, type_name: &str) -> Column {
-    let (name, type_name) = (name.to_owned(), type_name.to_owned());
-    Column {
-        name,
-        type_name,
-        nullable: true,
-        default: None,
-        key: None,
-        comment: None,
-        values: Vec::new(),
-        is_filled: false,
-    }
 }
 
 fn foreign(schema: &str, table: &str, column: &str) -> Key {

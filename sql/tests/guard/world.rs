@@ -3,7 +3,9 @@
 use sql::dialect::Dialect;
 use sql::guard::{DEFAULT_MAX_ROWS, Guard, GuardedStatement, Refusal};
 use sql::rules::{AccessLists, AccessRules};
-use sql::schema::{Column, Schema, Table, TableKind, TableName};
+use sql::schema::{Schema, Table, TableKind, TableName};
+
+use crate::column::column;
 
 /// A schema, rules, and the right to write or not.
 pub(crate) struct World {
@@ -92,16 +94,6 @@ impl World {
     pub(crate) fn with(dialect: Dialect, lists: &AccessLists) -> Self {
         let schema = schema_name(dialect);
         let name = |name: &str| TableName { schema: schema.to_owned(), name: name.to_owned() };
-        let column = |name: &str, type_name: &str| Column {
-            name: name.to_owned(),
-            type_name: type_name.to_owned(),
-            nullable: true,
-            default: None,
-            key: None,
-            comment: None,
-            values: Vec::new(),
-            is_filled: false,
-        };
         let tables = TABLES.iter().map(|(table, columns)| {
             let columns = columns.iter().map(|(column_name, type_name)| column(column_name, type_name)).collect();
             (name(table), Table { kind: TableKind::Base, comment: None, columns, estimated_rows: None })

@@ -57,40 +57,20 @@ impl Dispatcher {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use jiff::SignedDuration;
-    use protocol::task::{State, TaskId};
+    use protocol::task::State;
     use serde_json::json;
 
     use super::super::super::tests::{Bench, definition, limits, unconfirmed};
     use super::*;
     use crate::store::{Change, Store as _};
-    use crate::task::grant::GrantScope;
 
     #[test]
     fn an_ended_grant_is_kept_while_a_task_that_it_approved_has_not_started() {
         let mut bench = Bench::new(limits(1));
         let scheduled = bench.now + SignedDuration::from_mins(20);
         let task = Task { run_at: Some(scheduled), not_before: Some(scheduled), ..unconfirmed(bench.now, json!({})) };
-        let grant = Grant {
-            id: TaskId::new(),
-            tool: task.tool.clone(),
-            definition_hash: task.definition_hash.clone(),
-            scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
-            files: None,
-            fields: BTreeMap::new(),
-            rules: BTreeSet::new(),
-            made_at: bench.now,
-            made_from: task.id,
-            made_by: "page".to_owned(),
-            expires_at: bench.now + SignedDuration::from_hours(1),
-            most_uses: None,
-            uses: 0,
-            last_use: None,
-            revoked_at: None,
-            proof: None,
-        };
+        let grant = Grant::sample(&task, bench.now);
         let later = |hours| bench.now + SignedDuration::from_hours(hours);
         let (first, second) = (later(1), later(2));
         bench.store.commit(&[Change::Grant { grant: Box::new(grant.clone()), expected_uses: None }]).expect("kept");
@@ -113,24 +93,8 @@ mod tests {
         let bench = Bench::new(limits(1));
         let at = |hours| bench.now + SignedDuration::from_hours(hours);
         let task = unconfirmed(bench.now, json!({}));
-        let grant = Grant {
-            id: TaskId::new(),
-            tool: task.tool,
-            definition_hash: task.definition_hash,
-            scope: GrantScope { uid: 1, client: None, session: None, folder: None },
-            files: None,
-            fields: BTreeMap::new(),
-            rules: BTreeSet::new(),
-            made_at: at(0),
-            made_from: task.id,
-            made_by: "page".to_owned(),
-            expires_at: at(5),
-            most_uses: Some(2),
-            uses: 1,
-            last_use: Some(at(1)),
-            revoked_at: None,
-            proof: None,
-        };
+        let (most_uses, last_use) = (Some(2), Some(at(1)));
+        let grant = Grant { expires_at: at(5), most_uses, uses: 1, last_use, ..Grant::sample(&task, at(0)) };
         assert_eq!(grant.ended_at(), at(5));
         assert_eq!(Grant { uses: 2, ..grant.clone() }.ended_at(), at(1));
         assert_eq!(Grant { revoked_at: Some(at(3)), ..grant }.ended_at(), at(3));

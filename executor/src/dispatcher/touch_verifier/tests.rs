@@ -1,6 +1,6 @@
 //! Decisions that need a touch: which do, what a touch counts for, and what it does not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use protocol::task::{State, TaskId};
@@ -14,7 +14,7 @@ use crate::base::webauthn::{PublicKey, WebauthnError};
 use crate::store::Store as _;
 use crate::task::approver_key::{ApproverKey, EnrolledBy};
 use crate::task::confirmation::{DecidedBy, Verdict};
-use crate::task::grant::{FieldCoverage, GrantScope};
+use crate::task::grant::FieldCoverage;
 use crate::task::touch::{Unproved, proof_of};
 
 const INSTANCE: &str = "0123456789abcdef";
@@ -294,24 +294,10 @@ fn an_edit_and_an_answer_are_signed_as_what_they_are() {
 
 /// A grant for every call of the task's subtool.
 fn grant(bench: &Bench, of: TaskId) -> Grant {
-    let task = bench.stored(of);
     Grant {
-        id: TaskId::new(),
-        tool: task.tool,
-        definition_hash: task.definition_hash,
-        scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
         files: Some(Vec::new()),
         fields: BTreeMap::from([("n".to_owned(), FieldCoverage::Anything)]),
-        rules: BTreeSet::new(),
-        made_at: bench.now,
-        made_from: of,
-        made_by: "page".to_owned(),
-        expires_at: bench.now + jiff::SignedDuration::from_hours(1),
-        most_uses: None,
-        uses: 0,
-        last_use: None,
-        revoked_at: None,
-        proof: None,
+        ..Grant::sample(&bench.stored(of), bench.now)
     }
 }
 
