@@ -221,7 +221,7 @@ impl Attempt<'_> {
             Err(error) => Err(error.into()),
         };
         let outcome = match may_start {
-            Ok(()) => Box::pin(definition.run.perform(&invocation, self.context, &self.cancel)).await,
+            Ok(()) => Box::pin(definition.perform(&invocation, self.context, &self.cancel)).await,
             Err(failure) => Err(failure),
         };
         let shaped = match outcome {

@@ -60,6 +60,7 @@ pub use packs::{Pack, SHIPPED};
 pub use relatives::{CheckOutcome, relatives};
 pub use scan::DefinitionFile;
 pub use sources::{Sources, SourcesStamp};
+pub use variables::names_in as variables_in;
 
 use compiled::{Availability, CompiledSubtools};
 use packs::loaded::LoadedPack;

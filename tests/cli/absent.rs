@@ -36,9 +36,13 @@ fn world() -> World {
     };
     write(
         "packs/zoo/pack.toml",
-        manifest("zoo", "[switches.write]\ndescription = \"Writes.\"\ndefault = true\nsubtools = [\"zoo_write\"]\n"),
+        manifest(
+            "zoo",
+            "[needs.programs]\ntrue = { description = \"to find\" }\n[switches.write]\ndescription = \"Writes.\"\ndefault = true\nsubtools = [\"zoo_write\"]\n",
+        ),
     );
     write("packs/zoo/zoo.json", json!({"zoo_read": subtool(), "zoo_write": subtool()}).to_string());
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
     write("packs/off/pack.toml", manifest("off", ""));
     write("packs/off/off.json", json!({"off_read": subtool()}).to_string());
     write("packs/broken/pack.toml", "name = 7\n".to_owned());

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use crate::world::{Transcript, World, until};
 
+mod foreign;
+
 /// The manifest of a pack with everything that one can have.
 const ZOO: &str = r#"
 name = "zoo"
@@ -15,7 +17,8 @@ description = "the animals of a zoo"
 executor = ">=0.1"
 
 [needs.programs]
-sh = { description = "to look" }
+cat = { description = "to look" }
+echo = { description = "to feed" }
 
 [needs.variables.zoo_file]
 description = "the file with the animals"
@@ -51,7 +54,8 @@ fn zoo_subtools() -> Value {
         },
         "zoo_feed": {
             "description": "Feeds the animals of the zoo.", "input": input, "confirm": "never", "requires": ["zoo:feed"],
-            "annotations": {"openWorldHint": false}, "run": {"process": {"argv": ["echo", "fed"]}}
+            "annotations": {"destructiveHint": false, "openWorldHint": false},
+            "run": {"process": {"argv": ["echo", "fed"]}}
         }
     })
 }
@@ -174,7 +178,7 @@ fn info_shows_what_a_pack_needs_and_how_to_get_it() {
     assert_snapshot!(world.run(&["pack", "info", "zoo"]), @r#"
     exit: 0
     --- stdout
-    {"name":"zoo","state":"available","enabled":false,"version":"1.2.0","description":"the animals of a zoo","folder":"CONFIG/packs/zoo","issues":["the variable `zoo_file` is not set"],"check":{"due":true},"needs":[{"kind":"program","name":"sh","description":"to look","met":true},{"kind":"variable","name":"zoo_file","description":"the file with the animals","met":false,"how":"set it under [vars] in config.toml: zoo_file = \"/srv/zoo/animals\""},{"kind":"secret","name":"zoo","description":"the key to the zoo","met":false,"optional":true,"how":"agent-magic-tool secret set zoo"},{"kind":"privilege","name":"zoo:feed","description":"to feed","met":false,"optional":true,"how":"add it to `privileges` under [access] in config.toml"}],"switches":{"feeding":{"on":true,"default":true,"description":"feeding the animals","subtools":["zoo_feed"]}},"limits":{"read":{"calls":3,"per":"1h"}},"health":{"subtool":"zoo_look","timeout":"20s","every":"168h"},"executor":">=0.1","subtools":[{"name":"zoo_feed","state":"off","reason":"its definition or [access] takes it from callers"},{"name":"zoo_look","state":"broken","reason":"no variable named `zoo_file`; set it under [vars] in config.toml"}]}
+    {"name":"zoo","state":"available","enabled":false,"version":"1.2.0","description":"the animals of a zoo","folder":"CONFIG/packs/zoo","issues":["the variable `zoo_file` is not set"],"check":{"due":true},"needs":[{"kind":"program","name":"cat","description":"to look","met":true},{"kind":"program","name":"echo","description":"to feed","met":true},{"kind":"variable","name":"zoo_file","description":"the file with the animals","met":false,"how":"set it under [vars] in config.toml: zoo_file = \"/srv/zoo/animals\""},{"kind":"secret","name":"zoo","description":"the key to the zoo","met":false,"optional":true,"how":"agent-magic-tool secret set zoo"},{"kind":"privilege","name":"zoo:feed","description":"to feed","met":false,"optional":true,"how":"add it to `privileges` under [access] in config.toml"}],"switches":{"feeding":{"on":true,"default":true,"description":"feeding the animals","subtools":["zoo_feed"]}},"limits":{"read":{"calls":3,"per":"1h"}},"health":{"subtool":"zoo_look","timeout":"20s","every":"168h"},"executor":">=0.1","subtools":[{"name":"zoo_feed","state":"off","reason":"its definition or [access] takes it from callers"},{"name":"zoo_look","state":"broken","reason":"no variable named `zoo_file`; set it under [vars] in config.toml"}],"runs_unasked":[{"name":"zoo_look","changes":false,"confirm":null,"run":{"process":{"argv":["cat","{{ vars.zoo_file }}"]}}}]}
     "#);
     let unknown = world.run(&["pack", "info", "zo"]);
     assert_eq!(
@@ -213,12 +217,15 @@ fn a_broken_pack_stands_beside_good_ones_and_is_mentioned_once() {
     pack(&world, "wrong", "name = 5\n", "{}");
     pack(&world, "git", ZOO, "{}");
     let two = json!({"half_a": {"description": 5}, "half_b": zoo_subtools()["zoo_feed"]});
-    let half = "name = \"half\"\nversion = \"1\"\ndescription = \"one half works\"\n";
+    let half = "name = \"half\"\nversion = \"1\"\ndescription = \"one half works\"\n\
+        needs.programs.echo = { description = \"to feed\" }\n";
     pack(&world, "half", half, &two.to_string());
     world.configure(
         "[packs]\nzoo = {enabled = true}\nnewer = {enabled = true}\nwrong = {enabled = true}\nhalf = {enabled = true}\n\
          [vars]\nzoo_file = \"/dev/null\"\n",
     );
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    assert_eq!(world.run(&["pack", "enable", "half"]).exit, 0);
     let states = ["zoo", "newer", "wrong", "half", "git"].map(|name| state(&world, name));
     assert_eq!(states, ["ready", "unavailable", "unavailable", "has-issues", "has-issues"]);
     assert!(
@@ -286,6 +293,7 @@ fn a_check_that_fails_is_an_issue_until_it_passes() {
     // Of another version it says nothing.
     let manifest = world.config_folder().join("packs/zoo/pack.toml");
     fs::write(&manifest, ZOO.replace("1.2.0", "1.3.0")).expect("written");
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
     assert_eq!(listed(&world, "zoo")["check"], json!({"due": true}));
     // All that are enabled and have one.
     let all = world.run(&["pack", "check"]);
@@ -302,6 +310,7 @@ fn a_check_is_an_ordinary_task_that_a_rule_can_refuse() {
         "[packs.zoo]\nenabled = true\n[vars]\nzoo_file = \"/dev/null\"\n[[confirm.rules]]\ntools = [\"zoo_*\"]\n\
          then = \"refuse\"\nbecause = \"the zoo is closed\"\n",
     );
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
     let refused = check(&world);
     assert_eq!(refused.exit, 1, "{refused}");
     assert!(refused.json()[0]["message"].to_string().contains("the zoo is closed"), "{refused}");
@@ -314,6 +323,7 @@ fn switches_and_limits_of_a_manifest_are_in_force() {
         world.configure(&format!("[vars]\nzoo_file = \"/dev/null\"\n[packs.zoo]\nenabled = true\n{more}"));
     };
     configure("");
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
     let run = |name: &str| world.run(&["run", name, "--wait"]);
     assert_eq!(run("zoo_feed").exit, 0);
     configure("switches = { feeding = false }\n");

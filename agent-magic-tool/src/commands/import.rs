@@ -28,7 +28,7 @@ use writing::{NameConflict, Pack, WrittenFile};
 mod agents;
 mod checking;
 mod databases;
-mod hosts;
+pub(in crate::commands) mod hosts;
 mod programs;
 mod reading;
 mod refresh;

@@ -1,13 +1,17 @@
 //! `pack`: which packs there are and what they lack; switches them on and off, and checks whether they work.
 
+use executor::catalog::Sources;
+use executor::catalog::packs::enabled_files::{self, EnabledFiles};
 use executor::catalog::packs::manifest::PackManifest;
 use executor::catalog::packs::report::{PackReport, PackState, PackSurvey};
 use executor::config::Config;
+use executor::config::secret::SecretHost;
 use protocol::code::{Code, Exit};
 use protocol::command_executor::ForeignCommands;
 use protocol::nearest::{did_you_mean, nearest};
 use serde_json::{Map, Value, json};
 
+use crate::commands::import::hosts;
 use crate::context::Context;
 use crate::error::Error;
 
@@ -20,8 +24,13 @@ pub(crate) enum PackCommand {
     List,
     /// Show one pack: what it needs, its subtools, switches and limits
     Info { name: String },
-    /// Load the subtools of a pack from now on, and say what it still lacks
-    Enable { name: String },
+    /// Load the subtools of a pack from now on, as it is now, and say what it still lacks and what runs unasked
+    Enable {
+        name: String,
+        /// Let secrets that are known go to this host of the pack too: HOST, HOST:PORT or *.DOMAIN
+        #[arg(long, value_name = "HOST")]
+        allow_host: Vec<SecretHost>,
+    },
     /// No longer load the subtools of a pack
     Disable { name: String },
     /// Run the health check of a pack, or of all that are enabled
@@ -34,7 +43,7 @@ pub(crate) fn run(command: &PackCommand, context: &Context) -> Result<Exit, Erro
     match command {
         PackCommand::List => list(&survey, context),
         PackCommand::Info { name } => info(name, &survey, &config, context),
-        PackCommand::Enable { name } => enable(name, &survey, &config, context),
+        PackCommand::Enable { name, allow_host } => enable(name, allow_host, &survey, &config, context),
         PackCommand::Disable { name } => disable(name, &survey, &config, context),
         PackCommand::Check { name } => check::run(name.as_deref(), &survey, context),
     }
@@ -50,16 +59,23 @@ fn list(survey: &PackSurvey, context: &Context) -> Result<Exit, Error> {
 fn info(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -> Result<Exit, Error> {
     let mut report = known(name, survey)?;
     // Its definitions are only read if it is enabled, and some mistakes only show beside them.
-    let enabled = if report.enabled { None } else { Some(survey.with_enabled(name)?) };
+    let changes = survey.changes(name);
+    let enabled = if survey.is_loaded(name) { None } else { Some(survey.with_accepted(name)?) };
     let subtools = match &enabled {
         None => survey.subtools(name),
         Some(enabled) => {
             let found = enabled.report(name).filter(|found| found.state == PackState::Unavailable);
-            report = found.map_or(report, |found| PackReport { enabled: false, ..found });
+            report = found.map_or(report.clone(), |found| PackReport { enabled: report.enabled, ..found });
+            if report.manifest.is_none() {
+                report.manifest = enabled.report(name).and_then(|found| found.manifest);
+            }
             enabled.subtools(name)
         }
     };
     let mut shown = json!(report);
+    if !changes.is_empty() {
+        shown["changed"] = json!(changes);
+    }
     if let Some(manifest) = &report.manifest {
         shown["needs"] = json!(report.needs);
         shown["switches"] = json!(switches(manifest, name, config));
@@ -67,6 +83,10 @@ fn info(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -> 
         shown["health"] = json!(manifest.health);
         shown["executor"] = json!(manifest.executor);
         shown["subtools"] = json!(subtools);
+        let unasked = enabled.as_ref().unwrap_or(survey).unasked(name);
+        if report.folder.is_some() && !unasked.is_empty() {
+            shown["runs_unasked"] = json!(unasked);
+        }
     }
     context.output.json(&shown)?;
     Ok(Exit::Ok)
@@ -85,21 +105,46 @@ fn switches(manifest: &PackManifest, name: &str, config: &Config) -> Map<String,
     switches.collect()
 }
 
-fn enable(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -> Result<Exit, Error> {
+fn enable(
+    name: &str,
+    allowed: &[SecretHost],
+    survey: &PackSurvey,
+    config: &Config,
+    context: &Context,
+) -> Result<Exit, Error> {
     known(name, survey)?;
-    let after = survey.with_enabled(name)?;
+    let changes = survey.changes(name);
+    // Before it is judged: what is enabled is what was read.
+    let folder = survey.folder();
+    let is_own = survey.report(name).is_some_and(|report| report.folder.is_some());
+    let unreadable = |error: std::io::Error| Error::io(&format!("failed to read the pack `{name}`"), &error);
+    let files = if is_own { Some(enabled_files::files(&folder.join(name)).map_err(unreadable)?) } else { None };
+    let after = survey.with_accepted(name)?;
     let report = known(name, &after)?;
     if report.state == PackState::Unavailable {
         let message = format!("the pack `{name}` cannot be enabled here: {}", report.issues.join("; "));
         return Err(Error::new(Code::BadDefinition, message).hint("correct it, then enable it again"));
     }
+    if let Some(files) = files {
+        hosts::bind_pack(name, &after, allowed, &Sources::of(&context.paths, config), config, context)?;
+        EnabledFiles::record(&folder, name, Some(files))
+            .map_err(|error| Error::io("failed to keep what was enabled", &error))?;
+    }
     enabled::write(name, true, config, context)?;
     let missing: Vec<_> = report.needs.iter().filter(|need| !need.met).collect();
     let count = after.subtools(name).len();
-    context.output.json(&json!({
+    let mut shown = json!({
         "name": name, "enabled": true, "state": report.state, "issues": report.issues, "missing": missing,
         "subtools": count,
-    }))?;
+    });
+    if !changes.is_empty() {
+        shown["changed"] = json!(changes);
+    }
+    let unasked = after.unasked(name);
+    if is_own && !unasked.is_empty() {
+        shown["runs_unasked"] = json!(unasked);
+    }
+    context.output.json(&shown)?;
     if report.check.is_some() {
         context.output.note(&format!("whether it works: agent-magic-tool pack check {name}"));
     }
@@ -116,6 +161,8 @@ fn disable(name: &str, survey: &PackSurvey, config: &Config, context: &Context) 
             .hint("change `others = \"ask\"` under [shell] in config.toml"));
     }
     enabled::write(name, false, config, context)?;
+    EnabledFiles::record(&survey.folder(), name, None)
+        .map_err(|error| Error::io("failed to forget what was enabled", &error))?;
     context.output.json(&json!({"name": name, "enabled": false}))?;
     Ok(Exit::Ok)
 }

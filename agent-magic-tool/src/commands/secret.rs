@@ -3,7 +3,6 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
 
-use executor::catalog::Sources;
 use executor::config::Config;
 use executor::config::secret::{InvalidSecretName, SecretHost, SecretName, Secrets, weakness};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
@@ -105,8 +104,8 @@ fn restriction(name: &SecretName, hosts: &[SecretHost], context: &Context) -> Re
          {} alone",
         shown.join(", ")
     );
-    let sources = Sources::of(&context.paths, &Config::read(&context.paths)?);
-    let missing = hosts_in_use(name, &sources).into_iter().filter(|host| !hosts.contains(host));
+    let in_use = hosts_in_use(name, &Config::read(&context.paths)?, context)?;
+    let missing = in_use.into_iter().filter(|host| !hosts.contains(host));
     let missing: Vec<_> = missing.map(|host| host.to_string()).collect();
     Ok(if missing.is_empty() {
         said

@@ -118,7 +118,7 @@ async fn data_of(
     let timeout = definition.timeout.unwrap_or(context.config.executor.timeout);
     let invocation = invocation(attempt.task, input);
     let work = Box::pin(async {
-        let success = Box::pin(definition.run.perform(&invocation, context, &attempt.cancel)).await?;
+        let success = Box::pin(definition.perform(&invocation, context, &attempt.cancel)).await?;
         attempt.shape(success, definition, &invocation.input).await
     });
     let (outcome, meta) = attempt.within(timeout, work).await?;

@@ -45,6 +45,12 @@ impl Distrust {
     }
 }
 
+/// Why a file is not read that another user may have written, and what mends that.
+pub fn untrusted(distrust: &Distrust) -> String {
+    let remedy = distrust.remedy().map(|remedy| format!(": {remedy}")).unwrap_or_default();
+    format!("not loaded, because another user may have changed it: {distrust}{remedy}")
+}
+
 /// Checks `path` and every folder above it. For a path that does not exist, checks the part that does.
 pub fn check(path: &Path) -> Result<(), Distrust> {
     visit(path, &mut check_entry)

@@ -95,10 +95,12 @@ impl SourcesWatch {
             }
             None => watch(&sources.watched()),
         };
-        let singles = sources.files().outside;
-        if singles.len() > MAX_SINGLE_FILES {
+        let found = sources.files();
+        // A pack is off as soon as any file of it changes, in folders below it too, whose events are not queued.
+        if found.outside.len() > MAX_SINGLE_FILES || !found.pinned.is_empty() {
             return;
         }
+        let singles = found.outside;
         let singles = singles.into_iter().map(|path| (PathState::of(&path), path)).collect();
         match events {
             Ok(events) => self.watched = Some(WatchState { events, folders, singles, looked_at: Instant::now() }),

@@ -7,18 +7,22 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use protocol::code::Code;
 use protocol::data_class::DataClass;
 use protocol::duration::PositiveDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::base::schema::InputSchema;
+use crate::catalog::packs::enabled_files::PinnedPack;
 use crate::config::RateLimit;
 use crate::config::secret::SecretName;
-use crate::runner::{ResponseFacts, Run};
+use crate::runner::{Invocation, ResponseFacts, Run, RunnerContext, RunnerOutput};
 use crate::task::confirmation::Assurance;
 use crate::task::effect::EffectClass;
+use crate::task::failure::Failure;
 use crate::task::name::SubtoolName;
 
 /// One subtool.
@@ -99,6 +103,9 @@ pub struct Definition {
     /// Only for callers with administrative access.
     #[serde(default)]
     pub admin: bool,
+    /// The pack that it is from, as a human enabled it.
+    #[serde(skip)]
+    pub(in crate::catalog) pinned: Option<Arc<PinnedPack>>,
     /// Whether it is listed and can be run.
     #[serde(default = "enabled")]
     pub enabled: bool,
@@ -162,6 +169,11 @@ pub struct Annotations {
 }
 
 impl Annotations {
+    /// Whether it may delete or overwrite something: it does not say that it does not.
+    pub fn is_destructive(self) -> bool {
+        !self.read_only_hint && self.destructive_hint != Some(false)
+    }
+
     pub fn effect_class(self) -> EffectClass {
         match self {
             Self { read_only_hint: true, .. } => EffectClass::Read,
@@ -213,6 +225,31 @@ impl Definition {
     pub fn secrets(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         collect_secrets(&serde_json::to_value(&self.run).unwrap_or_default(), &mut names);
+        names
+    }
+}
+
+impl Definition {
+    /// Performs it, if the pack that it is from is still as a human enabled it.
+    pub async fn perform(
+        &self,
+        invocation: &Invocation,
+        context: &RunnerContext,
+        cancel: &CancellationToken,
+    ) -> Result<RunnerOutput, Failure> {
+        if let Some(pinned) = self.pinned.clone() {
+            let checked = tokio::task::spawn_blocking(move || pinned.check()).await;
+            checked.map_err(|error| Failure::new(Code::Internal, format!("failed to compare its pack: {error}")))??;
+        }
+        Box::pin(self.run.perform(invocation, context, cancel)).await
+    }
+
+    /// Returns the names of all secrets that it mentions, also after other text.
+    pub fn secrets_anywhere(&self) -> BTreeSet<String> {
+        let mut names = self.secrets();
+        let text = serde_json::to_value(&self.run).unwrap_or_default().to_string();
+        let words = text.split(|character: char| character.is_whitespace() || "\"'<>()[]{},".contains(character));
+        names.extend(words.filter_map(|word| SecretName::in_reference(word).map(|name| name.as_str().to_owned())));
         names
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
+use jiff::Timestamp;
 use protocol::mailbox::is_resource_exhaustion;
 use protocol::regular_file;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,12 @@ impl FileState {
 
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         Ok(Self::of(&file.metadata()?))
+    }
+
+    /// Whether any later change shows: times of files advance in steps, so one soon after the last may have the same.
+    pub(super) fn is_settled(&self, now: Timestamp) -> bool {
+        const MAX_STEP_SECONDS: i64 = 2;
+        self.changed.0.saturating_add(MAX_STEP_SECONDS) < now.as_second()
     }
 
     pub fn size(&self) -> u64 {

@@ -34,10 +34,18 @@ impl Catalog {
     pub(super) fn load_alone(&self, id: DefinitionId) -> Result<Subtool, Vec<LoadProblem>> {
         let (DefinitionFile { origin, pack, .. }, ScannedDefinition { name, .. }) = self.definition(id);
         let (merged, reported) = self.merged(id)?;
+        let raw = pack.as_ref().map(|_| merged.clone());
         match subtool(name, merged, origin, self.sources.variables()) {
             Ok(mut subtool) => {
-                if let Some(pack) = pack {
-                    pack.apply(&mut subtool);
+                if let (Some(pack), Some(raw)) = (pack, raw) {
+                    let changes = self.overrides.get(name.as_str()).map(|(_, changes)| changes);
+                    let undeclared = pack.undeclared(&subtool.definition, &raw, changes, self.sources.variables());
+                    if !undeclared.is_empty() {
+                        let problems = undeclared.into_iter();
+                        let problems = problems.map(|(place, it)| problem(origin, Some(name.as_str()), place, it));
+                        return Err(problems.collect());
+                    }
+                    pack.apply(&mut subtool, self.is_confirm_own(name.as_str()));
                 }
                 subtool.changed_by = (reported != *origin).then_some(reported);
                 Ok(subtool)
@@ -54,6 +62,21 @@ impl Catalog {
                 })
                 .collect()),
         }
+    }
+
+    /// The definitions of a pack that can be read, by name, with the variables that are set: also those that are not
+    /// loaded, since they lack others.
+    pub(super) fn definitions_of_pack(&self, name: &str) -> Vec<(String, Value)> {
+        let own = |file: &&DefinitionFile| file.pack.as_ref().is_some_and(|pack| pack.name() == name);
+        let files = self.files().iter().enumerate().filter(|(_, file)| own(file));
+        let ids = files.flat_map(|(number, file)| file.definitions(number));
+        let read = ids.filter_map(|id| Some((self.definition(id).1.name.to_string(), self.merged(id).ok()?.0)));
+        read.map(|(name, merged)| (name, with_known(Value::Object(merged), self.sources.variables()))).collect()
+    }
+
+    /// Whether a human decided whether the subtool of a pack asks.
+    pub(super) fn is_confirm_own(&self, name: &str) -> bool {
+        self.overrides.get(name).is_some_and(|(_, changes)| changes.contains_key("confirm"))
     }
 
     /// Returns a definition with the defaults of its file and the changes by another one, and where its mistakes are
@@ -100,6 +123,9 @@ impl Catalog {
         if let Some(distrust) = sources::distrust_of(path) {
             return Err(whole(distrust));
         }
+        if file.pack.as_ref().is_some_and(|pack| pack.pinned.is_some()) {
+            return Err(whole("the file changed since a human enabled the pack".to_owned()));
+        }
         let mut bytes = Vec::new();
         let ScannedFile { file: changed, problems, .. } = scan_file(path, &mut bytes);
         let known = changed.as_ref().and_then(|file| file.definitions.iter().find(|found| found.name == *name));
@@ -133,6 +159,17 @@ pub fn problems_of_definitions(
         }
     }
     problems
+}
+
+/// Fills the variables that are set into a definition, whose `run` stays a choice while it is not known.
+fn with_known(mut definition: Value, variables: &Variables) -> Value {
+    let (mut chosen, mut unknown) = (definition.clone(), Vec::new());
+    choose(&mut chosen, variables, &mut unknown);
+    if unknown.is_empty() {
+        definition = chosen;
+    }
+    fill(&mut definition, "", variables, &mut unknown);
+    definition
 }
 
 fn pack_text(name: &str) -> &'static str {

@@ -4,6 +4,8 @@
 //! enabled; only those are read (`sources.rs`, `scan.rs`). This file has the table of those that ship.
 
 pub mod checks;
+mod declared;
+pub mod enabled_files;
 pub(super) mod loaded;
 pub mod manifest;
 mod needs;

@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 
 use super::file_keys::{FileKeys, merge};
 use super::file_state::FileState;
+use super::packs::enabled_files::PinnedPack;
 use super::packs::loaded::{EnabledPack, LoadedPack, PackPlace};
 use super::packs::manifest::MAX_MANIFEST_BYTES;
 use super::sources::{SourceFile, SourceFiles};
@@ -100,7 +101,7 @@ type TextBuffer = Vec<u8>;
 pub(super) fn scan(sources: &Sources) -> Scan {
     let found = sources.files();
     let stamp = sources.stamp_of(&found);
-    let SourceFiles { trusted, manifests, mut problems, .. } = found;
+    let SourceFiles { trusted, manifests, enabled, mut problems, .. } = found;
     let mut buffer = TextBuffer::new();
     let (mut scanned, mut packs) = (Vec::new(), Vec::new());
     for pack in sources.packs() {
@@ -110,7 +111,7 @@ pub(super) fn scan(sources: &Sources) -> Scan {
                 buffer.extend_from_slice(shipped.text.as_bytes());
                 scan_text(Origin::Pack(shipped.name.to_owned()), None, buffer)
             };
-            let found = scan_pack(pack, shipped.manifest, [scan], &mut buffer);
+            let found = scan_pack(pack, shipped.manifest, None, [scan], &mut buffer);
             packs.extend(found.pack);
             scanned.extend(found.files);
             problems.extend(found.problems);
@@ -136,7 +137,17 @@ pub(super) fn scan(sources: &Sources) -> Scan {
         };
         let own = of_packs.iter().filter(|(owner, _)| *owner == index);
         let scans = own.map(|(_, path)| |buffer: &mut TextBuffer| scan_file(path, buffer));
-        let found = scan_pack(pack, &manifest, scans, &mut buffer);
+        let PackPlace::Folder(folder) = &pack.place else { continue };
+        let pinned = enabled.pack(&pack.name, folder).map(Arc::new);
+        let mut found = scan_pack(pack, &manifest, pinned.clone(), scans, &mut buffer);
+        // Compared after it was read: what is read later is read only if it has not changed since.
+        let refusal = match &pinned {
+            Some(pinned) => pinned.refusal(),
+            None => found.problems.is_empty().then(|| not_enabled(&pack.name)),
+        };
+        if let Some(refusal) = refusal {
+            found = ScannedPack { problems: vec![pack.problem(None, refusal)], ..ScannedPack::default() };
+        }
         packs.extend(found.pack);
         scanned.extend(found.files);
         problems.extend(found.problems);
@@ -163,6 +174,14 @@ pub(super) fn scan(sources: &Sources) -> Scan {
     Scan { stamp, files, packs, overrides, problems, is_incomplete }
 }
 
+/// Why a pack is off that only the configuration enables: no one has said which content of it may run.
+fn not_enabled(name: &str) -> String {
+    format!(
+        "the configuration enables the pack, but no one has enabled its files as they are now, so it is off; look at it \
+         with `agent-magic-tool pack info {name}`, and enable it with `agent-magic-tool pack enable {name}`"
+    )
+}
+
 /// What was found of one pack. Without a pack there are no files.
 #[derive(Default)]
 struct ScannedPack {
@@ -176,21 +195,26 @@ struct ScannedPack {
 fn scan_pack(
     pack: &EnabledPack,
     manifest: &str,
+    pinned: Option<Arc<PinnedPack>>,
     scans: impl IntoIterator<Item = impl FnOnce(&mut TextBuffer) -> ScannedFile>,
     buffer: &mut TextBuffer,
 ) -> ScannedPack {
     let loaded = match pack.load(manifest) {
-        Ok(loaded) => Arc::new(loaded),
+        Ok(mut loaded) => {
+            loaded.pinned = pinned;
+            Arc::new(loaded)
+        }
         Err(problems) => return ScannedPack { problems, ..ScannedPack::default() },
     };
     let health = loaded.manifest.health.as_ref().map(|health| health.subtool.as_str());
-    let (mut files, mut is_read_only) = (Vec::new(), false);
+    let (mut files, mut is_read_only) = (Vec::new(), true);
     for scan in scans {
         let mut found = scan(buffer);
         if let Some(file) = &mut found.file {
             file.pack = Some(Arc::clone(&loaded));
             let checked = file.definitions.iter().find(|definition| Some(definition.name.as_str()) == health);
-            is_read_only |= checked.is_some_and(|definition| declares_read_only(file, definition, buffer));
+            // A second definition of the name may be the one that counts.
+            is_read_only &= checked.is_none_or(|definition| declares_read_only(file, definition, buffer));
             for name in std::mem::take(&mut found.overrides).keys() {
                 let message = "a pack cannot change the subtools of others; a file of the folder `subtools` can";
                 found.problems.push(problem(&file.origin, None, Some(format!("$overrides.{name}")), message));
@@ -210,13 +234,15 @@ fn scan_pack(
     }
 }
 
-/// Whether the annotations of a definition in `text` say that it changes nothing.
+/// Whether the annotations of a definition in `text` say that it changes nothing, and it delegates nothing, of which they
+/// say nothing.
 fn declares_read_only(file: &DefinitionFile, definition: &ScannedDefinition, text: &[u8]) -> bool {
     let (start, length) = (definition.start as usize, definition.length as usize);
     let own = text.get(start..start + length).and_then(|own| json::parse_within(own, JsonLimits::DEFINITIONS).ok());
     let Some(Value::Object(own)) = own else { return false };
     let merged = merge(Map::clone(&file.defaults), own);
-    merged.get("annotations").is_some_and(|annotations| annotations["readOnlyHint"] == true)
+    let delegates = merged.get("run").is_some_and(|run| ["agent", "steps"].iter().any(|kind| run.get(kind).is_some()));
+    !delegates && merged.get("annotations").is_some_and(|annotations| annotations["readOnlyHint"] == true)
 }
 
 /// Scans the file at `path` as it is now. `buffer` is for its text.

@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::file_state::FileState;
+use super::packs::enabled_files::{self, EnabledFiles};
 use super::packs::loaded::{EnabledPack, PackPlace};
 use super::packs::{MANIFEST, is_pack_name, shipped};
 use super::variables::Variables;
 use super::{LoadProblem, privileges};
-use crate::base::trust::{self, Distrust};
+use crate::base::trust::{self, Distrust, untrusted};
 use crate::catalog::definition::Definition;
 use crate::config::{self, Config, PackSettings};
 
@@ -32,6 +33,8 @@ pub struct Sources {
     packs: Vec<EnabledPack>,
     /// The folder with the human's packs.
     packs_folder: PathBuf,
+    /// A pack whose changes are accepted.
+    accepted: Option<String>,
     /// Packs that the configuration names, with the key that does. Those must exist.
     named_packs: Vec<(String, String)>,
     folders: Vec<PathBuf>,
@@ -58,6 +61,10 @@ pub(super) struct SourceFiles {
     pub(super) trusted: Vec<SourceFile>,
     /// The manifests of the human's packs.
     pub(super) manifests: Vec<SourceFile>,
+    /// What the human's packs were when they were enabled.
+    pub(super) enabled: EnabledFiles,
+    /// All files of those packs.
+    pub(super) pinned: Vec<(PathBuf, Option<FileState>)>,
     /// The links, and what is named itself, also if it is not trusted or is another way to the same file.
     pub(super) outside: Vec<PathBuf>,
     /// The problems of the settings, the folders and the other files.
@@ -132,7 +139,17 @@ impl Sources {
         };
         let access = AccessFilter::new(&config.access, &mut problems);
         let variables = config.vars.clone();
-        Self { packs, packs_folder, named_packs, folders, named: named.is_some(), access, variables, problems }
+        Self {
+            packs,
+            packs_folder,
+            accepted: None,
+            named_packs,
+            folders,
+            named: named.is_some(),
+            access,
+            variables,
+            problems,
+        }
     }
 
     /// Adds files and folders, which must exist. A file that is already among the sources is not loaded twice.
@@ -144,6 +161,13 @@ impl Sources {
 
     pub(super) fn packs_folder(&self) -> &Path {
         &self.packs_folder
+    }
+
+    /// The same, but this pack is as a human wants it.
+    #[must_use]
+    pub fn accepting(mut self, name: &str) -> Self {
+        self.accepted = Some(name.to_owned());
+        self
     }
 
     pub(super) fn packs(&self) -> &[EnabledPack] {
@@ -178,9 +202,28 @@ impl Sources {
         let mut found = SourceFiles { problems: self.problems.clone(), ..SourceFiles::default() };
         let mut known = BTreeSet::new();
         self.look_for_packs(&mut found);
+        let enabled = EnabledFiles::read(&self.packs_folder);
+        let is_unreadable = enabled.as_ref().err().map(ToString::to_string);
+        found.enabled = enabled.unwrap_or_default();
+        if let Some(name) = &self.accepted
+            && let Err(error) = found.enabled.accept(name, &self.packs_folder.join(name))
+        {
+            tracing::debug!(%error, "the pack cannot be read, which is said where it is loaded");
+        }
+        if let Some(error) = &is_unreadable {
+            let message = format!("no pack of it is loaded, since what was enabled cannot be read: {error}");
+            found.problems.push(problem(&self.packs_folder, message));
+        }
         // First, so that a file of a pack is never taken for one of the search path; last, so that no pack takes the
         // name of a subtool of the human's own.
-        for (index, folder) in self.pack_folders().filter(|(_, folder)| folder.is_dir()) {
+        for (index, folder) in self.pack_folders().filter(|(_, folder)| folder.is_dir() && is_unreadable.is_none()) {
+            let paths = enabled_files::paths(folder).unwrap_or_default();
+            let state = |path: &PathBuf| fs::metadata(path).ok().as_ref().map(FileState::of);
+            found.pinned.extend(paths.into_iter().map(|path| (path.clone(), state(&path))));
+            if let Some(distrust) = enabled_files::distrust_in(folder) {
+                found.problems.push(problem(folder, untrusted(&distrust)));
+                continue;
+            }
             self.look_in(folder, Some(index), &mut known, &mut found);
         }
         let of_packs = std::mem::take(&mut found.trusted);
@@ -259,13 +302,14 @@ impl Sources {
     }
 
     pub(super) fn stamp_of(&self, found: &SourceFiles) -> SourcesStamp {
-        let files = found.trusted.iter().chain(&found.manifests).map(|file| (file.path.clone(), file.state)).collect();
+        let files = found.trusted.iter().chain(&found.manifests).map(|file| (file.path.clone(), file.state));
+        let files = files.chain(found.pinned.iter().cloned()).collect();
         let packs: Vec<_> = self.packs.iter().map(|pack| (&pack.name, pack.shipped_bytes(), &pack.switches)).collect();
         SourcesStamp {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             settings: format!(
-                "{packs:?} {:?} {:?} {:?} {:?}",
-                self.folders, self.named, self.access.settings, self.variables
+                "{packs:?} {:?} {:?} {:?} {:?} {:?}",
+                found.enabled, self.folders, self.named, self.access.settings, self.variables
             ),
             problems: found.problems.clone(),
             files,
@@ -313,11 +357,6 @@ fn trusted_state(path: &Path, metadata: &Metadata) -> Result<Option<FileState>, 
         _ if is_link => Ok(fs::metadata(path).ok().as_ref().map(FileState::of)),
         _ => Ok(Some(FileState::of(metadata))),
     }
-}
-
-pub(super) fn untrusted(distrust: &Distrust) -> String {
-    let remedy = distrust.remedy().map(|remedy| format!(": {remedy}")).unwrap_or_default();
-    format!("not loaded, because another user may have changed it: {distrust}{remedy}")
 }
 
 /// Returns the definition files of a folder, ordered by name, or `path` itself if it is a file.

@@ -5,7 +5,7 @@
 //! They are filled in before a definition is read, so they may stand wherever a text may, also where no template is
 //! filled in later; and what a human approves is bound to their values, because these are part of the definition's hash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use protocol::nearest::{did_you_mean, nearest};
@@ -24,6 +24,12 @@ pub(super) type Variables = BTreeMap<String, DefinitionVariable>;
 
 /// The key whose value names the key that is chosen.
 const CHOOSE: &str = "$choose";
+
+/// The names of the variables that `text` mentions.
+pub fn names_in(text: &str) -> BTreeSet<String> {
+    let found = REFERENCE.captures_iter(text).filter_map(|found| found.name("braced").or(found.name("jq")));
+    found.map(|name| name.as_str().to_owned()).collect()
+}
 
 /// Replaces the `run` of `definition`, if it is a choice, by what is chosen. What is not chosen may name variables that
 /// are not set.

@@ -1,16 +1,24 @@
 //! Packs of the human: what of them is loaded, and what is said about mistakes, in one file that a person can read from
 //! the beginning to the end: `executor/tests/catalog/pack-messages.txt`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use executor::catalog::lint::{Level, LintScope, lint};
+use executor::catalog::listing::Listing;
+use executor::catalog::packs::enabled_files::{self, EnabledFiles};
 use executor::catalog::packs::schema;
 use executor::catalog::{LoadProblem, SHIPPED, SourcesWatch, left_out};
+use executor::config::secret::Secrets;
+use executor::runner::{Invocation, RunnerContext};
 use jsonschema::Validator;
+use protocol::caller::Caller;
+use protocol::code::Code;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::{Folder, definition, names};
 
@@ -22,6 +30,7 @@ const MANIFEST: &str = r#"name = "zoo"
 version = "1.2.0"
 description = "the animals of a zoo"
 executor = ">=0.1"
+needs.programs.echo = { description = "for everything" }
 "#;
 
 /// A folder with the pack `zoo`, which is enabled.
@@ -40,7 +49,12 @@ fn pack(folder: &Folder, name: &str, manifest: &str, files: &[(&str, Value)]) {
     }
 }
 
+/// Enables a pack as it is now.
 fn enable(folder: &mut Folder, name: &str, settings: &str) {
+    let packs = folder.folder.path().join("packs");
+    if let Ok(files) = enabled_files::files(&packs.join(name)) {
+        EnabledFiles::record(&packs, name, Some(files)).expect("recorded");
+    }
     folder.config.packs.insert(name.to_owned(), toml::from_str(settings).expect("settings"));
 }
 
@@ -66,6 +80,7 @@ fn a_pack_loads_when_it_is_enabled_with_all_of_its_files() {
     let other = json!({"zoo_count": reads(json!({"description": "Counts how many animals there are."}))});
     let mut folder = zoo(MANIFEST, &[("animals.json", animals()), ("numbers.json", other)]);
     folder.write("packs/zoo/README.md", "Read me.");
+    enable(&mut folder, "zoo", "enabled = true");
     assert_eq!(folder.problems(), [""; 0]);
     assert_eq!(names(&folder.load()), ["zoo_count", "zoo_feed", "zoo_look"]);
     enable(&mut folder, "zoo", "enabled = false");
@@ -195,8 +210,14 @@ fn what_changes_in_a_pack_is_noticed() {
     let mut watch = SourcesWatch::new(&sources);
     let mut before = sources.stamp();
     let path = folder.folder.path();
-    let edits: [(&str, &dyn Fn()); 5] = [
+    let edits: [(&str, &dyn Fn()); 8] = [
         ("the manifest", &|| folder.write("packs/zoo/pack.toml", format!("{MANIFEST}# more\n"))),
+        ("a folder", &|| {
+            fs::create_dir(path.join("packs/zoo/bin")).expect("made");
+            folder.write("packs/zoo/bin/look.sh", "echo good");
+        }),
+        ("a script", &|| folder.write("packs/zoo/bin/look.sh", "echo evil, and more")),
+        ("no script", &|| fs::remove_file(path.join("packs/zoo/bin/look.sh")).expect("removed")),
         ("a new file", &|| folder.write("packs/zoo/more.json", "{}")),
         ("the pack is gone", &|| fs::rename(path.join("packs/zoo"), path.join("elsewhere")).expect("moved")),
         ("it is back", &|| fs::rename(path.join("elsewhere"), path.join("packs/zoo")).expect("moved")),
@@ -215,17 +236,131 @@ fn what_changes_in_a_pack_is_noticed() {
 
 #[test]
 fn a_pack_that_another_user_may_have_written_is_not_loaded() {
-    let folder = zoo(MANIFEST, &[("zoo.json", animals())]);
+    let mut folder = zoo(MANIFEST, &[("zoo.json", animals())]);
     let path = folder.folder.path().join("packs/zoo");
-    for (place, writable, expected) in [(path.join("pack.toml"), 0o666, 0), (path.clone(), 0o777, 0)] {
+    fs::create_dir(path.join("bin")).expect("made");
+    folder.write("packs/zoo/bin/look.sh", "echo zebra");
+    enable(&mut folder, "zoo", "enabled = true");
+    let record = path.with_file_name(".enabled.json");
+    let places = [
+        (path.join("pack.toml"), 0o666),
+        (path.join("zoo.json"), 0o666),
+        (path.clone(), 0o777),
+        (path.join("bin"), 0o777),
+        (path.join("bin/look.sh"), 0o666),
+        (record, 0o666),
+    ];
+    for (place, writable) in places {
         let mode = |mode| fs::set_permissions(&place, fs::Permissions::from_mode(mode)).expect("set");
         let before = fs::metadata(&place).expect("it exists").permissions().mode();
         mode(writable);
-        assert_eq!(names(&folder.load()).len(), expected, "{}", place.display());
-        assert!(folder.problems()[0].contains("another user may have changed it"), "{:?}", folder.problems());
+        assert_eq!(names(&folder.load()).len(), 0, "{}", place.display());
+        let problems = folder.problems().join("\n");
+        assert!(problems.contains("another user may have changed it") && problems.contains("chmod go-w"), "{problems}");
         mode(before);
     }
     assert_eq!(names(&folder.load()).len(), 2);
+}
+
+/// The catalog that loaded it knows nothing of the change, nor does whoever performs it.
+#[tokio::test]
+async fn a_subtool_that_was_loaded_before_its_pack_changed_is_not_performed() {
+    let mut folder = zoo(MANIFEST, &[("zoo.json", animals())]);
+    let path = folder.folder.path().join("packs/zoo");
+    let script = path.join("look.sh");
+    fs::write(&script, "echo good").expect("written");
+    enable(&mut folder, "zoo", "enabled = true");
+    let look = folder.load().get("zoo_look").expect("loaded");
+    let secrets = Secrets::new(folder.folder.path().join("secrets"), BTreeMap::new());
+    let context =
+        RunnerContext::new(folder.config.clone(), secrets, folder.folder.path().join("spool")).expect("clients");
+    let invocation = Invocation {
+        input: crate::object(json!({"name": "zebra"})),
+        caller: Caller { folder: Some(folder.folder.path().to_owned()), ..Caller::default() },
+        ..Invocation::default()
+    };
+    let performed = async || {
+        let done = look.definition.perform(&invocation, &context, &CancellationToken::new()).await;
+        done.map(|_| ()).map_err(|failure| failure.error.code)
+    };
+    assert_eq!(performed().await, Ok(()));
+    let edits: [(&str, &dyn Fn()); 5] = [
+        ("a script", &|| fs::write(&script, "echo evil, and more").expect("written")),
+        ("of the same length and time", &|| {
+            let before = fs::metadata(&script).expect("there").modified().expect("a time");
+            fs::write(&script, "echo evil").expect("written");
+            fs::File::options().write(true).open(&script).expect("open").set_modified(before).expect("set");
+        }),
+        ("a new file", &|| fs::write(path.join("more.sh"), "echo evil").expect("written")),
+        ("a file is gone", &|| fs::remove_file(&script).expect("removed")),
+        ("the manifest", &|| folder.write("packs/zoo/pack.toml", format!("{MANIFEST}# more\n"))),
+    ];
+    for (what, edit) in edits {
+        edit();
+        assert_eq!(performed().await, Err(Code::Drifted), "{what}");
+        fs::remove_file(path.join("more.sh")).ok();
+        folder.write("packs/zoo/pack.toml", MANIFEST);
+        fs::write(&script, "echo good").expect("written");
+        assert_eq!(performed().await, Ok(()), "after {what}");
+    }
+}
+
+#[test]
+fn the_listing_follows_each_file_of_a_pack() {
+    let manifest = |default: bool| {
+        format!("{MANIFEST}[switches.feeding]\ndescription = \"d\"\ndefault = {default}\nsubtools = [\"zoo_feed\"]\n")
+    };
+    let mut folder = zoo(&manifest(false), &[("zoo.json", animals())]);
+    let cache = folder.folder.path().join("cache");
+    let seen = |folder: &Folder| {
+        let problems = |listing: &Listing| listing.problems().iter().map(|problem| problem.message.clone()).collect();
+        let read = |listing: &Listing| Ok((listing.count(), problems(listing)));
+        let (count, problems): (_, Vec<String>) = Listing::read(&folder.sources(), &cache, read).expect("a listing");
+        (count, problems.iter().filter(|problem| problem.contains("changed since it was enabled")).count())
+    };
+    assert_eq!(seen(&folder), (1, 0));
+    folder.write("packs/zoo/pack.toml", manifest(true));
+    assert_eq!(seen(&folder), (0, 1), "a manifest that changed switches nothing on");
+    enable(&mut folder, "zoo", "enabled = true");
+    assert_eq!(seen(&folder), (2, 0));
+    folder.write("packs/zoo/pack.toml", manifest(false));
+    assert_eq!(seen(&folder), (0, 1));
+    folder.write("packs/zoo/pack.toml", manifest(true));
+    assert_eq!(seen(&folder), (2, 0), "it is as it was");
+    // So do the files that the catalog does not read.
+    let script = folder.folder.path().join("packs/zoo/bin/look.sh");
+    fs::create_dir(script.parent().expect("a folder")).expect("made");
+    fs::write(&script, "echo good").expect("written");
+    enable(&mut folder, "zoo", "enabled = true");
+    for text in ["echo evil", "echo good", "echo evil, and more", "echo good"] {
+        fs::write(&script, text).expect("written");
+        assert_eq!(seen(&folder), if text == "echo good" { (2, 0) } else { (0, 1) }, "{text}");
+    }
+    fs::write(script.with_file_name("more.sh"), "echo evil").expect("written");
+    assert_eq!(seen(&folder), (0, 1), "a new file");
+    fs::remove_file(script.with_file_name("more.sh")).expect("removed");
+    assert_eq!(seen(&folder), (2, 0), "it is gone again");
+}
+
+#[test]
+fn a_check_is_refused_unless_every_definition_of_its_name_only_reads() {
+    let manifest = format!("{MANIFEST}[health]\nsubtool = \"zoo_look\"\n");
+    let look = |changes: Value| json!({"zoo_look": reads(changes)});
+    let (reading, writing) = (look(json!({})), look(json!({"annotations": {}})));
+    let asks = look(json!({"run": {"agent": {"prompt": "{{ name }}"}}}));
+    let cases = [
+        ("it reads", vec![&reading], false),
+        ("all read", vec![&reading, &reading], false),
+        ("it writes", vec![&writing], true),
+        ("the second one writes", vec![&reading, &writing], true),
+        ("the first one writes", vec![&writing, &reading], true),
+        ("what it delegates may write", vec![&asks], true),
+    ];
+    for (what, files, is_refused) in cases {
+        let named: Vec<_> = ["a.json", "b.json"].into_iter().zip(files.into_iter().cloned()).collect();
+        let problems = zoo(&manifest, &named).problems().join("\n");
+        assert_eq!(problems.contains("`zoo_look` is not read-only"), is_refused, "{what}: {problems}");
+    }
 }
 
 /// What is wrong, and the manifest, the files beside it, and the settings of the pack.
@@ -274,7 +409,7 @@ fn wrong_packs() -> Vec<WrongPack> {
         ),
         (
             "a program that is not there",
-            format!("{MANIFEST}[needs.programs]\nzebra-feeder = {{ description = \"to feed\" }}\n"),
+            format!("{MANIFEST}needs.programs.zebra-feeder = {{ description = \"to feed\" }}\n"),
             vec![(
                 "zoo.json",
                 json!({"zoo_look": reads(json!({"run": {"process": {"argv": ["zebra-feeder"]}}})),

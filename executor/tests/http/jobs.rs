@@ -151,7 +151,10 @@ async fn a_job_that_says_it_is_not_done_is_not_told_as_done() {
         assert_eq!(!told.is_empty(), is_told, "{state}: {told}");
         let word = state["status"].as_str().or(state["state"].as_str()).unwrap_or_default();
         assert!(told.is_empty() || told.contains(word), "{state}: {told}");
+    }
+}
 
+#[tokio::test]
 async fn a_job_that_is_never_done_says_which_field_of_until_no_answer_had() {
     let fixture = fixture();
     let wrong = "no answer had what `poll.until`, `.stat == \"done\"`, asks for: there is no key `stat` there; the keys \

@@ -1,11 +1,13 @@
-//! Where imported definitions send requests and secrets. What a description says of that is shown and, if it is new for
-//! a pack or a secret that is known, not taken over until a human names the host.
+//! Where definitions of others send requests and secrets: imported ones, and those of a pack that is enabled. What they
+//! say of that is shown and, if it is new for a pack or a secret that is known, not taken over until a human names the
+//! host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use executor::catalog::packs::SHIPPED;
-use executor::catalog::{Sources, merged_over};
+use executor::catalog::packs::report::PackSurvey;
+use executor::catalog::{Sources, merged_over, variables_in};
 use executor::config::Config;
 use executor::config::secret::{SecretHost, SecretName, Secrets};
 use executor::runner::mcp::McpServer;
@@ -49,6 +51,13 @@ impl Uses {
         }
     }
 
+    /// Adds what the definitions of a pack send.
+    fn add_pack(&mut self, name: &str, survey: &PackSurvey) {
+        for run in survey.runs(name) {
+            run.as_object().into_iter().flatten().for_each(|(kind, run)| self.add_run(kind, run));
+        }
+    }
+
     fn add_run(&mut self, kind: &str, run: &Value) {
         self.add_secrets(run, &BTreeSet::new(), true);
         if let (HTTP, Some(origin)) = (kind, run["base_url"].as_str().map(origin)) {
@@ -81,9 +90,27 @@ impl Uses {
         self.secrets.extend(pairs);
     }
 
-    /// The hosts to which `name` is sent.
-    fn hosts_of(&self, name: &SecretName) -> BTreeSet<SecretHost> {
-        self.secrets.iter().filter(|(known, _)| known == name).filter_map(|(_, origin)| host(origin)).collect()
+    fn sends(&self, secret: &SecretName) -> bool {
+        self.secrets.iter().any(|(name, _)| name == secret)
+    }
+
+    /// The hosts to which `secret` goes.
+    fn hosts_of(&self, secret: &SecretName) -> BTreeSet<SecretHost> {
+        self.secrets.iter().filter(|(name, _)| name == secret).filter_map(|(_, origin)| host(origin)).collect()
+    }
+
+    /// Takes out the secrets that go to places which variables name that are not set: those variables by secret.
+    fn take_waiting(&mut self) -> BTreeMap<SecretName, BTreeSet<String>> {
+        let mut waiting: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        self.secrets.retain(|(name, origin)| {
+            let unset = variables_in(origin);
+            let is_placed = unset.is_empty();
+            if !is_placed {
+                waiting.entry(name.clone()).or_default().extend(unset);
+            }
+            is_placed
+        });
+        waiting
     }
 
     /// In words, for a human.
@@ -105,8 +132,13 @@ fn is_described(kind: &str) -> bool {
     kind != MCP
 }
 
-fn origin(url: &str) -> String {
-    Url::parse(url).map_or_else(|_| url.to_owned(), |url| url.origin().ascii_serialization())
+fn origin(text: &str) -> String {
+    parsed(text).map_or_else(|| text.to_owned(), |url| url.origin().ascii_serialization())
+}
+
+/// Parses a URL whose host is known: no template is in it.
+fn parsed(text: &str) -> Option<Url> {
+    Url::parse(text).ok().filter(|url| !url.host_str().is_some_and(|host| host.contains('{')))
 }
 
 /// Adds the secrets to which `value` refers, also after a prefix.
@@ -121,7 +153,7 @@ fn secrets(value: &Value, names: &mut BTreeSet<SecretName>) {
 
 /// Whether a human named the host of `origin`.
 fn is_named(allowed: &[SecretHost], origin: &str) -> bool {
-    Url::parse(origin).is_ok_and(|url| allowed.iter().any(|host| host.covers(&url)))
+    parsed(origin).is_some_and(|url| allowed.iter().any(|host| host.covers(&url)))
 }
 
 /// Fails if `pack` sends requests or secrets to a host that is new for them and not `allowed`. Otherwise, unless it
@@ -154,71 +186,173 @@ pub(super) fn confirm(
                 before.shown(),
                 after.shown()
             );
-            return Err(refused(message, origin));
+            return Err(refused(message, origin, IMPORT));
         }
     }
-    let store = Secrets::of(&context.paths, config);
     let own: BTreeSet<_> = pack.paths().collect();
     let elsewhere = used_elsewhere(sources, &own);
+    let sender = Sender { pack: pack.name(), repeat: IMPORT, is_dry_run };
+    bind(&sender, [&before, &after, &elsewhere], allowed, config, context)
+}
+
+/// Lets the secrets of a pack that a human enables go to the hosts of its definitions, and to no others. Fails if one is
+/// known and goes elsewhere, unless its host is `allowed`.
+pub(in crate::commands) fn bind_pack(
+    name: &str,
+    survey: &PackSurvey,
+    allowed: &[SecretHost],
+    sources: &Sources,
+    config: &Config,
+    context: &Context,
+) -> Result<(), Error> {
+    let (mut after, mut elsewhere) = (Uses::default(), used_elsewhere(sources, &BTreeSet::new()));
+    after.add_pack(name, survey);
+    let waiting = after.take_waiting();
+    let others = survey.names().into_iter().filter(|other| other != name);
+    others.for_each(|other| elsewhere.add_pack(&other, survey));
+    let store = Secrets::of(&context.paths, config);
+    let waiting: Vec<_> = waiting.iter().filter(|(secret, _)| !after.sends(secret)).collect();
+    for (secret, variables) in &waiting {
+        // Of one that is there already, no one could say later that it was meant for this pack.
+        if store.is_set(secret.as_str()) && store.hosts(secret)?.is_none() && !elsewhere.sends(secret) {
+            return Err(unplaced(name, secret, variables));
+        }
+    }
+    let repeat = format!("pack enable {name}");
+    let sender = Sender { pack: name, repeat: &repeat, is_dry_run: false };
+    bind(&sender, [&Uses::default(), &after, &elsewhere], allowed, config, context)?;
+    waiting
+        .into_iter()
+        .try_for_each(|(secret, variables)| bind_to_none(&sender, secret, variables, &elsewhere, &store, context))
+}
+
+/// Keeps a secret for hosts that no one has named yet: until then, it goes only where it goes already.
+fn bind_to_none(
+    sender: &Sender<'_>,
+    secret: &SecretName,
+    variables: &BTreeSet<String>,
+    elsewhere: &Uses,
+    store: &Secrets,
+    context: &Context,
+) -> Result<(), Error> {
+    if store.hosts(secret)?.is_some() {
+        return Ok(());
+    }
+    store.allow(secret, elsewhere.hosts_of(secret))?;
+    let repeat = sender.repeat;
+    context.output.note(&format!(
+        "the secret `{}` goes to no host of `{}` before you set {} and repeat {repeat} with --allow-host HOST",
+        secret.as_str(),
+        sender.pack,
+        named(variables),
+    ));
+    Ok(())
+}
+
+/// Why a pack is not enabled that uses a secret which is there, for a place that is not known yet.
+fn unplaced(pack: &str, secret: &SecretName, variables: &BTreeSet<String>) -> Error {
+    let named = named(variables);
+    Error::usage(format!(
+        "the definitions of `{pack}` would send the secret `{}`, which is stored already, to a host that {named} will name",
+        secret.as_str()
+    ))
+    .hint(format!("set {named} under [vars] in config.toml first, then enable it again"))
+}
+
+fn named(variables: &BTreeSet<String>) -> String {
+    variables.iter().map(|variable| format!("`{variable}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// What a human repeats with the host that they know.
+const IMPORT: &str = "the import";
+
+/// Whose definitions send something.
+struct Sender<'a> {
+    pack: &'a str,
+    repeat: &'a str,
+    is_dry_run: bool,
+}
+
+/// Lets secrets go where the definitions of `sender` now send them, if a human would expect that: `uses` are those
+/// before, those now, and those of other definitions.
+fn bind(
+    sender: &Sender<'_>,
+    uses: [&Uses; 3],
+    allowed: &[SecretHost],
+    config: &Config,
+    context: &Context,
+) -> Result<(), Error> {
+    let [before, after, elsewhere] = uses;
+    let store = Secrets::of(&context.paths, config);
+    let known = KnownHosts { elsewhere, allowed, store: &store };
+    let definitions = format!("the definitions of `{}`", sender.pack);
     let mut granted: BTreeMap<&SecretName, BTreeSet<SecretHost>> = BTreeMap::new();
     for (name, origin) in &after.secrets {
-        let sender = format!("the definitions of `{}`", pack.name());
         let was_there = before.secrets.contains(&(name.clone(), origin.clone()));
-        let hosts = hosts_if_known(&sender, name, origin, was_there, &elsewhere, allowed, &store)?;
+        let hosts = known.check(&definitions, name, origin, was_there, sender.repeat)?;
         granted.entry(name).or_default().extend(hosts);
     }
     for (name, hosts) in granted {
         let shown: Vec<_> = hosts.iter().map(|host| format!("`{host}`")).collect();
         context.output.note(&format!("the secret `{}` may go to {}", name.as_str(), shown.join(", ")));
-        if !is_dry_run {
+        if !sender.is_dry_run {
             store.allow(name, hosts)?;
         }
     }
     Ok(())
 }
 
-/// The hosts to which a secret goes with what `sender` sends to `origin`. Fails if the secret is stored for something else
-/// and the host is not `allowed`; `was_there`: it goes there already.
-fn hosts_if_known(
-    sender: &str,
-    name: &SecretName,
-    origin: &str,
-    was_there: bool,
-    elsewhere: &Uses,
-    allowed: &[SecretHost],
-    store: &Secrets,
-) -> Result<BTreeSet<SecretHost>, Error> {
-    let url = Url::parse(origin).map_err(|_| {
-        Error::usage(format!("{sender} would send a secret to `{origin}`, which is not a URL"))
-            .hint("name the server: --server URL")
-    })?;
-    let listed = store.hosts(name)?;
-    let others = elsewhere.hosts_of(name);
-    let is_known = match &listed {
-        Some(listed) => listed.iter().any(|host| host.covers(&url)),
-        // A value that is there already was stored for something else, unless other definitions say for what.
-        None if others.is_empty() => !store.is_set(name.as_str()) || was_there,
-        None => others.iter().any(|host| host.covers(&url)),
-    };
-    if is_known || is_named(allowed, origin) {
-        return Ok(others.into_iter().chain(SecretHost::of(&url)).collect());
+/// Where secrets may go without a further word of a human.
+struct KnownHosts<'a> {
+    elsewhere: &'a Uses,
+    allowed: &'a [SecretHost],
+    store: &'a Secrets,
+}
+
+impl KnownHosts<'_> {
+    /// The hosts to which a secret goes with what `sender` sends to `origin`. Fails if the secret is stored for something
+    /// else and the host is not allowed; `was_there`: it goes there already; `repeat`: what a human repeats to allow it.
+    fn check(
+        &self,
+        sender: &str,
+        name: &SecretName,
+        origin: &str,
+        was_there: bool,
+        repeat: &str,
+    ) -> Result<BTreeSet<SecretHost>, Error> {
+        let url = parsed(origin).ok_or_else(|| {
+            Error::usage(format!("{sender} would send a secret to `{origin}`, which is not a URL"))
+                .hint("name the server, whose host no input may decide; for an import: --server URL")
+        })?;
+        let listed = self.store.hosts(name)?;
+        let others = self.elsewhere.hosts_of(name);
+        let is_known = match &listed {
+            Some(listed) => listed.iter().any(|host| host.covers(&url)),
+            // A value that is there already was stored for something else, unless other definitions say for what.
+            None if others.is_empty() => !self.store.is_set(name.as_str()) || was_there,
+            None => others.iter().any(|host| host.covers(&url)),
+        };
+        if is_known || is_named(self.allowed, origin) {
+            return Ok(others.into_iter().chain(SecretHost::of(&url)).collect());
+        }
+        let known: BTreeSet<_> = listed.into_iter().flatten().chain(others).map(|host| format!("`{host}`")).collect();
+        let known = match known.into_iter().collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() => "is stored already".to_owned(),
+            known => format!("goes to {known}"),
+        };
+        let message = format!("{sender} would send the secret `{}` to `{origin}`, and it {known}", name.as_str());
+        Err(refused(message, origin, repeat))
     }
-    let known: BTreeSet<_> = listed.into_iter().flatten().chain(others).map(|host| format!("`{host}`")).collect();
-    let known = match known.into_iter().collect::<Vec<_>>().join(", ") {
-        none if none.is_empty() => "is stored already".to_owned(),
-        known => format!("goes to {known}"),
-    };
-    Err(refused(format!("{sender} would send the secret `{}` to `{origin}`, and it {known}", name.as_str()), origin))
 }
 
 /// Fails if a definition that was made from a text which others wrote sends a stored secret to a host that is new for it.
 pub(crate) fn check_draft(file: &Map<String, Value>, config: &Config, context: &Context) -> Result<(), Error> {
-    let (sources, store) = (Sources::of(&context.paths, config), Secrets::of(&context.paths, config));
-    let elsewhere = used_elsewhere(&sources, &BTreeSet::new());
+    let (elsewhere, store) = (used_today(config, context)?, Secrets::of(&context.paths, config));
     let mut uses = Uses::default();
     uses.add_file(file, |_| true);
+    let known = KnownHosts { elsewhere: &elsewhere, allowed: &[], store: &store };
     for (name, origin) in &uses.secrets {
-        hosts_if_known("it", name, origin, false, &elsewhere, &[], &store).map_err(|error| {
+        known.check("it", name, origin, false, "").map_err(|error| {
             let host = host(origin).map_or_else(|| origin.clone(), |host| host.to_string());
             error.hint(format!(
                 "if it may go there, say so first: agent-magic-tool secret allow {} {host}; or choose another name",
@@ -238,12 +372,11 @@ pub(super) fn check_server(
     context: &Context,
 ) -> Result<(), Error> {
     let Some(url) = &server.url else { return Ok(()) };
-    let (sources, store) = (Sources::of(&context.paths, config), Secrets::of(&context.paths, config));
-    let elsewhere = used_elsewhere(&sources, &BTreeSet::new());
+    let (elsewhere, store) = (used_today(config, context)?, Secrets::of(&context.paths, config));
     let sender = format!("the server `{}`", server.name);
-    server_secrets(server)
-        .iter()
-        .try_for_each(|name| hosts_if_known(&sender, name, &origin(url), false, &elsewhere, allowed, &store).map(drop))
+    let known = KnownHosts { elsewhere: &elsewhere, allowed, store: &store };
+    let check = |name| known.check(&sender, name, &origin(url), false, IMPORT).map(drop);
+    server_secrets(server).iter().try_for_each(check)
 }
 
 /// The secrets in the headers of a server.
@@ -253,14 +386,14 @@ fn server_secrets(server: &McpServer) -> BTreeSet<SecretName> {
     names
 }
 
-fn refused(message: String, origin: &str) -> Error {
+fn refused(message: String, origin: &str, repeat: &str) -> Error {
     let host = host(origin).map_or_else(|| origin.to_owned(), |host| host.to_string());
     Error::usage(message)
-        .hint(format!("if you know that host and want this, repeat the import with --allow-host '{host}'"))
+        .hint(format!("if you know that host and want this, repeat {repeat} with --allow-host '{host}'"))
 }
 
 fn host(origin: &str) -> Option<SecretHost> {
-    SecretHost::of(&Url::parse(origin).ok()?)
+    SecretHost::of(&parsed(origin)?)
 }
 
 /// What all other definitions send: those of the human's folders, and of the packs that ship.
@@ -285,8 +418,16 @@ fn used_elsewhere(sources: &Sources, own: &BTreeSet<&Path>) -> Uses {
 }
 
 /// The hosts to which definitions send `name` today.
-pub(crate) fn in_use(name: &SecretName, sources: &Sources) -> BTreeSet<SecretHost> {
-    used_elsewhere(sources, &BTreeSet::new()).hosts_of(name)
+pub(crate) fn in_use(name: &SecretName, config: &Config, context: &Context) -> Result<BTreeSet<SecretHost>, Error> {
+    Ok(used_today(config, context)?.hosts_of(name))
+}
+
+/// What all definitions send, those of enabled packs too.
+fn used_today(config: &Config, context: &Context) -> Result<Uses, Error> {
+    let mut uses = used_elsewhere(&Sources::of(&context.paths, config), &BTreeSet::new());
+    let survey = PackSurvey::new(&context.paths, config)?;
+    survey.names().iter().for_each(|name| uses.add_pack(name, &survey));
+    Ok(uses)
 }
 
 /// Lets the secrets of a server go there, once it has answered: the human wrote both. They still go where definitions
@@ -295,9 +436,9 @@ pub(super) fn bind_server(server: &McpServer, config: &Config, context: &Context
     let Some(text) = &server.url else { return Ok(()) };
     let url = Url::parse(text).map_err(|error| Error::usage(format!("`{text}` is not a URL: {error}")))?;
     let names = server_secrets(server);
-    let (store, sources) = (Secrets::of(&context.paths, config), Sources::of(&context.paths, config));
+    let store = Secrets::of(&context.paths, config);
     for name in &names {
-        let known = if store.hosts(name)?.is_none() { in_use(name, &sources) } else { BTreeSet::new() };
+        let known = if store.hosts(name)?.is_none() { in_use(name, config, context)? } else { BTreeSet::new() };
         store.allow(name, known.into_iter().chain(SecretHost::of(&url)))?;
     }
     Ok(())

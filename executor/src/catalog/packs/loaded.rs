@@ -5,8 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use protocol::digest;
 use protocol::nearest::{did_you_mean, nearest};
+use sha2::{Digest as _, Sha256};
 
+use super::declared::ask_about_destruction;
+use super::enabled_files::PinnedPack;
 use super::manifest::PackManifest;
 use super::{MANIFEST, Pack};
 use crate::catalog::{LoadProblem, Origin, Subtool};
@@ -66,7 +70,7 @@ impl EnabledPack {
         let is_off = |(name, default): (&str, bool)| !self.switches.get(name).copied().unwrap_or(default);
         let off = manifest.switches.iter().filter(|(name, switch)| is_off((name.as_str(), switch.default)));
         let off = globs(off.flat_map(|(_, switch)| &switch.subtools));
-        Ok(LoadedPack { file: self.manifest_file(), manifest: Arc::new(manifest), off })
+        Ok(LoadedPack { file: self.manifest_file(), manifest: Arc::new(manifest), pinned: None, off })
     }
 
     /// A switch that does not exist was meant to switch something off: the pack is left out, rather than more allowed
@@ -90,6 +94,8 @@ pub struct LoadedPack {
     /// What problems of the whole pack are reported as being in.
     pub(in crate::catalog) file: String,
     pub manifest: Arc<PackManifest>,
+    /// What a human enabled, of a pack that does not ship.
+    pub(in crate::catalog) pinned: Option<Arc<PinnedPack>>,
     off: GlobSet,
 }
 
@@ -103,12 +109,21 @@ impl LoadedPack {
         self.off.is_match(subtool)
     }
 
-    /// Applies the switches and limits to a subtool of the pack.
-    pub(in crate::catalog) fn apply(&self, subtool: &mut Subtool) {
+    /// Applies the switches and limits to a subtool of the pack. `is_confirm_own`: a human set its `confirm`.
+    pub(in crate::catalog) fn apply(&self, subtool: &mut Subtool, is_confirm_own: bool) {
+        if let Some(pinned) = &self.pinned {
+            // What was approved, or accepted, of other files is not this.
+            let hash = Sha256::new().chain_update(&subtool.hash).chain_update(pinned.digest());
+            subtool.hash = digest::hex(&hash.finalize());
+        }
         let definition = Arc::make_mut(&mut subtool.definition);
         if self.switches_off(subtool.name.as_str()) {
             definition.enabled = false;
         }
+        if !is_confirm_own {
+            ask_about_destruction(definition);
+        }
+        definition.pinned.clone_from(&self.pinned);
         definition.rate_limit = definition.rate_limit.or(self.manifest.limits.of(definition.effect_class()));
     }
 

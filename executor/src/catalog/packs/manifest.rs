@@ -37,7 +37,11 @@ pub struct PackManifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^>= *\d+(\.\d+){0,2}$"), example = ">=0.1")]
     pub executor: Option<String>,
-    /// What must be there before its subtools work.
+    /// The hosts to which its subtools send requests, beside those in the variables that it needs. `*`: any host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(example = ["api.example.com"])]
+    pub hosts: Vec<String>,
+    /// What must be there before its subtools work. They can use nothing else.
     #[serde(default)]
     pub needs: PackNeeds,
     /// What a human can switch off or on, by name, under `[packs.NAME] switches` in config.toml.

@@ -11,15 +11,18 @@ use jiff::Timestamp;
 use protocol::clock;
 use protocol::paths::Paths;
 use protocol::regular_file;
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
+use serde_json::{Value, json};
 
 use super::checks::{PackCheck, PackChecks};
+use super::enabled_files::EnabledFiles;
 use super::loaded::{EnabledPack, LoadedPack, PackPlace};
 use super::manifest::{MAX_MANIFEST_BYTES, PackManifest};
 use super::needs::NeedReport;
 use super::{MANIFEST, SHIPPED, is_pack_name, shipped};
-use crate::base::trust;
-use crate::catalog::sources::{taken_name, untrusted};
+use crate::base::trust::{self, untrusted};
+use crate::catalog::definition::Annotations;
+use crate::catalog::sources::taken_name;
 use crate::catalog::{Catalog, CheckOutcome, LoadProblem, Sources};
 use crate::config::Config;
 use crate::config::secret::{SecretError, Secrets};
@@ -116,7 +119,11 @@ pub struct PackSurvey {
 
 impl PackSurvey {
     pub fn new(paths: &Paths, config: &Config) -> Result<Self, SecretError> {
-        let catalog = Catalog::load(&Sources::of(paths, config));
+        Self::of_sources(paths, config, &Sources::of(paths, config))
+    }
+
+    fn of_sources(paths: &Paths, config: &Config, sources: &Sources) -> Result<Self, SecretError> {
+        let catalog = Catalog::load(sources);
         let problems = catalog.all_problems();
         Self::of_catalog(paths, config, catalog, problems)
     }
@@ -139,11 +146,38 @@ impl PackSurvey {
         })
     }
 
-    /// The same as if the pack was enabled.
-    pub fn with_enabled(&self, name: &str) -> Result<Self, SecretError> {
+    /// The same as if the pack was enabled as it is now.
+    pub fn with_accepted(&self, name: &str) -> Result<Self, SecretError> {
         let mut config = self.config.clone();
         config.packs.entry(name.to_owned()).or_default().enabled = Some(true);
-        Self::new(&self.paths, &config)
+        Self::of_sources(&self.paths, &config, &Sources::of(&self.paths, &config).accepting(name))
+    }
+
+    /// What of a pack is not as it was when a human enabled it.
+    pub fn changes(&self, name: &str) -> Vec<String> {
+        let folder = self.folder();
+        let pinned = EnabledFiles::read(&folder).map(|enabled| enabled.pack(name, &folder.join(name)));
+        let changes = pinned.and_then(|pinned| pinned.map_or_else(|| Ok(Vec::new()), |pinned| pinned.changes()));
+        changes.unwrap_or_else(|error| vec![error.to_string()])
+    }
+
+    /// Whether the pack is enabled and valid, so that its subtools are known.
+    pub fn is_loaded(&self, name: &str) -> bool {
+        self.catalog.packs().iter().any(|pack| pack.name() == name)
+    }
+
+    /// What the definitions of a pack do, also those that callers may not use now, with the variables that are set.
+    pub fn runs(&self, name: &str) -> Vec<Value> {
+        let definitions = self.catalog.definitions_of_pack(name).into_iter();
+        definitions.map(|(_, mut definition)| definition["run"].take()).collect()
+    }
+
+    /// The subtools of a pack that run without asking a human, and what each of them is: also those that still lack
+    /// something.
+    pub fn unasked(&self, name: &str) -> Vec<Value> {
+        let definitions = self.catalog.definitions_of_pack(name).into_iter();
+        let usable = definitions.filter(|(name, _)| !self.catalog.is_hidden(name));
+        usable.filter_map(|(name, written)| unasked(&name, &written, self.catalog.is_confirm_own(&name))).collect()
     }
 
     /// The names of all packs: those that ship, and the folders of the human, in alphabetical order.
@@ -328,4 +362,19 @@ impl PackSurvey {
         };
         Some(CheckReport { due: last.as_ref().is_none_or(is_due), last })
     }
+}
+
+/// What is said of a subtool of a pack that is `written` so that it runs without asking a human. `is_confirm_own`: a
+/// human set its `confirm`.
+fn unasked(name: &str, written: &Value, is_confirm_own: bool) -> Option<Value> {
+    let annotations = written.get("annotations").map_or_else(|| Ok(Annotations::default()), Annotations::deserialize);
+    let confirm = written.get("confirm");
+    let is_unasked = match (&annotations, confirm) {
+        // A variable will say what it does.
+        (Err(_), confirm) => confirm.is_none_or(|confirm| confirm != "always"),
+        (Ok(annotations), None) => annotations.read_only_hint,
+        (Ok(annotations), Some(confirm)) => confirm != "always" && (is_confirm_own || !annotations.is_destructive()),
+    };
+    let changes = !annotations.is_ok_and(|annotations| annotations.read_only_hint);
+    is_unasked.then(|| json!({"name": name, "changes": changes, "confirm": confirm, "run": written.get("run")}))
 }

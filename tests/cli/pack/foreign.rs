@@ -1,0 +1,436 @@
+//! Packs of others: what a human enabled is what runs, with what its manifest declares, and its secrets go where it says.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{config, names, pack, with_zoo};
+use crate::world::{World, until};
+
+const SECRET: &str = "Kq2-mPz71Lw-tR5v";
+
+fn merged(mut fields: Value, more: Value) -> Value {
+    let Value::Object(more) = more else { panic!("{more} is not an object") };
+    fields.as_object_mut().expect("an object").extend(more);
+    fields
+}
+
+/// Where the secret `zoo` may go; stored, if it is not there.
+fn hosts_of_zoo(world: &World) -> Value {
+    let list = || world.run(&["secret", "list"]).json();
+    if !list().to_string().contains("\"zoo\"") {
+        assert_eq!(world.run_with(&["secret", "set", "zoo"], SECRET).exit, 0);
+    }
+    let listed = list();
+    let mut secrets = listed.as_array().expect("an array").iter();
+    secrets.find(|secret| secret["name"] == "zoo").expect("it is there")["hosts"].clone()
+}
+
+/// A pack whose one subtool is `run`, with `more` in its manifest.
+fn one_subtool(world: &World, run: &Value, more: &str) {
+    let manifest = format!("name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\n{more}\n");
+    let input = json!({"type": "object", "properties": {"x": {"type": "string"}}});
+    let subtool = json!({"zoo_look": {"description": "Looks at the zoo.", "input": input,
+        "annotations": {"readOnlyHint": true}, "run": run}});
+    pack(world, "zoo", &manifest, &subtool.to_string());
+}
+
+/// Whatever of an enabled pack changes, it is off until a human enables it again, in the executor and for each command.
+#[test]
+fn a_pack_that_changed_is_off_until_a_human_enables_it_again() {
+    let world = World::new();
+    let folder = world.config_folder().join("packs/zoo");
+    let script = folder.join("bin/look.sh");
+    let run = json!({"process": {"argv": ["sh", &script]}});
+    let write = || {
+        fs::remove_dir_all(&folder).ok();
+        one_subtool(&world, &run, "needs.programs.sh = { description = \"to look\" }");
+        fs::create_dir_all(folder.join("bin")).expect("made");
+        fs::write(&script, "echo good\n").expect("written");
+    };
+    write();
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    assert_eq!(world.result_of("zoo_look", &json!({}))["data"], "good");
+    let evil = json!({"zoo_look": {"description": "Looks.", "input": {}, "annotations": {"readOnlyHint": true},
+        "run": {"process": {"argv": ["sh", "-c", "echo evil"]}}}});
+    let manifest = fs::read_to_string(folder.join("pack.toml")).expect("read");
+    let changes: [(&str, &dyn Fn()); 7] = [
+        ("its definitions", &|| fs::write(folder.join("zoo.json"), evil.to_string()).expect("written")),
+        ("a new file of definitions", &|| {
+            fs::write(folder.join("more.json"), evil.to_string().replace("zoo_look", "zoo_more")).expect("written");
+        }),
+        ("its manifest", &|| fs::write(folder.join("pack.toml"), format!("{manifest}# more\n")).expect("written")),
+        ("a script", &|| fs::write(&script, "echo evil\n").expect("written")),
+        ("a new script", &|| fs::write(folder.join("bin/other.sh"), "echo evil\n").expect("written")),
+        ("a file is gone", &|| fs::remove_file(&script).expect("removed")),
+        ("a link", &|| {
+            let other = world.folder().join("other.sh");
+            fs::write(&other, "echo evil\n").expect("written");
+            fs::remove_file(&script).expect("removed");
+            std::os::unix::fs::symlink(other, &script).expect("linked");
+        }),
+    ];
+    for (what, change) in changes {
+        change();
+        let ran = world.run(&["run", "zoo_look", "--wait"]);
+        assert!(ran.exit != 0 && !ran.stdout.contains("evil"), "{what}: {ran}");
+        let ran = world.run(&["run", "zoo_more", "--wait"]);
+        assert!(ran.exit != 0, "{what}: {ran}");
+        let said = |arguments: &[&str]| world.run(arguments).to_string();
+        assert!(said(&["pack", "list"]).contains("changed since it was enabled"), "{what}");
+        assert!(said(&["list"]).contains("left out"), "{what}: {}", said(&["list"]));
+        assert_eq!(names(&world), [""; 0], "{what}");
+        assert!(said(&["doctor"]).contains("changed since it was enabled"), "{what}");
+        let info = world.run(&["pack", "info", "zoo"]);
+        let info = info.json();
+        assert!(info["changed"].as_array().is_some_and(|changes| !changes.is_empty()), "{what}: {info}");
+        // What was there before runs again, and so does what a human has looked at.
+        write();
+        assert_eq!(world.result_of("zoo_look", &json!({}))["data"], "good", "{what}");
+    }
+    fs::write(&script, "echo better\n").expect("written");
+    assert_ne!(world.run(&["run", "zoo_look", "--wait"]).exit, 0);
+    let enabled = world.run(&["pack", "enable", "zoo"]).json();
+    assert_eq!(enabled["changed"], json!(["`bin/look.sh` changed"]), "{enabled}");
+    assert_eq!(enabled["runs_unasked"][0]["name"], "zoo_look", "{enabled}");
+    assert_eq!(world.result_of("zoo_look", &json!({}))["data"], "better");
+}
+
+/// Everything that a pack may use, with a manifest that does not declare it and one that does.
+fn declared_and_not() -> Vec<(&'static str, Value, String, String)> {
+    let http = |fields| json!({"http": merged(json!({"base_url": "http://127.0.0.1:9"}), fields)});
+    let server = |fields| {
+        let server = merged(json!({"name": "s", "url": "http://127.0.0.1:9"}), fields);
+        json!({"mcp": {"server": server, "tool": "t"}})
+    };
+    let need = |kind: &str, name: &str| format!("needs.{kind}.\"{name}\" = {{ description = \"it is needed\" }}");
+    let hosts = |host: &str| format!("hosts = [\"{host}\"]");
+    let local = hosts("127.0.0.1");
+    let secret = format!("{local}\n{}", need("secrets", "other"));
+    let sh = need("programs", "sh");
+    let with_sh = format!("{sh}\n{}", need("secrets", "other"));
+    let variable = need("variables", "elsewhere");
+    vec![
+        ("auth", http(json!({"auth": {"bearer": "secret:other"}})), local.clone(), secret.clone()),
+        (
+            "password",
+            http(json!({"auth": {"basic": {"username": "a", "password": "secret:other"}}})),
+            local.clone(),
+            secret.clone(),
+        ),
+        ("header", http(json!({"headers": {"x": "Token secret:other"}})), local.clone(), secret.clone()),
+        ("query", http(json!({"query": {"x": "secret:other"}})), local.clone(), secret.clone()),
+        (
+            "body",
+            http(json!({"method": "POST", "body": {"json": {"a": ["secret:other"]}}})),
+            local.clone(),
+            secret.clone(),
+        ),
+        (
+            "form part",
+            http(json!({"method": "POST", "body": {"multipart": {"a": "secret:other"}}})),
+            local.clone(),
+            secret.clone(),
+        ),
+        ("environment", json!({"process": {"argv": ["sh"], "env": {"A": "secret:other"}}}), sh.clone(), with_sh),
+        ("program", json!({"process": {"argv": ["sh", "-c", "true"]}}), String::new(), sh.clone()),
+        (
+            "program by path",
+            json!({"process": {"argv": ["/bin/sh", "-c", "true"]}}),
+            sh.clone(),
+            need("programs", "/bin/sh"),
+        ),
+        ("host", http(json!({})), hosts("example.com"), hosts("127.0.0.1")),
+        ("any host", json!({"http": {"base_url": "{{ x }}"}}), hosts("127.0.0.1"), hosts("*")),
+        ("fetch", json!({"builtin": {"fetch_url": {"url": "{{ x }}"}}}), hosts("127.0.0.1"), hosts("*")),
+        ("variable", json!({"http": {"base_url": "{{ vars.elsewhere }}"}}), hosts("127.0.0.1"), variable.clone()),
+        (
+            "variable as text",
+            json!({"process": {"argv": ["sh", "-c", "true", "{{ vars.elsewhere }}"]}}),
+            sh.clone(),
+            format!("{sh}\n{variable}"),
+        ),
+        (
+            "server program",
+            json!({"mcp": {"server": {"name": "s", "command": ["sh"]}, "tool": "t"}}),
+            String::new(),
+            sh,
+        ),
+        (
+            "server address",
+            json!({"mcp": {"server": {"name": "s", "url": "http://127.0.0.1:9"}, "tool": "t"}}),
+            String::new(),
+            hosts("127.0.0.1"),
+        ),
+        (
+            "database",
+            json!({"sql": {"database": "shop", "query": "{{ x }}"}}),
+            String::new(),
+            need("databases", "shop"),
+        ),
+        ("model", json!({"llm": {"prompt": "{{ x }}"}}), String::new(), "needs.model = \"to think\"".to_owned()),
+        ("sub-agent", json!({"agent": {"prompt": "{{ x }}"}}), String::new(), "needs.model = \"to think\"".to_owned()),
+        (
+            "remote agent",
+            json!({"agent": {"prompt": "{{ x }}", "url": "http://127.0.0.1:9"}}),
+            String::new(),
+            hosts("127.0.0.1"),
+        ),
+        (
+            "key of a remote agent",
+            json!({"agent": {"prompt": "{{ x }}", "url": "http://127.0.0.1:9", "key": "secret:other"}}),
+            local.clone(),
+            secret.clone(),
+        ),
+        ("header of a server", server(json!({"headers": {"x": "secret:other"}})), local.clone(), secret.clone()),
+        ("sign-in at a server", server(json!({"oauth": "secret:other"})), local, secret),
+    ]
+}
+
+#[test]
+fn a_pack_uses_only_what_its_manifest_declares() {
+    let world = World::new();
+    world.run_with(&["secret", "set", "other"], SECRET);
+    world.configure("[vars]\nelsewhere = \"http://127.0.0.1:9\"\n");
+    for (what, run, without, with) in declared_and_not() {
+        one_subtool(&world, &run, &without);
+        world.run(&["pack", "enable", "zoo"]);
+        let undeclared = |world: &World| world.run(&["pack", "info", "zoo"]).to_string().contains("does not declare");
+        assert!(undeclared(&world), "{what}: {}", world.run(&["pack", "info", "zoo"]));
+        let ran = world.run(&["run", "zoo_look", "--wait", "--input", r#"{"x": "http://127.0.0.1:9"}"#]);
+        assert_ne!(ran.exit, 0, "{what}: {ran}");
+        one_subtool(&world, &run, &with);
+        world.run(&["pack", "enable", "zoo"]);
+        assert!(!undeclared(&world), "{what}: {}", world.run(&["pack", "info", "zoo"]));
+    }
+}
+
+/// What may destroy something asks, however a pack says that it need not; only the human's own change can allow it.
+#[test]
+fn a_pack_cannot_let_what_is_destructive_run_unasked() {
+    let world = World::new();
+    let manifest = "name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\n\
+        needs.programs.echo = { description = \"to free\" }\n";
+    let (never, when) = (json!("never"), json!({"when": "input.x == 'y'"}));
+    let cases = [
+        (json!({"destructiveHint": true}), &never, true),
+        (json!({"destructiveHint": true}), &when, true),
+        (json!({}), &never, true),
+        (json!({}), &when, true),
+        (json!({"idempotentHint": true, "openWorldHint": false}), &never, true),
+        (json!({"readOnlyHint": false}), &never, true),
+        (json!({"destructiveHint": false}), &never, false),
+        (json!({"readOnlyHint": true}), &never, false),
+    ];
+    for (annotations, confirm, asks) in cases {
+        let what = format!("{annotations} {confirm}");
+        let subtool = json!({"zoo_free": {"description": "Frees the animals.", "confirm": confirm,
+            "input": {"type": "object", "properties": {"x": {"type": "string"}}},
+            "annotations": annotations, "run": {"process": {"argv": ["echo", "gone"]}}}});
+        pack(&world, "zoo", manifest, &subtool.to_string());
+        let enabled = world.run(&["pack", "enable", "zoo"]);
+        assert_eq!(enabled.exit, 0, "{what}: {enabled}");
+        assert_eq!(enabled.json()["runs_unasked"].is_null(), asks, "{what}: {enabled}");
+        let id = world.start("zoo_free", &json!({}));
+        assert_eq!(world.result_file(&id)["state"] == "awaiting_confirmation", asks, "{what}");
+    }
+}
+
+/// The human's own change of a subtool counts: whether it asks, and what it does.
+#[test]
+fn a_human_can_let_a_destructive_subtool_of_a_pack_run_unasked() {
+    let world = World::new();
+    let run = json!({"process": {"argv": ["echo", "gone"]}});
+    let manifest = "name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\n\
+        needs.programs.echo = { description = \"to free\" }\n";
+    let own = [
+        (json!({}), true),
+        (json!({"description": "Frees all of them."}), true),
+        (json!({"confirm": "always"}), true),
+        (json!({"confirm": "never"}), false),
+        (json!({"annotations": {"destructiveHint": false}}), false),
+    ];
+    for annotations in [json!({}), json!({"destructiveHint": true})] {
+        let subtool = json!({"zoo_free": {"description": "Frees the animals.", "confirm": "never",
+            "input": {"type": "object"}, "annotations": annotations, "run": run}});
+        pack(&world, "zoo", manifest, &subtool.to_string());
+        world.define("own.json", &json!({}));
+        assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+        for (changes, asks) in &own {
+            world.define("own.json", &json!({"$overrides": {"zoo_free": changes}}));
+            let what = format!("{annotations} {changes}");
+            let id = world.start("zoo_free", &json!({}));
+            assert_eq!(world.result_file(&id)["state"] == "awaiting_confirmation", *asks, "{what}");
+            let info = world.run(&["pack", "info", "zoo"]).json();
+            assert_eq!(info["runs_unasked"].is_null(), *asks, "{what}: {info}");
+        }
+    }
+}
+
+/// Only a human's `pack enable` says which content of a pack may run.
+#[test]
+fn a_pack_that_only_the_configuration_enables_is_off_and_says_how_to_enable_it() {
+    let world = with_zoo();
+    world.configure("[packs.zoo]\nenabled = true\n[vars]\nzoo_file = \"/dev/null\"\n");
+    assert_ne!(world.run(&["run", "zoo_look", "--wait"]).exit, 0);
+    assert_eq!(names(&world), [""; 0]);
+    for command in [&["pack", "list"][..], &["pack", "info", "zoo"], &["doctor"], &["lint"]] {
+        let said = world.run(command).to_string();
+        assert!(said.contains("agent-magic-tool pack enable zoo"), "{command:?}: {said}");
+    }
+    let info = world.run(&["pack", "info", "zoo"]).json();
+    assert_eq!(info["runs_unasked"].as_array().map(Vec::len), Some(2), "before it is enabled: {info}");
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    assert_eq!(world.run(&["run", "zoo_look", "--wait"]).exit, 0);
+    // Packs that ship are a part of the program.
+    world.configure("[packs.zoo]\nenabled = true\n[packs.search]\nenabled = true\n");
+    assert!(!world.run(&["pack", "info", "search"]).stdout.contains("no one has enabled"));
+}
+
+/// A change between a request and its start is not performed either, nor what was asked about before it.
+#[test]
+fn what_was_accepted_before_a_pack_changed_does_not_run() {
+    let world = World::new();
+    let folder = world.config_folder().join("packs/zoo");
+    let script = folder.join("bin/look.sh");
+    let module = folder.join("bin/module.sh");
+    let subtool = json!({"zoo_free": {"description": "Frees the animals.", "input": {},
+        "run": {"process": {"argv": ["sh", &script]}}}});
+    let manifest = "name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\n\
+        needs.programs.sh = { description = \"to free\" }\n";
+    pack(&world, "zoo", manifest, &subtool.to_string());
+    fs::create_dir_all(folder.join("bin")).expect("made");
+    fs::write(&script, format!(". {}\n", module.display())).expect("written");
+    fs::write(&module, "echo good\n").expect("written");
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    let id = world.start("zoo_free", &json!({}));
+    assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation");
+    fs::write(&module, "echo evil\n").expect("written");
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    // The next request has every open task judged again.
+    world.run(&["run", "zoo_free"]);
+    until("what was shown is gone", || world.result_file(&id)["status"] == "failed");
+    assert_eq!(world.result_file(&id)["error"]["code"], "drifted", "{}", world.result_file(&id));
+}
+
+/// Where the secret of a pack goes, by each kind of request that can carry it.
+#[test]
+fn a_secret_of_a_pack_is_bound_to_the_hosts_of_the_pack() {
+    let http = |fields| json!({"http": merged(json!({"base_url": "https://zoo.example.com"}), fields)});
+    let server = |fields| {
+        let server = merged(json!({"name": "s", "url": "https://zoo.example.com/mcp"}), fields);
+        json!({"mcp": {"server": server, "tool": "t"}})
+    };
+    let cases = [
+        ("auth", http(json!({"auth": {"bearer": "secret:zoo"}}))),
+        ("header", http(json!({"headers": {"x": "Token secret:zoo"}}))),
+        ("query", http(json!({"query": {"x": "secret:zoo"}}))),
+        ("server header", server(json!({"headers": {"x": "secret:zoo"}}))),
+        ("server sign-in", server(json!({"oauth": "secret:zoo"}))),
+        ("remote agent", json!({"agent": {"prompt": "x", "url": "https://zoo.example.com", "key": "secret:zoo"}})),
+    ];
+    let manifest = "hosts = [\"zoo.example.com\"]\nneeds.secrets.zoo = { description = \"the key\" }";
+    for (what, run) in cases {
+        let world = World::new();
+        one_subtool(&world, &run, manifest);
+        let enabled = world.run(&["pack", "enable", "zoo"]);
+        assert_eq!(enabled.exit, 0, "{what}: {enabled}");
+        assert_eq!(hosts_of_zoo(&world), json!(["zoo.example.com"]), "{what}: {enabled}");
+        // One that is known goes nowhere else, unless the human says so.
+        let world = World::new();
+        world.run_with(&["secret", "set", "zoo"], SECRET);
+        one_subtool(&world, &run, manifest);
+        let refused = world.run(&["pack", "enable", "zoo"]);
+        assert!(refused.exit != 0 && refused.stderr.contains("--allow-host"), "{what}: {refused}");
+        assert_eq!(config(&world), "", "{what}");
+        let allowed = world.run(&["pack", "enable", "zoo", "--allow-host", "zoo.example.com"]);
+        assert_eq!(allowed.exit, 0, "{what}: {allowed}");
+    }
+}
+
+/// A secret whose host a variable names that is not set yet is kept for that host: until then, it goes nowhere.
+#[test]
+fn a_secret_of_a_pack_goes_nowhere_before_its_host_is_known() {
+    let auth = json!({"bearer": "secret:zoo"});
+    let http = |url: &str| json!({"http": {"base_url": url, "auth": auth}});
+    // Of the choices, the one that needs no variable sends no secret.
+    let chosen = json!({"$choose": "{{ vars.zoo_kind }}", "a": {"http": {"base_url": "https://zoo.example.com"}},
+        "b": http("{{vars.zoo_url}}/b")});
+    let manifest = "hosts = [\"*\"]\nneeds.secrets.zoo = { description = \"the key\" }\n\
+        needs.variables.zoo_url = { description = \"the zoo\" }\nneeds.variables.zoo_kind = { description = \"which\" }\n";
+    let switch = "[switches.look]\ndescription = \"looking\"\ndefault = false\nsubtools = [\"zoo_look\"]\n";
+    let fixed =
+        json!({"http": {"base_url": "https://zoo.example.com", "auth": auth, "query": {"x": "{{ vars.zoo_kind }}"}}});
+    let cases = [
+        ("all of it", http("{{ vars.zoo_url }}"), "", json!([])),
+        ("a part of it", http("https://{{vars.zoo_url}}.example.com/x"), "", json!([])),
+        (
+            "a server",
+            json!({"mcp": {"server": {"name": "s", "url": "{{ vars.zoo_url }}", "oauth": "secret:zoo"}, "tool": "t"}}),
+            "",
+            json!([]),
+        ),
+        ("a choice", chosen, "", json!([])),
+        ("switched off", http("{{ vars.zoo_url }}"), switch, json!([])),
+        ("another variable", fixed, "", json!(["zoo.example.com"])),
+        ("switched off, at a known host", http("https://zoo.example.com"), switch, json!(["zoo.example.com"])),
+    ];
+    for (what, run, more, hosts) in cases {
+        let world = World::new();
+        one_subtool(&world, &run, &format!("{manifest}{more}"));
+        let enabled = world.run(&["pack", "enable", "zoo"]);
+        assert_eq!(enabled.exit, 0, "{what}: {enabled}");
+        assert_eq!(hosts_of_zoo(&world), hosts, "{what}: {enabled}");
+        if hosts == json!([]) {
+            assert!(enabled.stderr.contains("--allow-host HOST"), "{what}: {enabled}");
+        }
+    }
+}
+
+#[test]
+fn a_human_names_the_host_of_a_secret_once_its_variable_is_set() {
+    let manifest =
+        "needs.secrets.zoo = { description = \"the key\" }\nneeds.variables.zoo_url = { description = \"the zoo\" }\n";
+    let run = json!({"http": {"base_url": "{{ vars.zoo_url }}", "auth": {"bearer": "secret:zoo"}}});
+    let set_variable = |world: &World| {
+        world.configure(&format!("{}[vars]\nzoo_url = \"http://127.0.0.1:9\"\n", config(world)));
+    };
+    let world = World::new();
+    one_subtool(&world, &run, manifest);
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    world.run_with(&["secret", "set", "zoo"], SECRET);
+    set_variable(&world);
+    let refused = world.result_of("zoo_look", &json!({}));
+    assert_eq!(refused["error"]["code"], "forbidden-address", "{refused}");
+    let refused = world.run(&["pack", "enable", "zoo"]);
+    assert!(refused.exit != 0 && refused.stderr.contains("--allow-host '127.0.0.1:9'"), "{refused}");
+    assert_eq!(world.run(&["pack", "enable", "zoo", "--allow-host", "127.0.0.1:9"]).exit, 0);
+    assert_eq!(hosts_of_zoo(&world), json!(["127.0.0.1:9"]));
+    // A secret that is there already, and that nothing uses, is not kept for no known host.
+    let world = World::new();
+    one_subtool(&world, &run, manifest);
+    world.run_with(&["secret", "set", "zoo"], SECRET);
+    let refused = world.run(&["pack", "enable", "zoo"]);
+    assert!(refused.exit != 0 && refused.stderr.contains("set `zoo_url`"), "{refused}");
+    assert_eq!(config(&world), "");
+    // With the variable set first, nothing more is needed.
+    let world = World::new();
+    one_subtool(&world, &run, manifest);
+    set_variable(&world);
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    assert_eq!(hosts_of_zoo(&world), json!(["127.0.0.1:9"]));
+}
+
+#[test]
+fn a_secret_of_a_pack_goes_to_no_host_that_an_input_names() {
+    let manifest = "hosts = [\"*\"]\nneeds.secrets.zoo = { description = \"the key\" }";
+    for url in
+        ["{{ x }}", "https://{{ x }}.example.com", "https://{{x}}.example.com", "https://zoo.example.com.{{x}}/a"]
+    {
+        let world = World::new();
+        one_subtool(&world, &json!({"http": {"base_url": url, "auth": {"bearer": "secret:zoo"}}}), manifest);
+        let refused = world.run(&["pack", "enable", "zoo"]);
+        assert!(refused.exit != 0 && refused.stderr.contains("whose host no input may decide"), "{url}: {refused}");
+        assert_eq!(config(&world), "", "{url}");
+    }
+}
