@@ -257,11 +257,19 @@ impl OpenTask {
         SlotKind::of(&self.task, delegates_at, self.is_suspect)
     }
 
-    /// What it is to run it as another task. All attempts share the tasks of its steps, but a caller that runs it once
-    /// more has them run once more.
-    fn effect_beyond_task(&self) -> EffectClass {
+    /// What it is to run it once more. All attempts share the tasks of its steps, but a caller that runs it once more has
+    /// them run once more.
+    fn effect_of_attempt(&self) -> EffectClass {
         let is_shared = self.definition.run.steps().is_some() && self.task.effect == EffectClass::Idempotent;
         if is_shared { self.definition.annotations.effect_class() } else { self.task.effect }
+    }
+
+    /// What it is to run it as another task, which has another key.
+    fn effect_beyond_task(&self) -> EffectClass {
+        match self.effect_of_attempt() {
+            EffectClass::Idempotent if self.definition.run.has_key_of_task() => EffectClass::Once,
+            effect => effect,
+        }
     }
 
     /// The limit of attempts and lookups if attempts are lost.
@@ -415,14 +423,14 @@ impl Dispatcher {
         }
         let retries = open.definition.retries.map_or(0, |retries| retries.times);
         let ending = AttemptEnding {
-            effect: open.effect_beyond_task(),
+            effect: open.effect_of_attempt(),
+            beyond_task: open.effect_beyond_task(),
             side_effect: failed.side_effect,
             kind: failed.kind,
             retry: failed.retry,
             is_cancelling: open.cancelling,
             has_job: open.task.notes.job.is_some(),
             has_retries_left: open.task.counted_attempts() <= retries,
-            has_own_key: open.task.effect == EffectClass::Idempotent && open.definition.run.has_key_of_task(),
         };
         let step = ending.step();
         if step == Step::Retry {

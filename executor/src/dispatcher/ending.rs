@@ -16,6 +16,8 @@ use crate::task::{End, Outcome, Task};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AttemptEnding {
     pub(super) effect: EffectClass,
+    /// What it is to run it as another task: what a key makes safe to repeat is not, since another task has another key.
+    pub(super) beyond_task: EffectClass,
     pub(super) side_effect: SideEffect,
     pub(super) kind: FailureKind,
     pub(super) retry: Retry,
@@ -24,8 +26,6 @@ pub(super) struct AttemptEnding {
     /// A server still works on it, and can be asked.
     pub(super) has_job: bool,
     pub(super) has_retries_left: bool,
-    /// What makes repeating it safe is a key that another task would not have.
-    pub(super) has_own_key: bool,
 }
 
 impl AttemptEnding {
@@ -47,7 +47,7 @@ impl AttemptEnding {
                 Step::Retry
             }
             FailureKind::Failure | FailureKind::Timeout
-                if (!is_repeatable || self.has_own_key) && self.side_effect == SideEffect::Possible =>
+                if !(is_repeatable && self.beyond_task.repeatable()) && self.side_effect == SideEffect::Possible =>
             {
                 Step::Lose
             }
@@ -90,13 +90,13 @@ mod tests {
                 for kind in [Failure, Timeout, Cancelled, Shutdown] {
                     let ending = AttemptEnding {
                         effect,
+                        beyond_task: effect,
                         side_effect,
                         kind,
                         retry: Retry::Later,
                         is_cancelling: false,
                         has_job: false,
                         has_retries_left: false,
-                        has_own_key: false,
                     };
                     let expected = match (effect, side_effect, kind) {
                         (Verifiable, Answered | Possible, _) | (Once, Answered | Possible, Shutdown) => Step::Lose,
@@ -111,14 +111,14 @@ mod tests {
                     let is_safe = effect.repeatable() || side_effect == None;
                     let is_again = is_safe && kind != Cancelled;
                     assert_eq!(again == Step::Retry, is_again, "{effect:?} {side_effect:?} {kind:?}");
-                    let keyed = AttemptEnding { has_own_key: true, ..ending }.step();
+                    let keyed = AttemptEnding { beyond_task: Once, ..ending }.step();
                     let is_lost = side_effect == Possible && matches!(kind, Failure | Timeout);
                     assert_eq!(
                         keyed,
                         if is_lost { Step::Lose } else { expected },
                         "{effect:?} {side_effect:?} {kind:?}"
                     );
-                    let keyed_again = AttemptEnding { has_own_key: true, has_retries_left: true, ..ending }.step();
+                    let keyed_again = AttemptEnding { beyond_task: Once, has_retries_left: true, ..ending }.step();
                     assert_eq!(keyed_again, again, "its own attempts have its key");
                     let cancelling = AttemptEnding { is_cancelling: true, ..ending }.step();
                     let stays_unknown = expected == Step::Lose;
