@@ -23,7 +23,6 @@ use crate::runner::{AttemptNews, RecordedSignal};
 use crate::store::switched_off::SwitchedOffTool;
 use crate::store::{Change, ConfirmationUpdate, Transition};
 use crate::task::confirmation::{Confirmation, Digest, ReplacedValues};
-use crate::task::effect::EffectClass;
 use crate::task::failure::Retry;
 use crate::task::grant::GrantId;
 use crate::task::name::SubtoolName;
@@ -54,7 +53,7 @@ pub use confirmations::{
     CONFIRMATION_WINDOW, ConfirmationLimits, DecideRequest, DecisionAction, DecisionError, DecisionResult, Ticket,
 };
 use confirmations::{PendingConfirmations, after};
-use ending::{AttemptEnding, into_unknown};
+use ending::into_unknown;
 use fair_queue::FairQueue;
 use lookup::LookupPhase;
 use notes::{begin_again, give_up_at, given_up, note_failure};
@@ -257,21 +256,6 @@ impl OpenTask {
         SlotKind::of(&self.task, delegates_at, self.is_suspect)
     }
 
-    /// What it is to run it once more. All attempts share the tasks of its steps, but a caller that runs it once more has
-    /// them run once more.
-    fn effect_of_attempt(&self) -> EffectClass {
-        let is_shared = self.definition.run.steps().is_some() && self.task.effect == EffectClass::Idempotent;
-        if is_shared { self.definition.annotations.effect_class() } else { self.task.effect }
-    }
-
-    /// What it is to run it as another task, which has another key.
-    fn effect_beyond_task(&self) -> EffectClass {
-        match self.effect_of_attempt() {
-            EffectClass::Idempotent if self.definition.run.has_key_of_task() => EffectClass::Once,
-            effect => effect,
-        }
-    }
-
     /// The limit of attempts and lookups if attempts are lost.
     fn max_attempts(&self) -> u32 {
         recovery::max_attempts(&self.task, Some(&self.definition))
@@ -421,18 +405,7 @@ impl Dispatcher {
             open.phase = LookupPhase::Due(Some(Box::new(failed)));
             return self.queue_or_delay(report.id, now);
         }
-        let retries = open.definition.retries.map_or(0, |retries| retries.times);
-        let ending = AttemptEnding {
-            effect: open.effect_of_attempt(),
-            beyond_task: open.effect_beyond_task(),
-            side_effect: failed.side_effect,
-            kind: failed.kind,
-            retry: failed.retry,
-            is_cancelling: open.cancelling,
-            has_job: open.task.notes.job.is_some(),
-            has_retries_left: open.task.counted_attempts() <= retries,
-        };
-        let step = ending.step();
+        let step = open.ending(&failed).step();
         if step == Step::Retry {
             let not_before = (failed.kind != FailureKind::Shutdown)
                 .then(|| now + retry_delay(&open.definition, &open.task, failed.retry));

@@ -6,8 +6,9 @@
 use protocol::code::Code;
 use protocol::task::Step;
 
+use super::OpenTask;
 use super::recovery::{resolve_hint, unknown_outcome};
-use crate::attempt::report::FailureKind;
+use crate::attempt::report::{FailedAttempt, FailureKind};
 use crate::task::effect::EffectClass;
 use crate::task::failure::{Retry, SideEffect};
 use crate::task::{End, Outcome, Task};
@@ -26,6 +27,38 @@ pub(super) struct AttemptEnding {
     /// A server still works on it, and can be asked.
     pub(super) has_job: bool,
     pub(super) has_retries_left: bool,
+}
+
+impl OpenTask {
+    /// What decides how the task goes on after this attempt.
+    pub(super) fn ending(&self, failed: &FailedAttempt) -> AttemptEnding {
+        let retries = self.definition.retries.map_or(0, |retries| retries.times);
+        AttemptEnding {
+            effect: self.effect_of_attempt(),
+            beyond_task: self.effect_beyond_task(),
+            side_effect: failed.side_effect,
+            kind: failed.kind,
+            retry: failed.retry,
+            is_cancelling: self.cancelling,
+            has_job: self.task.notes.job.is_some(),
+            has_retries_left: self.task.counted_attempts() <= retries,
+        }
+    }
+
+    /// What it is to run it once more. All attempts share the tasks of its steps, but a caller that runs it once more has
+    /// them run once more.
+    fn effect_of_attempt(&self) -> EffectClass {
+        let is_shared = self.definition.run.steps().is_some() && self.task.effect == EffectClass::Idempotent;
+        if is_shared { self.definition.annotations.effect_class() } else { self.task.effect }
+    }
+
+    /// What it is to run it as another task, which has another key.
+    fn effect_beyond_task(&self) -> EffectClass {
+        match self.effect_of_attempt() {
+            EffectClass::Idempotent if self.definition.run.has_key_of_task() => EffectClass::Once,
+            effect => effect,
+        }
+    }
 }
 
 impl AttemptEnding {

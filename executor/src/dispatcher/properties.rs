@@ -17,6 +17,7 @@ use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
 use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Digest};
+use crate::task::effect::EffectClass;
 use crate::task::failure::SideEffect;
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 

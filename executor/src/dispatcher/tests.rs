@@ -16,6 +16,7 @@ use crate::runner::Feedback;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
 use crate::task::confirmation::{Confirmation, ConfirmationRequest};
+use crate::task::effect::EffectClass;
 use crate::task::failure::{Failure, SideEffect};
 
 /// A dispatcher with a store and a clock that tests control.
