@@ -165,6 +165,7 @@ pub fn serve(
 fn environment() -> Environment<'static> {
     let mut templates = Environment::new();
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
+    visible::add_filters(&mut templates);
     for (name, text) in TEMPLATES {
         templates.add_template(name, text).expect("the tests parse all templates");
     }

@@ -104,6 +104,12 @@ impl Task {
         decision.held_until.filter(|_| self.attempt == 0 && !self.state.is_final())
     }
 
+    /// Returns when a task that has not started does so at the earliest, if a time is set: by its caller, or by the hold
+    /// after an approval.
+    pub fn starts_at(&self) -> Option<Timestamp> {
+        self.scheduled().filter(|_| !self.state.is_final()).max(self.held_until())
+    }
+
     /// Returns when the task could first start: it was accepted, its scheduled time came, and a human had decided.
     pub fn ready_at(&self) -> Timestamp {
         let decision = self.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());

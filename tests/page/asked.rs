@@ -37,6 +37,76 @@ async fn a_question_is_the_agents_and_says_who_reads_the_answer() {
     assert_eq!(card.call("", "e => e.querySelectorAll('[data-read-by-agent]').length").await, 0);
 }
 
+/// A label, a description, an option and a suggestion are as much the agent's (or a server's) as the question is.
+#[tokio::test]
+async fn the_words_of_a_form_hide_nothing_and_a_disguised_password_is_one() {
+    let world = World::new();
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    let hidden = |word: &str| format!("{word}\u{200b}{word}");
+    let few = json!({"enum": ["a", "b"], "enumNames": [hidden("few"), "plain"]});
+    let many: Vec<_> = (0..9).map(|n| json!({"const": n, "title": hidden("many")})).collect();
+    let form = json!({"type": "object", "properties": {
+        "label": {"type": "string", "title": hidden("label")},
+        "about": {"type": "string", "description": hidden("about")},
+        "few": few, "many": {"oneOf": many}, "some": {"type": "array", "items": few},
+        "given": {"type": "string", "default": hidden("given")},
+        "hint": {"type": "string", "examples": [hidden("hint")]},
+        "alike": {"type": "string", "title": "p\u{430}ypal"},
+        "disguised": {"type": "string", "title": "Pass\u{200b}word"},
+        "homoglyph": {"type": "string", "title": "Your P\u{406}N"}}});
+    let asked = world.start("ask_user", &json!({"question": "What?", "form": form}));
+    let mut card = tab.card(&asked);
+    card.appears().await;
+    for (field, shown) in [
+        ("label", "labelU+200Blabel"),
+        ("about", "aboutU+200Babout"),
+        ("few", "fewU+200Bfew"),
+        ("many", "many\\u{200b}many"),
+        ("some", "fewU+200Bfew"),
+        ("given", "what it suggests has U+200B zero width space"),
+        ("alike", "mixes letters of several scripts: p\u{430}ypal"),
+        ("disguised", "PassU+200Bword"),
+        ("disguised", "The agent will read this in clear"),
+        ("homoglyph", "The agent will read this in clear"),
+    ] {
+        let text = card.call(&format!("[data-pointer='/{field}']"), "e => e.textContent").await;
+        assert!(text.as_str().is_some_and(|text| text.contains(shown)), "{field}: {text}");
+    }
+    let hint = card.call("[data-pointer='/hint'] input", "e => e.placeholder").await;
+    assert_eq!(hint, "hint\\u{200b}hint");
+    let raw = card.call("", "e => e.querySelector('form').textContent.includes('\u{200b}')").await;
+    assert_eq!(raw, false, "a character that is not visible is in the form");
+}
+
+/// What a definition or an import says of a subtool, on every page that says it.
+#[tokio::test]
+async fn a_description_hides_nothing_wherever_it_stands() {
+    let world = World::new();
+    let input =
+        json!({"type": "object", "properties": {"to\u{200b}": {"type": "string", "description": "who\u{202e}"}}});
+    world.define(
+        "sends.json",
+        &json!({"sends": {"description": "Sends\u{202e} it.\n\nSafely.", "input": input, "run": {"process": {"argv": ["true"]}}}}),
+    );
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    let id = world.start("sends", &json!({"to\u{200b}": "x\u{200b}y"}));
+    let mut card = tab.card(&id);
+    card.appears().await;
+    assert_eq!(card.text(".card-about").await, "SendsU+202E it. Safely.");
+    card.open("edit").await;
+    assert!(card.text("[data-form=edit]").await.contains("whoU+202E"));
+    card.open("remember").await;
+    let remember = card.text("[data-form=remember]").await;
+    assert!(remember.contains("toU+200B") && remember.contains("exactly \u{201c}xU+200By\u{201d}"), "{remember}");
+    for page in ["/subtools".to_owned(), "/subtool/sends".to_owned(), format!("/task/{id}")] {
+        let body = Human::of(&world).get(&page).body;
+        assert!(body.contains(">U+202E</mark> it. Safely."), "{page}: {body}");
+        // An attribute such as the name of a field is not read by anyone.
+        let shown: String = body.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text).collect();
+        assert!(!shown.contains(['\u{202e}', '\u{200b}']), "{page}: {shown}");
+    }
+}
+
 /// The reason may quote whatever a program printed; a human only needs to know that it is unknown.
 #[tokio::test]
 async fn a_failed_preview_says_that_it_is_unknown_and_shows_no_dump() {

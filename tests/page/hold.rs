@@ -24,10 +24,38 @@ async fn a_human_stops_an_approved_task_while_it_is_held() {
     let Some(mut tab) = world.signed_in_tab().await else { return };
     let id = world.start("mark_it", &json!({}));
     tab.card(&id).approve().await;
-    tab.card(&id).until("[data-held]", "e => / left$/.test(e.textContent)").await;
+    tab.card(&id).until("[data-held]", "e => /^[(]in /.test(e.textContent)").await;
     tab.click("[data-action=stop]").await;
     let ended = world.end_of(&id);
     assert_eq!(ended["status"], "cancelled", "{ended}");
+    assert!(!fs::exists(world.folder().join("marks")).expect("readable"));
+}
+
+/// Who approves something for tomorrow must know that it is not for now.
+#[tokio::test]
+async fn a_card_of_a_scheduled_task_says_when_it_starts_and_so_does_every_list() {
+    let world = world("1s");
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    let ran = world.run(&["run", "mark_it", "--in=14h"]);
+    let id = ran.json()["id"].as_str().unwrap_or_else(|| panic!("{ran}")).to_owned();
+    let mut card = tab.card(&id);
+    card.appears().await;
+    let words = card.text(".card-start").await;
+    assert!(words.starts_with("It starts ") && words.contains("(in 13 h)") && words.ends_with("not now."), "{words}");
+    let year = jiff::Timestamp::now().strftime("%Y").to_string();
+    assert!(words.contains(&year), "the day and the hour: {words}");
+    let status = card.call("[data-status]", "e => e.dataset.ready").await;
+    assert_eq!(status, "Approve runs exactly what is shown, once, at the time above.");
+    for state in ["before", "after"] {
+        for page in ["/tasks".to_owned(), format!("/task/{id}")] {
+            let shown = Human::of(&world).get(&page).body;
+            assert!(shown.contains("(in 13 h)"), "{page} {state}: {shown}");
+        }
+        if state == "before" {
+            tab.card(&id).approve().await;
+            tab.card(&id).until("[data-held]", "e => e.textContent === '(in 13 h)'").await;
+        }
+    }
     assert!(!fs::exists(world.folder().join("marks")).expect("readable"));
 }
 
@@ -37,6 +65,6 @@ fn a_held_task_runs_when_its_time_is_over() {
     let human = Human::of(&world);
     let id = world.start("mark_it", &json!({}));
     let approved = human.approve(&id);
-    assert!(approved.status == 200 && approved.body.contains("held_until"), "{}", approved.body);
+    assert!(approved.status == 200 && approved.body.contains("starts_at"), "{}", approved.body);
     assert_eq!(world.end_of(&id)["status"], "succeeded");
 }

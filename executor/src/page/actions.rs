@@ -21,7 +21,7 @@ use super::command::PageCommand;
 use super::diff::LineDiff;
 use super::gate::{SessionName, refuse};
 use super::views::ViewError;
-use super::visible::VisibleText;
+use super::visible::{VisibleText, line};
 use super::wording::decided_words;
 use super::{Page, form, hidden, keys};
 use crate::attempt;
@@ -151,11 +151,10 @@ async fn send_decision(
         Some(Err(error)) => Err(not_decided(page, error)),
         Some(Ok(decided)) => {
             // The daemon answers after its commit, so the record has the decision.
-            let held_until =
-                |id| page.read(|records| records.task(id)).ok().flatten().and_then(|task| task.held_until());
+            let starts_at = |id| page.read(|records| records.task(id)).ok().flatten().and_then(|task| task.starts_at());
             let decided: Vec<_> = decided
                 .iter()
-                .map(|(id, state)| json!({"id": id, "state": state, "held_until": held_until(*id)}))
+                .map(|(id, state)| json!({"id": id, "state": state, "starts_at": starts_at(*id)}))
                 .collect();
             Ok(Json(json!({"decided": decided})).into_response())
         }
@@ -294,7 +293,7 @@ pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
         .filter(|(_, before, after)| before != after)
         .map(|(name, before, after)| {
             let shown = |value: Option<&Value>| value.map(|value| VisibleText::of(&seal::shown_value(value)));
-            json!({"label": name, "pointer": form::pointer(name), "before": shown(before), "after": shown(after),
+            json!({"label": line(name), "pointer": form::pointer(name), "before": shown(before), "after": shown(after),
                 "diff": before.zip(after).and_then(|(before, after)| LineDiff::of(before, after))})
         })
         .collect();
@@ -307,7 +306,7 @@ pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
             file.sha256
         ));
         changes.push(
-            json!({"label": "the file that is used", "pointer": "", "before": null, "after": shown, "diff": null}),
+            json!({"label": line("the file that is used"), "pointer": "", "before": null, "after": shown, "diff": null}),
         );
     }
     Ok(Json(json!({"digest": digest, "changes": changes})).into_response())

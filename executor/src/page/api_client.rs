@@ -66,6 +66,9 @@ pub struct Gate {
     /// What the agent says; unverified.
     pub reason: Option<PlainText>,
     pub asked_by: GateCaller,
+    /// When it starts if it is approved, unless that is at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts: Option<String>,
     pub expires_at: String,
     pub fields: Vec<GateField>,
     /// The exact request, with secrets replaced by their names.

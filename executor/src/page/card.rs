@@ -12,7 +12,7 @@ use super::diff::LineDiff;
 use super::form::{self, FormField};
 use super::touches::touches;
 use super::visible::{VisibleLine, VisibleText, line};
-use super::wording::{DisplayTime, client_words, effect_words, scope_words, span, user};
+use super::wording::{DisplayTime, StartTime, client_words, effect_words, scope_words, span, user};
 use crate::attempt as perform;
 use crate::base::write_access::WriteAccess;
 use crate::catalog::Subtool;
@@ -48,6 +48,8 @@ pub(super) struct Card {
     /// What a change in a database does.
     change: Option<ShownChange>,
     why: String,
+    /// When it starts, if that is not as soon as it is approved.
+    starts: Option<StartTime>,
     expires: CardExpiry,
     fields: Vec<ShownField>,
     would_send: VisibleText,
@@ -269,6 +271,7 @@ impl Card {
             unknown,
             change,
             why: confirmation.why.clone(),
+            starts: StartTime::of(task, now),
             expires: CardExpiry { at: confirmation.expires_at.to_string(), left: span(left) },
             long: (height > preview_lines).then_some(preview_lines),
             fields,

@@ -290,6 +290,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
     let form = json!({"type": "object", "properties": {"color": {"enum": ["red", "blue"]}}});
     let question = task("ask_user", json!({"question": "Which?", "form": form}), State::AwaitingConfirmation);
     let mut change = task("gmail_trash_message", json!({"message_id": "m"}), State::AwaitingConfirmation);
+    change.run_at = Some(now + jiff::SignedDuration::from_hours(1));
     change.confirmation.as_mut().expect("a confirmation").preview = Some(ReplacedValues::Change(TriedChange {
         set_by_database: Vec::new(),
         rows_affected: 2,

@@ -2,9 +2,15 @@
 //!
 //! The agent reads what is typed into a field that is not declared as a password. So a field that asks for something
 //! secret by its name or its words is flagged. It is a list of words, in several languages, that errs on the side of a
-//! flag; nothing depends on it but a warning.
+//! flag; nothing depends on it but a warning. Words are compared as they look: without what is not visible, and letters
+//! that look alike are one letter.
+
+use std::sync::LazyLock;
 
 use serde_json::Value;
+use unicode_security::skeleton;
+
+use crate::base::hidden;
 
 /// Words that name a secret, each as a whole word; a space stands for any separator.
 const SECRETS: [&str; 46] = [
@@ -76,37 +82,47 @@ pub(super) fn texts_of<'a>(name: &'a str, property: &'a Value) -> Vec<&'a str> {
 fn names_a_secret(text: &str) -> bool {
     let words = words(text);
     let joined = format!(" {} ", words.join(" "));
-    let is_named = |secret: &&str| {
-        // These scripts put no spaces between words.
-        let has_no_spaces = !secret.is_ascii() && secret.chars().all(|character| u32::from(character) >= 0x3000);
-        if has_no_spaces { joined.contains(*secret) } else { joined.contains(&format!(" {secret} ")) }
-    };
+    let is_named = |secret: &String| joined.contains(secret.as_str());
     let is_code = |(at, word): (usize, &String)| {
         let before = at.checked_sub(1).and_then(|at| words.get(at)).map_or("", String::as_str);
-        match word.as_str() {
-            "code" | "codes" | "key" | "keys" => !HARMLESS_BEFORE.contains(&before),
-            _ => false,
-        }
+        ["code", "codes", "key", "keys"].contains(&word.as_str())
+            && !HARMLESS_BEFORE.iter().any(|word| look(word) == before)
     };
-    SECRETS.iter().any(is_named) || words.iter().enumerate().any(is_code)
+    SEEN_SECRETS.iter().any(is_named) || words.iter().enumerate().any(is_code)
 }
 
-/// The words of a text or a name such as `apiKey` or `api_key`, in lower case.
+/// The words of [`SECRETS`] as they look, each with its spaces unless its script has none.
+static SEEN_SECRETS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let seen = SECRETS.iter().map(|secret| {
+        let has_no_spaces = !secret.is_ascii() && secret.chars().all(|character| u32::from(character) >= 0x3000);
+        let words: Vec<_> = secret.split(' ').map(look).collect();
+        if has_no_spaces { words.join(" ") } else { format!(" {} ", words.join(" ")) }
+    });
+    seen.collect()
+});
+
+/// What a word looks like: the same for words that a reader takes for each other.
+fn look(word: &str) -> String {
+    skeleton(word).flat_map(char::to_lowercase).collect()
+}
+
+/// The words of a text or a name such as `apiKey` or `api_key`, in lower case, as they look.
 fn words(text: &str) -> Vec<String> {
     let mut spaced = String::with_capacity(text.len());
     let mut was_lower = false;
-    for character in text.chars() {
+    for character in text.chars().filter(|character| !is_unseen(*character)) {
         if character.is_uppercase() && was_lower {
             spaced.push(' ');
         }
         was_lower = character.is_lowercase();
         spaced.extend(character.to_lowercase());
     }
-    spaced
-        .split(|character: char| !character.is_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .map(str::to_owned)
-        .collect()
+    spaced.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()).map(look).collect()
+}
+
+/// Whether a reader sees nothing where `character` stands, not even a gap.
+fn is_unseen(character: char) -> bool {
+    hidden::is_hidden(character) && !character.is_whitespace()
 }
 
 #[cfg(test)]
@@ -132,6 +148,12 @@ mod tests {
             "请输入密码",
             "пароль",
             "Your key",
+            "Pass\u{200b}word",
+            "P\u{ad}IN",
+            "P\u{430}ssw\u{43e}rd",
+            "\u{ff30}\u{ff41}\u{ff53}\u{ff53}\u{ff57}\u{ff4f}\u{ff52}\u{ff44}",
+            "\u{1d40f}\u{1d422}\u{1d427}",
+            "Your k\u{435}y",
         ] {
             assert!(asks_for_secret(&[text]), "{text}");
         }

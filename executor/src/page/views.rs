@@ -25,7 +25,8 @@ use super::gate::{SessionName, refuse};
 use super::touches::touches;
 use super::visible::{VisibleLine, VisibleText, line};
 use super::wording::{
-    DisplayTime, by_words, decided_words, effect_words, other_session, scope_words, span, state_words, step_words, user,
+    DisplayTime, StartTime, by_words, decided_words, effect_words, other_session, scope_words, span, state_words,
+    step_words, user,
 };
 use super::{Page, form};
 use crate::catalog::Subtool;
@@ -148,8 +149,8 @@ struct OpenRow {
     ago: String,
     asked: String,
     running_for: Option<String>,
-    /// When it starts, if it is held after its approval.
-    held_until: Option<String>,
+    /// When it starts, if that is not now.
+    starts: Option<StartTime>,
     can_stop: bool,
 }
 
@@ -171,7 +172,7 @@ pub(super) async fn tasks(State(page): State<Arc<Page>>) -> ViewResult {
             ago,
             asked: at,
             running_for: started.map(|recorded| span(now.duration_since(recorded.at).as_secs())),
-            held_until: task.held_until().map(|at| at.to_string()),
+            starts: StartTime::of(&task, now),
             can_stop: true,
         });
     }
@@ -322,7 +323,7 @@ pub(super) async fn task(
             "input_asked": asked_input.map(|input| fields(unchanged, input, None)),
         },
         "story": story(&page, &task, &session.0, now)?, "confirmation": decision_view, "result": result, "error": error, "meta": meta,
-        "held_until": task.held_until(), "can_stop": !task.state.is_final(), "can_resolve": task.state == TaskState::Unknown && task.resolution.as_ref().is_none_or(|first| first.by == ResolvedBy::Caller),
+        "starts": StartTime::of(&task, now), "can_stop": !task.state.is_final(), "can_resolve": task.state == TaskState::Unknown && task.resolution.as_ref().is_none_or(|first| first.by == ResolvedBy::Caller),
     });
     Ok(page.show("task.html", &view))
 }

@@ -14,9 +14,11 @@ use unicode_security::MixedScript as _;
 use crate::base::hidden;
 use rows::TextBlock;
 
+mod filters;
 mod plain;
 mod rows;
 
+pub(super) use filters::add_filters;
 pub(super) use plain::plain_line;
 
 /// Characters that are drawn onto the one before them.

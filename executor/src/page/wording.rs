@@ -8,6 +8,7 @@ use protocol::caller::MCP_CLIENT;
 use protocol::task::{State, Step};
 use serde::Serialize;
 
+use crate::task::Task;
 use crate::task::confirmation::{Confirmation, DecidedBy, Verdict};
 use crate::task::effect::EffectClass;
 
@@ -21,6 +22,28 @@ pub(super) struct DisplayTime {
 impl DisplayTime {
     pub(super) fn of(at: Timestamp, now: Timestamp) -> Self {
         Self { at: at.to_string(), ago: span(now.duration_since(at).as_secs()) }
+    }
+}
+
+/// A point in time to come, as the clock shows it and by what is left until then.
+#[derive(Debug, Serialize)]
+pub(super) struct StartTime {
+    at: String,
+    words: String,
+    left: String,
+}
+
+impl StartTime {
+    /// When `task` starts, if it was approved or not and that is not now.
+    pub(super) fn of(task: &Task, now: Timestamp) -> Option<Self> {
+        let at = task.starts_at().filter(|at| *at > now)?;
+        let words = at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
+        Some(Self { at: at.to_string(), words, left: span(at.duration_since(now).as_secs()) })
+    }
+
+    /// The same without a browser.
+    pub(super) fn plain(&self) -> String {
+        format!("{}, in {}", self.words, self.left)
     }
 }
 

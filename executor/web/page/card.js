@@ -55,7 +55,7 @@ export class Card {
         /** The edited input and its digest, after the executor has checked them. */
         this.edited = null;
         /** When the approved task starts, if it is held so that a person can still stop it. */
-        this.heldUntil = null;
+        this.startsAt = null;
         /** The button that opened the current panel; it gets the focus back. */
         this.trigger = null;
         /** What a key asked for while the card was arming. */
@@ -251,7 +251,7 @@ export class Card {
 
     approved(words, answer) {
         const decided = answer.decided?.find((one) => one.id === this.id);
-        this.heldUntil = decided?.held_until ?? null;
+        this.startsAt = decided?.starts_at ?? null;
         this.close("check", words, decided?.state ?? answer.state ?? "queued");
     }
 
@@ -334,9 +334,10 @@ export class Card {
         const side = build("span", { class: "closed-side" });
         const status = build("span", { "data-task": this.id });
         const update = lastUpdates.get(this.id);
-        // A held task can still be stopped.
-        if (this.heldUntil) {
-            side.append(build("time", { class: "tabular", datetime: this.heldUntil, "data-left": "", "data-held": this.id }));
+        // A task that starts later can still be stopped.
+        if (this.startsAt) {
+            const left = { class: "tabular", datetime: this.startsAt, "data-until": "", "data-held": this.id };
+            side.append("starts ", build("time", { datetime: this.startsAt, "data-at": "" }), " ", build("time", left));
         }
         const isNewer = update && update.state !== "awaiting_confirmation";
         const own = state ? { state, state_words: stateWords ?? state.replaceAll("_", " ") } : null;

@@ -97,7 +97,7 @@ export function copyExactly(event) {
     event.preventDefault();
 }
 
-function spansOf(line) {
+export function spansOf(line) {
     return line.map((span) => ("c" in span ? build("mark", { class: "chip", title: span.n }, span.c) : span.t));
 }
 

@@ -1,6 +1,6 @@
 // Edits a request, then approves it. What changed is shown before anything runs.
 
-import { all, announce, build, diffElement, find, valueElement } from "./draw.js";
+import { all, announce, build, diffElement, find, spansOf, valueElement } from "./draw.js";
 import { Problem, send } from "./send.js";
 import { formInput, showProblems, touched } from "./form.js";
 
@@ -45,7 +45,7 @@ function showChanges(card, changes) {
             build(
                 "div",
                 { class: "field" },
-                build("dt", {}, build("span", { class: "label" }, change.label)),
+                build("dt", {}, build("span", { class: "label" }, ...spansOf(change.label))),
                 build(
                     "dd",
                     { class: "change" },

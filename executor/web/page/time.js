@@ -1,4 +1,5 @@
-// Keeps the times on the page up to date: how long ago something was, and how long is left.
+// Keeps the times on the page up to date: how long ago something was, how long is left, and when something starts in
+// the reader's own time zone.
 
 import { all } from "./draw.js";
 
@@ -9,19 +10,29 @@ export function span(seconds) {
     return `${Math.floor(seconds / 86_400)} d`;
 }
 
+const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+
+function until(at, now) {
+    return at > now ? `(in ${span((at - now) / 1000)})` : "(now)";
+}
+
+function left(at, now) {
+    return at > now ? `${span((at - now) / 1000)} left` : "time is up";
+}
+
 export function refreshTimes() {
     const now = Date.now();
-    for (const time of all("time[data-ago], time[data-left]")) {
-        const at = Date.parse(time.dateTime);
-        if (Number.isNaN(at)) continue;
-        const words =
-            "ago" in time.dataset
-                ? `${span((now - at) / 1000)} ago`
-                : at > now
-                  ? `${span((at - now) / 1000)} left`
-                  : "held" in time.dataset
-                    ? ""
-                    : "time is up";
-        if (time.textContent !== words) time.textContent = words;
+    const kinds = {
+        "data-ago": (at) => `${span((now - at) / 1000)} ago`,
+        "data-left": (at) => left(at, now),
+        "data-until": (at) => until(at, now),
+        "data-at": (at) => FULL.format(at),
+    };
+    for (const [kind, wording] of Object.entries(kinds)) {
+        for (const time of all(`time[${kind}]`)) {
+            const at = Date.parse(time.dateTime);
+            const words = Number.isNaN(at) ? time.textContent : wording(at);
+            if (time.textContent !== words) time.textContent = words;
+        }
     }
 }

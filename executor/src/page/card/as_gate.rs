@@ -7,6 +7,7 @@ use crate::base::hidden;
 use crate::page::api_client::{Gate, GateCaller, GateChange, GateField, GateFile, GateForm, GateNeed, PlainText};
 use crate::page::diff::LineDiff;
 use crate::page::visible::{VisibleText, plain_line};
+use crate::page::wording::StartTime;
 use crate::runner::ask_user::UserQuestion;
 use crate::task::confirmation::Assurance;
 
@@ -33,6 +34,7 @@ impl Card {
                 client: self.asked.client.map(|client| plain_line(&client).text),
                 at: self.asked.moment.at,
             },
+            starts: self.starts.as_ref().map(StartTime::plain),
             expires_at: self.expires.at,
             fields: self.fields.iter().map(ShownField::as_gate).collect(),
             would_send: self.would_send.plain(),
@@ -74,7 +76,8 @@ fn summary(card: &Card, question: Option<&UserQuestion>, touches: &[String]) -> 
         return format!("{} asks you a question", card.tool);
     }
     let reached = if touches.is_empty() { String::new() } else { format!(", at {}", touches.join(", ")) };
-    format!("{} {}{reached}", card.tool, card.effect_words)
+    let starts = card.starts.as_ref().map_or_else(String::new, |starts| format!("; it starts {}", starts.plain()));
+    format!("{} {}{reached}{starts}", card.tool, card.effect_words)
 }
 
 impl ShownField {

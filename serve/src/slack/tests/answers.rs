@@ -226,6 +226,8 @@ fn an_answer_that_was_not_delivered_is_posted_after_a_restart() {
         again.text("I begin, and it is done.");
         again.done("I begin, and it is done.");
         setup.shows("1.1", &["I begin, and it is done."]);
+        // Slack shows it a moment before we know that it does.
+        setup.recorded("\"answered\":");
         setup.stop().expect("stopped");
         setup.reconnect();
         setup.ask("2.1", "marker").done("ok");
