@@ -392,7 +392,7 @@ impl Run {
             Self::Http(http) => http.check_before(invocation, context),
             Self::Process(process) => process.check_before(invocation, context),
             Self::Builtin(builtin) => builtin.files(invocation, context).map(drop),
-            Self::Mcp(mcp) => mcp.files(invocation, context).map(drop),
+            Self::Mcp(mcp) => mcp.check_before(invocation, context),
             _ => self.plan(invocation, &context.config).map(drop),
         }
     }

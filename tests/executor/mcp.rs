@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::page::human::Human;
 use crate::world::{World, is_alive, until};
 
+mod approved;
 mod servers;
 mod versions;
 
@@ -163,7 +164,7 @@ fn a_call_that_is_never_answered_holds_up_no_other_and_is_cancelled_there() {
         until("the server was told", || count(&world, "cancelled") > cancelled);
         fs::remove_file(world.folder().join("count")).expect("removed");
     }
-    define(&world, "short", &json!({}), &json!({"timeout": "1s"}));
+    define(&world, "short", &json!({}), &json!({"timeout": "4s"}));
     let result = world.result_of("short_silent", &json!({}));
     assert_eq!(
         (&result["status"], &result["error"]["details"]["cause"]),
@@ -319,10 +320,10 @@ fn a_task_of_a_server_is_followed_beyond_the_timeout_and_cancelled_there() {
     let world = World::new();
     let (counter, tasks) = (world.folder().join("count"), world.folder().join("tasks"));
     fs::create_dir(&tasks).expect("made");
-    define(&world, "new", &json!({"counter": counter, "MODERN": "1", "tasks": tasks}), &json!({"timeout": "1s"}));
+    define(&world, "new", &json!({"counter": counter, "MODERN": "1", "tasks": tasks}), &json!({"timeout": "4s"}));
     let id = world.start("new_task", &json!({}));
     let started = std::time::Instant::now();
-    until("more time has passed than a call may take", || started.elapsed().as_secs() >= 2);
+    until("more time has passed than a call may take", || started.elapsed().as_secs() >= 6);
     assert_eq!(world.result_file(&id)["state"], "running");
     assert_eq!(world.run(&["cancel", &id]).exit, 0);
     assert_eq!(world.end_of(&id)["status"], "cancelled");

@@ -12,7 +12,7 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     /// The status line and the headers, in lower case.
     pub(super) head: String,
-    pub(super) body: String,
+    pub(crate) body: String,
 }
 
 pub(super) fn connect(site: &PageSite) -> TcpStream {

@@ -129,7 +129,7 @@ impl Human {
         }
     }
 
-    pub(super) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         match self.try_proof("GET", path, "") {
             Ok(proof) => http::get(&self.site, path, &self.headers_with(&proof)),
             Err(refused) => refused,

@@ -2,7 +2,7 @@
 //!
 //! This file has the types of the definition. A server is started or connected to at the first call and kept for the
 //! next ones: [`pool`] knows the servers, [`connection`] makes one connection, [`call`] makes one call over it,
-//! [`files`] gives it the files that an input names,
+//! [`files`] gives it the files that an input names, [`executed`] knows from which files a program was started,
 //! [`questions`] brings what a server asks to the human's page, [`sign_in`] has a human sign in to a server. Messages and transports are the matter of the crate
 //! `mcp`.
 
@@ -23,6 +23,7 @@ use mcp::client::ClientError;
 
 mod call;
 mod connection;
+mod executed;
 mod files;
 mod pool;
 mod program;

@@ -57,7 +57,7 @@ impl Mcp {
             signing.before_asking();
             let server = match signed_in_on.take() {
                 Some(server) => server,
-                None => match self.connected(context, cancel).await {
+                None => match self.connected(invocation, context, cancel).await {
                     Ok(server) => server,
                     Err(NotConnected::SignIn(challenge)) => {
                         Box::pin(signing.sign_in(challenge.as_deref(), host.handle().is_none())).await?;
@@ -91,11 +91,16 @@ impl Mcp {
     }
 
     /// Returns the server, connected.
-    async fn connected(&self, context: &RunnerContext, cancel: &CancellationToken) -> Result<UsedServer, NotConnected> {
+    async fn connected(
+        &self,
+        invocation: &Invocation,
+        context: &RunnerContext,
+        cancel: &CancellationToken,
+    ) -> Result<UsedServer, NotConnected> {
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(self.stopped().into()),
-            server = context.mcp.get(&self.server, context) => server,
+            server = context.mcp.get(&self.server, invocation.approved.as_deref(), context) => server,
         }
     }
 

@@ -13,6 +13,7 @@ use crate::base::credential;
 use crate::config::secret::SecretName;
 use crate::runner::RunnerContext;
 use crate::task::failure::{Failure, Retry};
+use crate::task::fingerprint::Fingerprint;
 
 /// A connection, and the program at its other end if we started it.
 #[derive(Debug)]
@@ -67,6 +68,12 @@ impl ServerConnection {
         Err(failure.into())
     }
 
+    /// Whether it is to a program that was started from the files that a human was `shown`; to whatever is at its URL
+    /// otherwise.
+    pub(super) fn is_from(&self, shown: Option<&[Fingerprint]>) -> bool {
+        self.program.as_ref().zip(shown).is_none_or(|(program, shown)| program.started_from.is(shown))
+    }
+
     async fn to_program(
         server: &McpServer,
         settings: &ConnectionSettings,
@@ -74,6 +81,8 @@ impl ServerConnection {
     ) -> Result<Self, NotOpened> {
         let (program, stdout, stdin) = ServerProgram::start(server, context).await?;
         match Connection::of_program(stdout, stdin, settings).await {
+            // By now it has opened the files that it was started from.
+            Ok(_) if !program.started_from.is_current() => Err(server.drifted().into()),
             Ok(client) => Ok(Self { client, program: Some(program), authorization: None }),
             Err(error) => {
                 let exit = program.exit_soon().await.map(|exit| format!("; {exit}")).unwrap_or_default();

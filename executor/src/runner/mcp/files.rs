@@ -51,12 +51,29 @@ impl FileCopies {
 }
 
 impl Mcp {
-    /// The files that the server reads.
+    /// Fails if the server's program cannot be found, or a file that it reads must not be read.
+    pub(in crate::runner) fn check_before(
+        &self,
+        invocation: &Invocation,
+        context: &RunnerContext,
+    ) -> Result<(), Failure> {
+        self.server.check_program(context)?;
+        self.read_files(invocation, context).map(drop)
+    }
+
+    /// The files that the server's program executes, and those that it reads.
     pub(in crate::runner) fn files(
         &self,
         invocation: &Invocation,
         context: &RunnerContext,
     ) -> Result<Vec<Fingerprint>, Failure> {
+        let mut files = self.server.executed(context, invocation.caller.uid)?;
+        files.extend(self.read_files(invocation, context)?);
+        Ok(files)
+    }
+
+    /// The files that the server reads.
+    fn read_files(&self, invocation: &Invocation, context: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
         let mut arguments = self.filled(invocation)?;
         let paths = self.paths(&mut arguments)?;
         paths.into_iter().map(|path| input_file::fingerprint(path.as_str(), invocation, context)).collect()

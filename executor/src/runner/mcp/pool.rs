@@ -20,6 +20,7 @@ use super::sign_in::{self, SignIns};
 use crate::config::secret::SecretName;
 use crate::runner::RunnerContext;
 use crate::task::failure::{Failure, Retry};
+use crate::task::fingerprint::Fingerprint;
 
 /// How long a server is kept that is not called.
 const MAX_IDLE: Duration = Duration::from_mins(5);
@@ -136,18 +137,26 @@ impl McpServers {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the server, connected.
-    pub(super) async fn get(&self, server: &McpServer, context: &RunnerContext) -> Result<UsedServer, NotConnected> {
+    /// Returns the server, connected; for a call that a human approved, one that runs what the human was `shown`.
+    pub(super) async fn get(
+        &self,
+        server: &McpServer,
+        shown: Option<&[Fingerprint]>,
+        context: &RunnerContext,
+    ) -> Result<UsedServer, NotConnected> {
         let headers = headers(server, context).await?;
         let key = key(server, &headers, context).await?;
         let place = Arc::clone(self.places().entry(key).or_default());
         let mut kept = place.kept.lock().await;
         if let Some(live) = &kept.server {
-            if !live.connection.client.is_closed() {
+            let is_open = !live.connection.client.is_closed();
+            if is_open && live.connection.is_from(shown) {
                 return Ok(UsedServer::of(live, &place));
             }
             kept.server = None;
-            kept.note_failure("it ended the connection");
+            if !is_open {
+                kept.note_failure("it ended the connection");
+            }
         }
         if let Some(wait) = kept.not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
             let message = format!(
@@ -169,6 +178,9 @@ impl McpServers {
                 return Err(failure.into());
             }
         };
+        if !connection.is_from(shown) {
+            return Err(server.drifted().into());
+        }
         let live = Arc::new(LiveServer {
             connection,
             digests: tokio::sync::Mutex::default(),

@@ -14,10 +14,10 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::McpServer;
+use super::executed::StartedFrom;
 use crate::base::children;
 use crate::runner::RunnerContext;
 use crate::runner::process::group::{ProcessGroup, TERM_TIMEOUT};
-use crate::runner::process::program_call::ProgramCall;
 use crate::task::failure::Failure;
 
 /// How much of what a program writes to standard error is kept.
@@ -30,6 +30,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// A running program. Dropping it ends it in the background.
 #[derive(Debug)]
 pub(super) struct ServerProgram {
+    pub(super) started_from: StartedFrom,
     stderr: Arc<Mutex<VecDeque<u8>>>,
     exit: watch::Receiver<Option<ExitReport>>,
     /// Ends the program when it is dropped.
@@ -46,8 +47,8 @@ impl ServerProgram {
         server: &McpServer,
         context: &RunnerContext,
     ) -> Result<(Self, ChildStdout, ChildStdin), Failure> {
-        let folder = server.folder.as_deref().unwrap_or("/");
-        let call = ProgramCall::server(&server.command, &server.env, Path::new(folder));
+        let started_from = StartedFrom::read(server, context).await?;
+        let call = server.program_call();
         let mut prepared =
             call.prepare(&context.secrets, &context.config.programs, Path::new(""), Vec::new(), None).await?;
         let mark = uuid::Uuid::now_v7().simple().to_string();
@@ -72,7 +73,7 @@ impl ServerProgram {
             drop(tokio::time::timeout(DRAIN_TIMEOUT, draining).await);
             exited.send_replace(Some(ExitReport(status)));
         });
-        Ok((Self { stderr: kept, exit, _stop: stop.drop_guard() }, stdout, stdin))
+        Ok((Self { started_from, stderr: kept, exit, _stop: stop.drop_guard() }, stdout, stdin))
     }
 
     /// Waits until the program has exited, for a moment: one that closed its output is about to.

@@ -14,17 +14,17 @@ use protocol::paths::{DEPTH, TOOL_SCOPE};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
-use super::Process;
 use super::argument::{self, FilledArgument};
 use super::held::{HeldFiles, HeldStart};
 use super::startup::Startup;
+use super::{Process, is_script};
 use crate::config::programs::{self, ProgramSettings};
 use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::runner::Invocation;
 use crate::runner::fields::{self, FieldValues};
 use crate::runner::input_file::OpenedInput;
 use crate::task::failure::{Failure, Retry};
-use crate::task::fingerprint::Fingerprint;
+use crate::task::fingerprint::{FileRole, Fingerprint};
 
 /// The variables that a program inherits from the executor: enough to find the home folder and the language, and
 /// nothing that could hold a key. `PATH` is that of the configuration.
@@ -169,6 +169,19 @@ impl ProgramCall {
         let arguments: Vec<_> = self.arguments.iter().map(FilledArgument::shown).collect();
         let folders: Vec<_> = env::split_paths(&search).filter(|folder| folder.is_absolute()).collect();
         Startup::of(self.find(&search)?, &arguments, &self.folder, &folders)
+    }
+
+    /// Finds what a program whose arguments are constants executes: the files of its start, and the scripts among its
+    /// arguments.
+    pub(in crate::runner) fn executed(&self, settings: &ProgramSettings) -> Result<Vec<(PathBuf, FileRole)>, Failure> {
+        let mut files = self.startup(settings)?.files();
+        let named = self.arguments.iter().map(|argument| self.folder.join(argument.shown()));
+        for path in named.filter(|path| is_script(path)) {
+            if files.iter().all(|(known, _)| *known != path) {
+                files.push((path, FileRole::Covered));
+            }
+        }
+        Ok(files)
     }
 
     /// The `PATH` of the program: that of its definition, or of the configuration.
