@@ -195,6 +195,8 @@ fn what_is_queued_is_judged_by_the_new_rules_before_it_starts() {
          [[confirm.rules]]\nwhen = \"input.text == 'asked'\"\nthen = \"ask\"\n",
     );
     for id in [&refused, &scheduled] {
+        // `wait` does not wait for what starts in an hour, and the files are made final one after the other.
+        world.end_of(id);
         let ended = world.run(&["wait", id]);
         let error = &ended.json()["error"];
         assert_eq!((ended.exit, &error["code"]), (5, &json!("refused-by-policy")), "{ended}");
