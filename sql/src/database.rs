@@ -9,6 +9,7 @@ mod error;
 mod mysql;
 mod pool;
 mod postgres;
+mod replaced;
 mod rows;
 mod schema_cache;
 mod settings;

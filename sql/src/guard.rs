@@ -13,7 +13,7 @@
 //!
 //! The order of reading is `text` and `dialects` (from text to tree), `print` (and back), `catalog`, `functions`,
 //! `view`, `visibility` and `scope` (what names mean), `walk` and the kinds of node that it lists, `limit`,
-//! `statement`, `touched`. `gates` needs only `text`.
+//! `statement`, `touched`, `replaced`. `gates` needs only `text`.
 
 mod catalog;
 mod column;
@@ -30,6 +30,7 @@ mod print;
 mod query;
 mod refusal;
 mod relation;
+mod replaced;
 mod scope;
 mod statement;
 mod table_use;
@@ -50,6 +51,7 @@ use touched::ShownChange;
 pub(crate) use dialects::parser_dialect;
 pub use gates::{KnownNames, NamedTable, NamedTables, named_tables};
 pub use refusal::{Refusal, RefusalKind};
+pub use replaced::{ReplacedRows, may_replace};
 pub use table_use::{TableAccess, TableUse};
 pub use text::MAX_STATEMENT_BYTES;
 pub(crate) use text::{on_a_deep_stack, parse_one};
@@ -205,6 +207,35 @@ impl GuardedStatement {
     /// The columns of a changed table to which the change gives no value, and the database may give another one each time.
     pub fn set_by_database(&self) -> &[String] {
         &self.shown.set_by_database
+    }
+
+    /// Returns how the rows are found that a change overwrites or removes to make room for its own; `None` if it does so
+    /// with none, or they cannot be found.
+    pub fn replaced(&self) -> Option<&ReplacedRows> {
+        self.shown.replaced.as_ref()?.as_ref().ok()
+    }
+
+    /// Why the rows cannot be found that a change overwrites or removes, and what to write instead.
+    pub fn why_not_replaced(&self) -> Option<String> {
+        let why = self.shown.replaced.as_ref()?.as_ref().err()?;
+        Some(format!(
+            "the rows that it overwrites or removes cannot be found, since {why}; write an `UPDATE` of the rows that are \
+             there, and an `INSERT` of the new ones"
+        ))
+    }
+
+    /// The columns of a statement of one's own that are shown and not compared: with the time or a random number in it, all
+    /// but those by which the rows are found that it replaces.
+    pub fn not_compared(&self) -> Vec<String> {
+        let (Some(added), Some(replaced)) = (&self.shown.added, self.replaced()) else {
+            return self.shown.set_by_database.clone();
+        };
+        let is_left = |name: &&String| {
+            self.shown.set_by_database.contains(name)
+                || (self.shown.why_not.is_some()
+                    && !replaced.keys.iter().flatten().any(|column| column.name.eq_ignore_ascii_case(name)))
+        };
+        added.columns.iter().filter(is_left).cloned().collect()
     }
 
     /// Why a human cannot be shown what a change will do; `None` if it can be shown.

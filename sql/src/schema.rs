@@ -14,6 +14,8 @@ pub struct Schema {
     /// Each table that inherits from another one or is a part of it, with that one: a statement about one of them reaches
     /// rows of the other (PostgreSQL).
     pub heirs: BTreeSet<(TableName, TableName)>,
+    /// The keys of each table whose values no two rows share, the primary one among them.
+    pub unique_keys: BTreeMap<TableName, Vec<UniqueKey>>,
     /// There is more than this, which callers must not reach, also not through a view.
     pub is_part: bool,
 }
@@ -84,6 +86,33 @@ pub(crate) fn is_computed(default: &str) -> bool {
     let outside: String = default.split('\'').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
     let mut words = outside.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
     outside.contains('(') || words.any(|word| WORDS.contains(&word))
+}
+
+/// A key whose values no two rows share: a primary key, a constraint, or an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UniqueKey {
+    pub columns: Vec<KeyColumn>,
+    /// Rows with the same values in `columns` are all that it keeps apart. Otherwise it is about an expression, a part of a
+    /// value, or some rows only.
+    pub is_plain: bool,
+    /// The database counts a column of it up, so that no row has the number that it gives next.
+    pub is_counted: bool,
+    /// A row that is written takes the place of one with the same key, whatever the statement says (SQLite).
+    pub replaces: bool,
+}
+
+/// A column of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyColumn {
+    pub name: String,
+    /// How its texts are compared, if the column's own way does not count.
+    pub collation: Option<String>,
+}
+
+impl KeyColumn {
+    pub(crate) fn new(name: String) -> Self {
+        Self { name, collation: None }
+    }
 }
 
 /// The part of a column in a key.

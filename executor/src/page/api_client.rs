@@ -168,6 +168,9 @@ pub struct GateFile {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateChange {
     pub rows_affected: u64,
+    /// How many rows that are there it overwrites or removes to make room for its own, if it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<u64>,
     /// How many of them are shown.
     pub shown: usize,
     pub diff: Option<String>,

@@ -189,6 +189,10 @@ struct GrantChoice {
 #[derive(Debug, Serialize)]
 struct ShownChange {
     rows_affected: u64,
+    /// How many rows that are there it overwrites or removes to make room for its own, if it may.
+    replaced: Option<u64>,
+    /// How many of those are shown.
+    replaced_shown: usize,
     /// How many of them are shown.
     shown: usize,
     /// The rows, one a line, before and after it.
@@ -210,10 +214,14 @@ impl ShownChange {
         let diff = LineDiff::of(&before, &after);
         let present = if after == json!("") { before } else { after };
         let rows = (diff.is_none() && present != json!("")).then(|| VisibleText::of(&present));
-        let shown = change.before.as_ref().or(change.after.as_ref()).map_or(0, Vec::len);
+        let count = |rows: &Option<Vec<Value>>| rows.as_ref().map_or(0, Vec::len);
+        let is_replacing = change.replaced.is_some();
+        let shown = count(if is_replacing || change.before.is_none() { &change.after } else { &change.before });
+        let replaced_shown = if is_replacing { count(&change.before) } else { 0 };
         let names = change.set_by_database.iter();
         let set_by_database = names.map(|name| VisibleText::of(&json!(name))).collect();
-        Self { rows_affected: change.rows_affected, shown, diff, rows, set_by_database }
+        let TriedChange { rows_affected, replaced, .. } = *change;
+        Self { rows_affected, replaced, replaced_shown, shown, diff, rows, set_by_database }
     }
 }
 

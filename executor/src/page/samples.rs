@@ -294,6 +294,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
     change.confirmation.as_mut().expect("a confirmation").preview = Some(ReplacedValues::Change(TriedChange {
         set_by_database: Vec::new(),
         rows_affected: 2,
+        replaced: Some(1),
         before: Some(vec![json!({"id": 4, "status": "pending"})]),
         after: Some(vec![json!({"id": 4, "status": "shipped"})]),
         digest: "d".to_owned(),

@@ -148,6 +148,9 @@ pub enum ReplacedValues {
 #[serde(deny_unknown_fields)]
 pub struct TriedChange {
     pub rows_affected: u64,
+    /// How many rows that are there it overwrites or removes to make room for its own, if it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<u64>,
     /// The rows as they are before and after it, if they can be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Vec<Value>>,

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use self::connection::{Flavor, MysqlConnection, MysqlConnector};
 use super::error::{DatabaseError, Phase};
 use super::pool::{ConnectionSlot, Pool};
+use super::replaced::{self, Replacing};
 use super::rows::{RowCollector, Rows};
 use super::settings::{DatabaseSettings, RowCaps};
 use super::stop::Stop;
@@ -337,15 +338,23 @@ async fn change(
     caps: RowCaps,
 ) -> Result<WriteOutcome, MysqlWorkError> {
     let all = query.caps(caps);
-    let before = match &query.touched {
+    let mut before = match &query.touched {
         Some(touched) => Some(whole(read(conn, &touched.select, all).await?)?),
         None => None,
     };
-    let mut after = None;
+    let (mut after, mut tried) = (None, None);
+    if let Some(replacing) = query.replacing().filter(|_| flavor == Flavor::MariaDb) {
+        conn.query_drop(replaced::SAVEPOINT).await?;
+        let written = replacing.written(execute(conn, query.run(), all).await?.0)?;
+        replacing.check_found(&written, &look_up(conn, replacing, &written, all).await?, Dialect::Mysql)?;
+        conn.query_drop(replaced::ROLLBACK).await?;
+        before = Some(look_up(conn, replacing, &written, all).await?);
+        tried = Some(written);
+    }
     let bound = match (&query.written, flavor) {
         // MySQL returns no rows of a change. In its transaction, those of the query of an `INSERT` are what is written.
         (Some(written), Flavor::Mysql) => {
-            match &written.otherwise {
+            match if query.replaced.is_some() { &OtherRows::Unknown } else { &written.otherwise } {
                 OtherRows::Query(sql) => {
                     let source = SqlStatement { sql: sql.clone(), parameters: Vec::new() };
                     after = Some(whole(read(conn, &source, all).await?)?);
@@ -361,6 +370,17 @@ async fn change(
         }
         _ => query.run(),
     };
+    let (returned, rows_affected) = execute(conn, bound, all).await?;
+    let again = query.touched.as_ref().zip(before.as_ref());
+    let again = again.and_then(|(touched, before)| touched.read_again(before, Dialect::Mysql));
+    for statement in again.into_iter().flatten() {
+        Rows::join(&mut after, whole(read(conn, &statement, all).await?)?);
+    }
+    Ok(query.outcome(ReadChange { rows_affected, returned, before, after, tried }, caps)?)
+}
+
+/// Runs a statement that changes rows. Returns the rows that it returns, if it does, and how many it changed.
+async fn execute(conn: &mut Conn, bound: &SqlStatement, all: RowCaps) -> Result<(Option<Rows>, u64), MysqlWorkError> {
     let (statement, parameters) = prepare(conn, bound).await?;
     let (returned, is_complete, rows_affected) = fetch(conn, &statement, parameters, all).await?;
     let returned = returned.map(|rows| whole((rows, is_complete))).transpose()?;
@@ -368,12 +388,21 @@ async fn change(
         Some(rows) if rows_affected == 0 => u64::try_from(rows.rows.len()).unwrap_or(u64::MAX),
         _ => rows_affected,
     };
-    let again = query.touched.as_ref().zip(before.as_ref());
-    let again = again.and_then(|(touched, before)| touched.read_again(before, Dialect::Mysql));
-    for statement in again.into_iter().flatten() {
-        Rows::join(&mut after, whole(read(conn, &statement, all).await?)?);
+    Ok((returned, rows_affected))
+}
+
+/// Reads the rows that have the keys of those that were written.
+async fn look_up(
+    conn: &mut Conn,
+    replacing: Replacing<'_>,
+    written: &Rows,
+    all: RowCaps,
+) -> Result<Rows, MysqlWorkError> {
+    let mut found = None;
+    for statement in replacing.lookups(written, Dialect::Mysql) {
+        Rows::join(&mut found, whole(read(conn, &statement, all).await?)?);
     }
-    Ok(query.outcome(ReadChange { rows_affected, returned, before, after }, caps)?)
+    Ok(replacing.distinct(found))
 }
 
 /// Refuses rows that were not read to their end: the rest would be in the way of the next statement.

@@ -25,6 +25,7 @@ use self::decode::TextCell;
 use self::parameter::TextParameter;
 use super::error::{DatabaseError, Phase};
 use super::pool::{ConnectionSlot, Pool};
+use super::replaced::{self, Replacing};
 use super::rows::{RowCollector, Rows};
 use super::settings::{DatabaseSettings, RowCaps};
 use super::stop::Stop;
@@ -303,34 +304,64 @@ async fn read(client: &Client, bound: &SqlStatement, caps: RowCaps) -> Result<Re
 /// Runs a change, with the rows that it touches before and after it.
 async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<WriteOutcome, PostgresWorkError> {
     let all = query.caps(caps);
-    let before = match &query.touched {
+    let mut before = match &query.touched {
         Some(touched) => Some(whole(read(client, &touched.select, all).await?)?),
         None => None,
     };
-    let bound = query.run();
-    let described = client.prepare(&bound.sql).await?;
-    check_parameters(&described, bound)?;
-    let (returned, rows_affected) = if let Some(wrapped) = wrap(&bound.sql, &described, Wrapping::Change, all) {
-        let executed = client.prepare_typed(&wrapped, described.params()).await?;
-        // The server changes every row before it sends the first one. All are read, since it counts them at the end.
-        let unbounded = RowCaps { rows: usize::MAX, ..all };
-        let mut reading = whole_reading(fetch(client, &executed, &described, bound, unbounded).await?)?;
-        if reading.rows.rows.len() > all.rows {
-            reading.rows.rows.truncate(all.rows);
-            reading.rows.truncation.ended_by = Some(super::RowCap::Rows(all.rows));
-        }
-        (Some(reading.rows), reading.affected.unwrap_or_default())
-    } else {
-        let parameters = bound.parameters.iter().map(TextParameter);
-        (None, client.execute_raw(&described, parameters).await.map_err(PostgresWorkError::running)?)
-    };
+    let mut tried = None;
+    if let Some(replacing) = query.replacing() {
+        client.batch_execute(replaced::SAVEPOINT).await?;
+        let written = replacing.written(execute(client, query.run(), all).await?.0)?;
+        replacing.check_found(&written, &look_up(client, replacing, &written, all).await?, Dialect::Postgres)?;
+        client.batch_execute(replaced::ROLLBACK).await?;
+        before = Some(look_up(client, replacing, &written, all).await?);
+        tried = Some(written);
+    }
+    let (returned, rows_affected) = execute(client, query.run(), all).await?;
     let again = query.touched.as_ref().zip(before.as_ref());
     let again = again.and_then(|(touched, before)| touched.read_again(before, Dialect::Postgres));
     let mut after = None;
     for statement in again.into_iter().flatten() {
         Rows::join(&mut after, whole(read(client, &statement, all).await?)?);
     }
-    Ok(query.outcome(ReadChange { rows_affected, returned, before, after }, caps)?)
+    Ok(query.outcome(ReadChange { rows_affected, returned, before, after, tried }, caps)?)
+}
+
+/// Runs a statement that changes rows. Returns the rows that it returns, if it does, and how many it changed.
+async fn execute(
+    client: &Client,
+    bound: &SqlStatement,
+    all: RowCaps,
+) -> Result<(Option<Rows>, u64), PostgresWorkError> {
+    let described = client.prepare(&bound.sql).await?;
+    check_parameters(&described, bound)?;
+    let Some(wrapped) = wrap(&bound.sql, &described, Wrapping::Change, all) else {
+        let parameters = bound.parameters.iter().map(TextParameter);
+        return Ok((None, client.execute_raw(&described, parameters).await.map_err(PostgresWorkError::running)?));
+    };
+    let executed = client.prepare_typed(&wrapped, described.params()).await?;
+    // The server changes every row before it sends the first one. All are read, since it counts them at the end.
+    let unbounded = RowCaps { rows: usize::MAX, ..all };
+    let mut reading = whole_reading(fetch(client, &executed, &described, bound, unbounded).await?)?;
+    if reading.rows.rows.len() > all.rows {
+        reading.rows.rows.truncate(all.rows);
+        reading.rows.truncation.ended_by = Some(super::RowCap::Rows(all.rows));
+    }
+    Ok((Some(reading.rows), reading.affected.unwrap_or_default()))
+}
+
+/// Reads the rows that have the keys of those that were written.
+async fn look_up(
+    client: &Client,
+    replacing: Replacing<'_>,
+    written: &Rows,
+    all: RowCaps,
+) -> Result<Rows, PostgresWorkError> {
+    let mut found = None;
+    for statement in replacing.lookups(written, Dialect::Postgres) {
+        Rows::join(&mut found, whole(read(client, &statement, all).await?)?);
+    }
+    Ok(replacing.distinct(found))
 }
 
 /// Refuses rows that were not read to their end: the rest would be in the way of the next statement.

@@ -19,6 +19,7 @@ use serde_json::Value as Json;
 
 use super::error::{ConstraintKind, DatabaseError, shortened, without_quoted};
 use super::pool::Pool;
+use super::replaced::{self, Replacing};
 use super::rows::{RowCollector, Rows, bytes_to_json, float_to_json};
 use super::settings::{DatabaseSettings, RowCaps};
 use super::stop::Stop;
@@ -265,18 +266,14 @@ fn write(
 fn change(connection: &mut Connection, query: &WriteQuery, caps: RowCaps) -> Result<WriteOutcome, DatabaseError> {
     let whole = query.caps(caps);
     authorizer::allow_reads(connection)?;
-    let before = query.touched.as_ref().map(|touched| self::query(connection, &touched.select, whole)).transpose()?;
+    let mut before = query.touched.as_ref().map(|touched| self::query(connection, &touched.select, whole)).transpose()?;
+    let mut tried = None;
+    if let Some(replacing) = query.replacing() {
+        let (written, rows) = replaced(connection, query, replacing, whole)?;
+        (tried, before) = (Some(written), Some(rows));
+    }
     authorizer::allow_changes(connection)?;
-    let (returned, rows_affected) = {
-        let mut statement = prepare(connection, query.run())?;
-        if statement.readonly() {
-            return Err(DatabaseError::Denied { message: "it changes nothing".to_owned() });
-        }
-        let returns = statement.column_count() > 0;
-        // SQLite changes every row before it returns the first one.
-        let rows = collect(&mut statement, whole)?;
-        (returns.then_some(rows), connection.changes())
-    };
+    let (returned, rows_affected) = execute(connection, query.run(), whole)?;
     authorizer::allow_reads(connection)?;
     let again = query.touched.as_ref().zip(before.as_ref());
     let again = again.and_then(|(touched, before)| touched.read_again(before, Dialect::Sqlite));
@@ -285,7 +282,46 @@ fn change(connection: &mut Connection, query: &WriteQuery, caps: RowCaps) -> Res
         let rows = self::query(connection, &statement, whole)?;
         Rows::join(&mut after, rows);
     }
-    query.outcome(ReadChange { rows_affected, returned, before, after }, caps)
+    query.outcome(ReadChange { rows_affected, returned, before, after, tried }, caps)
+}
+
+/// Runs a statement that changes rows. Returns the rows that it returns, if it does, and how many it changed.
+fn execute(connection: &Connection, bound: &SqlStatement, caps: RowCaps) -> Result<(Option<Rows>, u64), DatabaseError> {
+    let mut statement = prepare(connection, bound)?;
+    if statement.readonly() {
+        return Err(DatabaseError::Denied { message: "it changes nothing".to_owned() });
+    }
+    let returns = statement.column_count() > 0;
+    // SQLite changes every row before it returns the first one.
+    let rows = collect(&mut statement, caps)?;
+    Ok((returns.then_some(rows), connection.changes()))
+}
+
+/// Returns the rows that a change writes, and those that it replaces. The change is taken back.
+fn replaced(
+    connection: &mut Connection,
+    query: &WriteQuery,
+    replacing: Replacing<'_>,
+    caps: RowCaps,
+) -> Result<(Rows, Rows), DatabaseError> {
+    let look_up = |connection: &Connection, written: &Rows| {
+        let mut found = None;
+        for statement in replacing.lookups(written, Dialect::Sqlite) {
+            Rows::join(&mut found, self::query(connection, &statement, caps)?);
+        }
+        Ok::<_, DatabaseError>(replacing.distinct(found))
+    };
+    authorizer::allow_everything(connection)?;
+    run(connection, replaced::SAVEPOINT)?;
+    authorizer::allow_changes(connection)?;
+    let written = replacing.written(execute(connection, query.run(), caps)?.0)?;
+    authorizer::allow_reads(connection)?;
+    replacing.check_found(&written, &look_up(connection, &written)?, Dialect::Sqlite)?;
+    authorizer::allow_everything(connection)?;
+    run(connection, replaced::ROLLBACK)?;
+    authorizer::allow_reads(connection)?;
+    let rows = look_up(connection, &written)?;
+    Ok((written, rows))
 }
 
 fn run(connection: &Connection, sql: &str) -> Result<(), DatabaseError> {

@@ -8,15 +8,16 @@ use sha2::{Digest as _, Sha256};
 
 use super::SqlStatement;
 use super::error::DatabaseError;
+use super::replaced::Replacing;
 use super::rows::{RowCollector, Rows};
 use super::settings::RowCaps;
 use crate::dialect::Dialect;
-use crate::guard::{MAX_COMPARED_ROWS, OtherRows};
+use crate::guard::{MAX_COMPARED_ROWS, OtherRows, ReplacedRows};
 use crate::schema::TableName;
 use crate::value::Value;
 
 /// How many rows are read again at once: SQLite nests at most 1,000 conditions.
-const ROWS_READ_AGAIN: usize = 400;
+pub(super) const ROWS_READ_AGAIN: usize = 400;
 
 /// How much of the rows of a change is read, so that all of it is compared, whatever is shown.
 const COMPARED: RowCaps = RowCaps { rows: MAX_COMPARED_ROWS, bytes: 64 << 20, cell_bytes: 16 << 20 };
@@ -29,6 +30,8 @@ pub struct WriteQuery {
     pub touched: Option<TouchedRows>,
     /// What is run in place of `statement`, to show the rows that it writes.
     pub written: Option<WrittenRows>,
+    /// What is there already and is overwritten or removed: it is found with the rows of `written`.
+    pub replaced: Option<ReplacedRows>,
     /// Columns to which the statement gives no value, and the database may give another one each time: they are shown, and
     /// not compared.
     pub set_by_database: Vec<String>,
@@ -75,6 +78,8 @@ pub enum WriteMode {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WriteOutcome {
     pub rows_affected: u64,
+    /// How many rows that were there it overwrote or removed to make room, if it may; they are `before`.
+    pub replaced: Option<u64>,
     /// The rows of a `RETURNING` clause.
     pub returned: Option<Rows>,
     pub before: Option<Rows>,
@@ -98,10 +103,15 @@ impl WriteQuery {
     /// Leaves out what nobody looks at.
     pub(crate) fn for_mode(mut self, mode: &WriteMode) -> Self {
         if *mode == (WriteMode::Commit { expected: None }) {
-            (self.touched, self.written) = (None, None);
+            (self.touched, self.written, self.replaced) = (None, None, None);
         }
         self.is_approved |= matches!(mode, WriteMode::Commit { expected: Some(_) });
         self
+    }
+
+    /// How what it replaces is found, and the columns of the rows that it writes.
+    pub(crate) fn replacing(&self) -> Option<Replacing<'_>> {
+        Some(Replacing { rows: self.replaced.as_ref()?, written: &self.written.as_ref()?.columns })
     }
 
     /// Makes the outcome of what was read: its digest is of all of it, and what is shown is bounded by `caps`.
@@ -113,6 +123,15 @@ impl WriteQuery {
             read.returned = own;
             *(if written.are_before { &mut read.before } else { &mut read.after }) = Some(rows);
         }
+        if let (Some(tried), Some(after)) = (&read.tried, &read.after)
+            && compared(tried, &self.set_by_database) != compared(after, &self.set_by_database)
+        {
+            let reason = "it writes something else each time, so what it overwrites is not known; write the values \
+                          themselves"
+                .to_owned();
+            return Err(DatabaseError::DryRunImpossible { reason });
+        }
+        let replaced = read.tried.is_some().then(|| read.before.as_ref().map_or(0, |rows| rows.rows.len()) as u64);
         let is_whole = |rows: &Option<Rows>| {
             rows.as_ref().is_none_or(|rows| rows.truncation.ended_by.is_none() && rows.truncation.cut_cells == 0)
         };
@@ -129,6 +148,7 @@ impl WriteQuery {
         let shown = |rows: Option<Rows>| rows.map(|rows| cut(rows, caps));
         Ok(WriteOutcome {
             rows_affected: read.rows_affected,
+            replaced,
             returned: shown(read.returned),
             before: shown(read.before),
             after: shown(read.after),
@@ -145,6 +165,8 @@ pub(crate) struct ReadChange {
     pub(crate) returned: Option<Rows>,
     pub(crate) before: Option<Rows>,
     pub(crate) after: Option<Rows>,
+    /// The rows that the statement wrote when it was run to find what it replaces, which is `before` then.
+    pub(crate) tried: Option<Rows>,
 }
 
 /// The rows in an order of their own, with the columns that are compared.
@@ -160,7 +182,7 @@ fn compared(rows: &Rows, left_out: &[String]) -> Json {
 }
 
 /// Takes the columns of the written rows, which are the last ones, from those of the statement itself.
-fn split(mut rows: Rows, columns: &[String]) -> (Option<Rows>, Rows) {
+pub(super) fn split(mut rows: Rows, columns: &[String]) -> (Option<Rows>, Rows) {
     let own = rows.columns.len().saturating_sub(columns.len());
     let mut written = Rows { truncation: rows.truncation, ..Rows::default() };
     written.columns = rows.columns.split_off(own);
@@ -241,7 +263,7 @@ impl TouchedRows {
 }
 
 /// Returns what a cell stands for, bound to a parameter.
-fn key_value(cell: &Json) -> Value {
+pub(super) fn key_value(cell: &Json) -> Value {
     let encoded = cell.as_object().and_then(|object| object.get("base64")).and_then(Json::as_str);
     match encoded.map(|text| base64::engine::general_purpose::STANDARD.decode(text)) {
         Some(Ok(bytes)) => Value::Bytes(bytes),
@@ -250,7 +272,7 @@ fn key_value(cell: &Json) -> Value {
 }
 
 /// Returns a name as the dialect quotes it.
-fn quoted(name: &str, dialect: Dialect) -> String {
+pub(super) fn quoted(name: &str, dialect: Dialect) -> String {
     match dialect {
         Dialect::Mysql => format!("`{}`", name.replace('`', "``")),
         Dialect::Sqlite | Dialect::Postgres => format!("\"{}\"", name.replace('"', "\"\"")),
@@ -306,7 +328,7 @@ mod tests {
             ..Rows::default()
         };
         let read =
-            ReadChange { rows_affected: 1, before: Some(rows(before)), after: Some(rows(after)), returned: None };
+            ReadChange { rows_affected: 1, before: Some(rows(before)), after: Some(rows(after)), ..ReadChange::default() };
         let set_by_database = set_by_database.iter().map(|&name| name.to_owned()).collect();
         let query = WriteQuery { set_by_database, ..WriteQuery::default() };
         // What is shown is far less than what is compared.

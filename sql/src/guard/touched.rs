@@ -8,6 +8,7 @@ use sqlparser::ast::{
 
 use super::dialects::{folded, same, written_name};
 use super::print::exact;
+use super::replaced::ReplacedRows;
 use super::table_use::TableAccess;
 use super::text::parse_one;
 use super::volatile::volatile;
@@ -65,14 +66,16 @@ pub(super) struct ShownChange {
     pub(super) touched: Option<TouchedQuery>,
     pub(super) written: Option<WrittenQuery>,
     pub(super) added: Option<AddedReturning>,
+    /// What is there already and is overwritten or removed; why it cannot be found.
+    pub(super) replaced: Option<Result<ReplacedRows, String>>,
     pub(super) set_by_database: Vec<String>,
     pub(super) why_not: Option<String>,
 }
 
 /// What a statement sets of the rows that it writes.
-struct Assigned {
-    columns: Vec<String>,
-    all: bool,
+pub(super) struct Assigned {
+    pub(super) columns: Vec<String>,
+    pub(super) all: bool,
 }
 
 impl Guard<'_> {
@@ -98,6 +101,7 @@ impl Guard<'_> {
         shown.set_by_database =
             self.visible(name, table).into_iter().filter(is_left).map(|it| it.name.clone()).collect();
         shown.added = self.added(inner, name, table);
+        shown.replaced = self.replaced(inner, name, table, &shown.set_by_database).transpose();
         let key_is_kept =
             |column: &&Column| !matches!(inner, Statement::Update(_)) || !assigned.has(self.dialect, &column.name);
         shown.touched = self.touched(with, inner, name, table, key_is_kept);
@@ -130,7 +134,7 @@ impl Guard<'_> {
         shown
     }
 
-    fn visible<'t>(&self, name: &TableName, table: &'t Table) -> Vec<&'t Column> {
+    pub(super) fn visible<'t>(&self, name: &TableName, table: &'t Table) -> Vec<&'t Column> {
         table.columns.iter().filter(|column| !self.rules.hides(name, &column.name)).collect()
     }
 
@@ -288,7 +292,7 @@ impl Guard<'_> {
 }
 
 impl Assigned {
-    fn add(&mut self, dialect: Dialect, assignments: &[Assignment]) {
+    pub(super) fn add(&mut self, dialect: Dialect, assignments: &[Assignment]) {
         for assignment in assignments {
             let targets = match &assignment.target {
                 AssignmentTarget::ColumnName(column) => std::slice::from_ref(column),
@@ -298,7 +302,7 @@ impl Assigned {
         }
     }
 
-    fn has(&self, dialect: Dialect, name: &str) -> bool {
+    pub(super) fn has(&self, dialect: Dialect, name: &str) -> bool {
         self.all || self.columns.iter().any(|column| same(dialect, column, name) || column.eq_ignore_ascii_case(name))
     }
 }

@@ -109,7 +109,7 @@ const MADE: &[(&str, &[&str], &str)] = &[
 
 impl Shop {
     /// Asks for a change, and returns its id and the card once it was tried.
-    fn shown(&self, statement: &str) -> (String, String) {
+    pub(super) fn shown(&self, statement: &str) -> (String, String) {
         let id = self.world.start("shop_change", &json!({"statement": statement, "dry_run": false}));
         until("the change was tried", || {
             Human::of(&self.world).card(&id).contains("It was tried") || self.world.result_file(&id)["success"] == false

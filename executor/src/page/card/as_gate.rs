@@ -110,6 +110,7 @@ impl ShownChange {
     fn as_gate(&self) -> GateChange {
         GateChange {
             rows_affected: self.rows_affected,
+            replaced: self.replaced,
             shown: self.shown,
             diff: self.diff.as_ref().map(LineDiff::plain),
             rows: self.rows.as_ref().map(VisibleText::plain),

@@ -14,6 +14,9 @@ use crate::runner::{Invocation, OutputData, RunnerContext, RunnerOutput};
 use crate::task::confirmation::TriedChange;
 use crate::task::failure::Failure;
 
+const NOT_SHOWN: &str = "a human cannot be shown what this will do";
+const SAME_HINT: &str = "a change that a human approves must write exactly what was shown";
+
 impl Sql {
     /// Makes the change, or only tries it if the input says so.
     pub(super) async fn change(
@@ -55,6 +58,7 @@ impl Sql {
         };
         Ok(TriedChange {
             rows_affected: outcome.rows_affected,
+            replaced: outcome.replaced,
             before: outcome.before.as_ref().map(objects),
             after: outcome.after.as_ref().map(objects),
             set_by_database: set_by_database.into_iter().filter(is_shown).collect(),
@@ -80,17 +84,27 @@ impl Sql {
                 query::check_names(statement, (&self.parameters, self.sees_hidden), open, cancel).await?;
                 let checked =
                     if is_approved { query::own(statement, &self.parameters, open, cancel).await? } else { None };
-                let statement = query::bound(statement, &self.parameters, invocation, open.database.dialect())?;
+                let dialect = open.database.dialect();
+                let why_not_replaced = match &checked {
+                    Some(checked) => checked.why_not_replaced(),
+                    None if is_approved => query::why_not_read(statement, &self.parameters, dialect),
+                    None => None,
+                };
+                if let Some(why) = why_not_replaced {
+                    return Err(Failure::new(Code::BadDefinition, format!("{NOT_SHOWN}: {why}")).hint(SAME_HINT));
+                }
+                let statement = query::bound(statement, &self.parameters, invocation, dialect)?;
                 // What a developer wrote with the time or a random number in it stands on the card as it is.
-                let checked = checked.filter(|checked| checked.why_not_shown().is_none());
+                let checked = checked.filter(|checked| checked.why_not_shown().is_none() || checked.replaced().is_some());
                 let written = checked.as_ref().and_then(GuardedStatement::added_returning).map(|added| WrittenRows {
                     statement: query::around("", &statement, &added.text),
                     columns: added.columns.clone(),
                     are_before: added.are_before,
                     otherwise: OtherRows::Constant,
                 });
-                let set_by_database = checked.map(|checked| checked.set_by_database().to_vec()).unwrap_or_default();
-                WriteQuery { statement, written, set_by_database, ..WriteQuery::default() }
+                let replaced = checked.as_ref().and_then(|checked| checked.replaced().cloned());
+                let set_by_database = checked.map(|checked| checked.not_compared()).unwrap_or_default();
+                WriteQuery { statement, written, replaced, set_by_database, ..WriteQuery::default() }
             }
             Operation::Change(template) => {
                 let statement = query::guarded(&Self::text(template, invocation)?, true, open, cancel).await?;
@@ -98,10 +112,9 @@ impl Sql {
                     return Err(Failure::new(Code::InvalidInput, "this statement changes nothing")
                         .hint("give an INSERT, UPDATE or DELETE; to read, use the subtool for queries"));
                 }
-                if let Some(why) = statement.why_not_shown().filter(|_| is_approved) {
-                    let message = format!("a human cannot be shown what this will do: {why}");
-                    return Err(Failure::new(Code::InvalidInput, message)
-                        .hint("a change that a human approves must write exactly what was shown"));
+                let why_not = statement.why_not_shown().map(str::to_owned).or_else(|| statement.why_not_replaced());
+                if let Some(why) = why_not.filter(|_| is_approved) {
+                    return Err(Failure::new(Code::InvalidInput, format!("{NOT_SHOWN}: {why}")).hint(SAME_HINT));
                 }
                 let plain = |sql: &str| SqlStatement { sql: sql.to_owned(), parameters: Vec::new() };
                 WriteQuery {
@@ -116,6 +129,7 @@ impl Sql {
                         are_before: written.are_before,
                         otherwise: written.otherwise.clone(),
                     }),
+                    replaced: statement.replaced().cloned(),
                     set_by_database: statement.set_by_database().to_vec(),
                     statement: plain(&statement.sql),
                     ..WriteQuery::default()

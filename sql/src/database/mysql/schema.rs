@@ -7,10 +7,12 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 
 use super::MysqlWorkError;
-use crate::schema::{Column, Key, Schema, Table, TableKind, TableName, is_computed};
+use crate::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 
 type TableRow = (String, String, String, String, Option<u64>, Option<String>);
 type ColumnRow = (String, String, String, String, String, Option<String>, String, String, String);
+/// The table with its schema, the index, its column (`None` for an expression), whether a part of it, and `extra`.
+type UniqueKeyRow = (String, String, String, Option<String>, bool, Option<String>);
 type KeyRow = (String, String, String, Option<String>, Option<String>, Option<String>);
 
 /// Reads the database of the connection, and those of the server that are named besides.
@@ -88,7 +90,37 @@ pub(super) async fn read(conn: &mut Conn, others: &[String]) -> Result<Schema, M
             column.key = Some(Key::Foreign { table: TableName { schema, name }, column: to_column });
         }
     }
-    Ok(Schema { search_path, tables, is_part: true, ..Schema::default() })
+    let unique_keys = unique_keys(conn, &list).await?;
+    Ok(Schema { search_path, tables, unique_keys, is_part: true, ..Schema::default() })
+}
+
+/// The unique keys of the databases in `list`.
+async fn unique_keys(conn: &mut Conn, list: &str) -> Result<BTreeMap<TableName, Vec<UniqueKey>>, MysqlWorkError> {
+    let rows: Vec<UniqueKeyRow> = conn
+        .query(format!(
+            "SELECT s.table_schema, s.table_name, s.index_name, s.column_name, s.sub_part IS NOT NULL, CAST(c.extra AS CHAR) \
+             FROM information_schema.statistics AS s LEFT JOIN information_schema.columns AS c \
+             ON c.table_schema = s.table_schema AND c.table_name = s.table_name AND c.column_name = s.column_name \
+             WHERE s.non_unique = 0 AND s.table_schema IN ({list}) ORDER BY s.index_name, s.seq_in_index"
+        ))
+        .await?;
+    let mut indexes: BTreeMap<(TableName, String), UniqueKey> = BTreeMap::new();
+    for (schema, name, index, column, is_part, extra) in rows {
+        let key = indexes.entry((TableName { schema, name }, index)).or_insert_with(|| UniqueKey {
+            columns: Vec::new(),
+            is_plain: true,
+            is_counted: false,
+            replaces: false,
+        });
+        key.is_plain &= column.is_some() && !is_part;
+        key.is_counted |= extra.is_some_and(|extra| extra.to_lowercase().contains("auto_increment"));
+        key.columns.extend(column.map(KeyColumn::new));
+    }
+    let mut keys: BTreeMap<TableName, Vec<UniqueKey>> = BTreeMap::new();
+    for ((table, _), key) in indexes {
+        keys.entry(table).or_default().push(key);
+    }
+    Ok(keys)
 }
 
 /// Writes a name as a text of the server, in hexadecimal digits, so that no sign of it counts.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::Client;
 
 use super::PostgresWorkError;
-use crate::schema::{Column, Key, Schema, Table, TableKind, TableName, is_computed};
+use crate::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 
 /// Tables, views and the rest that a `SELECT` can name. A partition is left out: its table has all its rows.
 const TABLES: &str = "
@@ -66,6 +66,19 @@ SELECT cn.nspname::text, c.relname::text, pn.nspname::text, p.relname::text
 FROM heirs JOIN pg_catalog.pg_class AS c ON c.oid = heirs.child JOIN pg_catalog.pg_namespace AS cn ON cn.oid = c.relnamespace
 JOIN pg_catalog.pg_class AS p ON p.oid = heirs.parent JOIN pg_catalog.pg_namespace AS pn ON pn.oid = p.relnamespace
 WHERE c.relkind IN ('r', 'p', 'f')";
+
+/// Unique indexes with the names of their columns, and whether they are about nothing else and about all rows.
+const UNIQUE_KEYS: &str = "
+SELECT n.nspname::text, c.relname::text,
+       ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
+             JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = k.attnum
+             WHERE k.place <= i.indnkeyatts ORDER BY k.place),
+       i.indexprs IS NULL AND i.indpred IS NULL
+FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indrelid
+JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE i.indisunique AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+  AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+ORDER BY i.indexrelid";
 
 /// Reads the schemas that are named, or all.
 pub(super) async fn read(client: &Client, schemas: Option<&[String]>) -> Result<Schema, PostgresWorkError> {
@@ -128,8 +141,16 @@ pub(super) async fn read(client: &Client, schemas: Option<&[String]>) -> Result<
         };
         heirs.insert((name(0)?, name(2)?));
     }
+    let mut unique_keys: BTreeMap<TableName, Vec<UniqueKey>> = BTreeMap::new();
+    for row in client.query(UNIQUE_KEYS, &[]).await? {
+        let columns = row.try_get::<_, Vec<String>>(2)?.into_iter().map(KeyColumn::new).collect();
+        // A sequence may give a number that a row has.
+        let key = UniqueKey { columns, is_plain: row.try_get(3)?, is_counted: false, replaces: false };
+        let name = TableName { schema: row.try_get(0)?, name: row.try_get(1)? };
+        unique_keys.entry(name).or_default().push(key);
+    }
     if let Some(schemas) = schemas {
         tables.retain(|name, _| schemas.contains(&name.schema));
     }
-    Ok(Schema { search_path, tables, functions, heirs, is_part: schemas.is_some() })
+    Ok(Schema { search_path, tables, functions, heirs, unique_keys, is_part: schemas.is_some() })
 }

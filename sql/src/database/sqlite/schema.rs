@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row};
 
 use super::failure;
 use crate::database::error::DatabaseError;
-use crate::schema::{Column, Key, Schema, Table, TableKind, TableName, is_computed};
+use crate::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 
 const MAIN: &str = "main";
 
@@ -31,6 +31,23 @@ SELECT l.name, min(c.name)
 FROM pragma_table_list AS l JOIN pragma_index_list(l.name) AS i JOIN pragma_index_info(i.name) AS c
 WHERE l.schema = 'main' AND l.type = 'table' AND i.\"unique\" = 1 AND i.partial = 0
 GROUP BY l.name, i.name HAVING count(*) = 1 AND min(c.name) IS NOT NULL";
+
+/// The columns of every unique index, and how it compares them. A column that is an expression has no name.
+const UNIQUE_KEYS: &str = "
+SELECT l.name, i.name, i.partial, c.name, c.coll
+FROM pragma_table_list AS l JOIN pragma_index_list(l.name) AS i JOIN pragma_index_xinfo(i.name) AS c
+WHERE l.schema = 'main' AND l.type = 'table' AND i.\"unique\" = 1 AND c.key = 1
+ORDER BY l.name, i.seq, c.seqno";
+
+/// The number of a row, of tables whose primary key it is: that key has no index.
+const ROW_NUMBERS: &str = "
+SELECT l.name, c.name
+FROM pragma_table_list AS l JOIN pragma_table_info(l.name) AS c
+WHERE l.schema = 'main' AND l.type = 'table' AND l.wr = 0 AND c.pk > 0
+  AND NOT EXISTS (SELECT 1 FROM pragma_index_list(l.name) AS i WHERE i.origin = 'pk')";
+
+/// The tables with what they were made by.
+const TEXTS: &str = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND sql IS NOT NULL";
 
 pub(super) fn read(connection: &Connection) -> Result<Schema, DatabaseError> {
     let mut tables: BTreeMap<TableName, Table> = BTreeMap::new();
@@ -88,7 +105,52 @@ pub(super) fn read(connection: &Connection) -> Result<Schema, DatabaseError> {
             Ok(())
         })?;
     }
-    Ok(Schema { search_path: vec![MAIN.to_owned()], tables, ..Schema::default() })
+    let unique_keys = unique_keys(connection)?;
+    Ok(Schema { search_path: vec![MAIN.to_owned()], tables, unique_keys, ..Schema::default() })
+}
+
+fn unique_keys(connection: &Connection) -> Result<BTreeMap<TableName, Vec<UniqueKey>>, DatabaseError> {
+    let mut indexes: BTreeMap<(String, String), UniqueKey> = BTreeMap::new();
+    each(connection, UNIQUE_KEYS, |row| {
+        let is_whole = row.get::<_, i64>(2)? == 0;
+        let key = indexes.entry((row.get(0)?, row.get(1)?)).or_insert_with(|| UniqueKey {
+            columns: Vec::new(),
+            is_plain: is_whole,
+            is_counted: false,
+            replaces: false,
+        });
+        match row.get::<_, Option<String>>(3)? {
+            Some(name) => key.columns.push(KeyColumn { name, collation: row.get(4)? }),
+            None => key.is_plain = false,
+        }
+        Ok(())
+    })?;
+    let mut keys: BTreeMap<TableName, Vec<UniqueKey>> = BTreeMap::new();
+    for ((table, _), key) in indexes {
+        keys.entry(table_name(table)).or_default().push(key);
+    }
+    each(connection, ROW_NUMBERS, |row| {
+        let columns = vec![KeyColumn::new(row.get(1)?)];
+        let key = UniqueKey { columns, is_plain: true, is_counted: true, replaces: false };
+        keys.entry(table_name(row.get(0)?)).or_default().push(key);
+        Ok(())
+    })?;
+    each(connection, TEXTS, |row| {
+        let replaces = says_replace(&row.get::<_, String>(1)?);
+        for key in keys.get_mut(&table_name(row.get(0)?)).into_iter().flatten() {
+            key.replaces = replaces;
+        }
+        Ok(())
+    })?;
+    Ok(keys)
+}
+
+/// Whether a constraint of a table may say `ON CONFLICT REPLACE`. A text with these words in it counts too.
+fn says_replace(text: &str) -> bool {
+    let lowered = text.to_lowercase();
+    let mut words = lowered.split(|character: char| !character.is_alphanumeric() && character != '_');
+    // A comment between the words has words of its own.
+    words.clone().any(|word| word == "conflict") && words.any(|word| word == "replace")
 }
 
 fn each(

@@ -1,0 +1,187 @@
+//! The rows that are there already and that an `INSERT` overwrites or removes: how they are found before it is run.
+//!
+//! They are those that have the key of a row that it writes. An update of a row that is there leaves its primary key as it
+//! is, so that key alone finds it. A replacement removes every row that shares any unique key with the new one.
+
+use sqlparser::ast::{
+    Assignment, ConflictTarget, Insert, OnConflictAction, OnInsert, SetExpr, SqliteOnConflict, Statement, Visit as _,
+    Visitor,
+};
+
+use super::Guard;
+use super::dialects::{folded, same};
+use super::text::{on_a_deep_stack, parse_one};
+use super::touched::Assigned;
+use crate::dialect::Dialect;
+use crate::schema::{Key, KeyColumn, Table, TableName, UniqueKey};
+
+use std::ops::ControlFlow;
+
+/// The rows of a table that a statement overwrites or removes, found by what it writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplacedRows {
+    pub table: TableName,
+    /// Those that are shown; the keys are among them.
+    pub columns: Vec<String>,
+    /// A row with the same values in all columns of one of these keys is replaced.
+    pub keys: Vec<Vec<KeyColumn>>,
+}
+
+/// What an `INSERT` does where a row is there already.
+#[derive(Debug, Clone, Copy)]
+struct Conflict<'a> {
+    /// It removes the row.
+    replaces: bool,
+    /// It changes the row in this way.
+    updates: Option<&'a [Assignment]>,
+    target: Option<&'a ConflictTarget>,
+}
+
+impl<'a> Conflict<'a> {
+    fn of(insert: &'a Insert) -> Self {
+        let replaces = insert.replace_into || matches!(insert.or, Some(SqliteOnConflict::Replace));
+        let mut conflict = Self { replaces, updates: None, target: None };
+        match &insert.on {
+            Some(OnInsert::DuplicateKeyUpdate(assignments)) => conflict.updates = Some(assignments),
+            Some(OnInsert::OnConflict(on)) => {
+                conflict.target = on.conflict_target.as_ref();
+                if let OnConflictAction::DoUpdate(update) = &on.action {
+                    conflict.updates = Some(&update.assignments);
+                }
+            }
+            _ => {}
+        }
+        conflict
+    }
+}
+
+/// Whether a statement, or a part of it, may overwrite rows that are there: an `INSERT` that says what becomes of them.
+pub fn may_replace(dialect: Dialect, sql: &str) -> bool {
+    on_a_deep_stack(|| {
+        let Ok(statement) = parse_one(dialect, sql) else { return false };
+        statement.visit(&mut ReplacementSearch).is_break()
+    })
+}
+
+struct ReplacementSearch;
+
+impl Visitor for ReplacementSearch {
+    type Break = ();
+
+    fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<()> {
+        let Statement::Insert(insert) = statement else { return ControlFlow::Continue(()) };
+        let conflict = Conflict::of(insert);
+        let is_one = conflict.replaces || conflict.updates.is_some() || insert.overwrite;
+        if is_one { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn pre_visit_query(&mut self, query: &sqlparser::ast::Query) -> ControlFlow<()> {
+        match query.body.as_ref() {
+            SetExpr::Insert(inner) => self.pre_visit_statement(inner),
+            SetExpr::Merge(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+impl Guard<'_> {
+    /// Returns how the rows are found that `statement` overwrites or removes besides those that it names by a condition;
+    /// `None` if there are none. Fails, with the reason, if they cannot be found.
+    pub(super) fn replaced(
+        &self,
+        statement: &Statement,
+        name: &TableName,
+        table: &Table,
+        set_by_database: &[String],
+    ) -> Result<Option<ReplacedRows>, String> {
+        let keys = self.schema.unique_keys.get(name).map(Vec::as_slice).unwrap_or_default();
+        let insert = match statement {
+            Statement::Insert(insert) => insert,
+            Statement::Update(update) if update.or.is_none() && keys.iter().any(|key| key.replaces) => {
+                return Err("the table says `ON CONFLICT REPLACE`, so an `UPDATE` may remove other rows".to_owned());
+            }
+            _ => return Ok(None),
+        };
+        let mut conflict = Conflict::of(insert);
+        conflict.replaces |= insert.or.is_none() && keys.iter().any(|key| key.replaces);
+        if !conflict.replaces && conflict.updates.is_none() {
+            return Ok(None);
+        }
+        let is_filled = |column: &str| set_by_database.iter().any(|name| same(self.dialect, name, column));
+        let mut found: Vec<Vec<KeyColumn>> = Vec::new();
+        if let Some(assignments) = conflict.updates {
+            found.push(self.key_that_stays(assignments, conflict.target, table)?);
+        }
+        for key in keys {
+            if !self.is_about(conflict, key) {
+                continue;
+            }
+            // What the database fills in is not the same when it is done as when it was tried, so neither are the rows.
+            let filled = key.columns.iter().find(|column| is_filled(&column.name)).filter(|_| !key.is_counted);
+            if let Some(filled) = filled {
+                return Err(format!("the database fills in `{}`, a part of a unique key", filled.name));
+            }
+            if !key.is_plain && !set_by_database.is_empty() && !key.is_counted {
+                return Err("the table has a unique key that is not one of whole columns".to_owned());
+            }
+            if conflict.replaces {
+                if !key.is_plain {
+                    return Err("the table has a unique key that is not one of whole columns of all rows".to_owned());
+                }
+                found.push(key.columns.clone());
+            }
+        }
+        if let Some(ConflictTarget::Columns(columns)) = conflict.target
+            && let Some(filled) = columns.iter().map(|it| folded(self.dialect, it)).find(|it| is_filled(it))
+        {
+            return Err(format!("the database fills in `{filled}`, by which rows are found"));
+        }
+        let columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
+        let is_hidden = |column: &&KeyColumn| !columns.iter().any(|shown| same(self.dialect, shown, &column.name));
+        if found.iter().flatten().any(|column| is_hidden(&column)) {
+            return Err("a column of its key is hidden".to_owned());
+        }
+        if found.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(ReplacedRows { table: name.clone(), columns, keys: found }))
+    }
+
+    /// Whether a row that shares this key may be the one that is updated or removed.
+    fn is_about(&self, conflict: Conflict<'_>, key: &UniqueKey) -> bool {
+        let Some(ConflictTarget::Columns(columns)) = conflict.target.filter(|_| !conflict.replaces) else { return true };
+        // An index of some rows or of an expression may be meant by the same columns.
+        !key.is_plain
+            || (columns.len() == key.columns.len()
+                && key.columns.iter().all(|column| {
+                    columns.iter().any(|target| same(self.dialect, &folded(self.dialect, target), &column.name))
+                }))
+    }
+
+    /// The key that a row has both before and after an update: its primary key, or the one that the update names.
+    fn key_that_stays(
+        &self,
+        assignments: &[Assignment],
+        target: Option<&ConflictTarget>,
+        table: &Table,
+    ) -> Result<Vec<KeyColumn>, String> {
+        let mut assigned = Assigned { columns: Vec::new(), all: false };
+        assigned.add(self.dialect, assignments);
+        let primary: Vec<String> = table
+            .columns
+            .iter()
+            .filter(|column| column.key == Some(Key::Primary))
+            .map(|column| column.name.clone())
+            .collect();
+        let named = match target {
+            Some(ConflictTarget::Columns(columns)) => columns.iter().map(|it| folded(self.dialect, it)).collect(),
+            _ => Vec::new(),
+        };
+        let stays = |key: &Vec<String>| {
+            !key.is_empty() && key.iter().all(|column| !assigned.has(self.dialect, column))
+        };
+        let key = [primary, named].into_iter().find(stays);
+        let key = key.ok_or("it changes the primary key of a row that is there, or the table has none".to_owned())?;
+        Ok(key.into_iter().map(KeyColumn::new).collect())
+    }
+}
