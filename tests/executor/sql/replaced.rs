@@ -210,13 +210,13 @@ fn what_replaces_rows_that_cannot_be_found_is_not_put_to_a_human() {
                     "REPLACE INTO lowered (id, name) VALUES (1, 'A')",
                     "INSERT OR REPLACE INTO partial (id, name, live) VALUES (1, 'a', 1)",
                     "UPDATE greedy SET name = 'x' WHERE id = 1",
-                    "INSERT INTO shelf (id, name) VALUES (1, 'one') ON CONFLICT (name) DO UPDATE SET id = excluded.id",
+                    "INSERT INTO shelf (id, name) VALUES (1, 'one') ON CONFLICT (name) DO UPDATE SET id = 9, name = 'nine'",
                 ],
             ),
             "postgres" => (
                 "CREATE TABLE counted (id SERIAL PRIMARY KEY, name TEXT UNIQUE, note TEXT);",
                 &[
-                    "INSERT INTO shelf (id, name) VALUES (1, 'one') ON CONFLICT (name) DO UPDATE SET id = excluded.id",
+                    "INSERT INTO shelf (id, name) VALUES (1, 'one') ON CONFLICT (name) DO UPDATE SET id = 9, name = 'nine'",
                     "INSERT INTO counted (name, note) VALUES ('one', 'new') ON CONFLICT (id) DO UPDATE SET note = excluded.note",
                     "INSERT INTO bare (name, note) VALUES ('one', 'new') ON CONFLICT (name) DO UPDATE SET name = 'other'",
                 ],
@@ -233,7 +233,11 @@ fn what_replaces_rows_that_cannot_be_found_is_not_put_to_a_human() {
         shop.sql(FRESH);
         for statement in statements {
             let id = shop.world.start("shop_change", &json!({"statement": statement, "dry_run": false}));
-            let result = shop.world.end_of(&id);
+            until("it has ended or was tried", || {
+                shop.world.result_file(&id)["success"] == false
+                    || Human::of(&shop.world).card(&id).contains("It was tried")
+            });
+            let result = shop.world.result_file(&id);
             assert_eq!(result["error"]["code"], "invalid-input", "{}: {statement}: {result:#}", shop.kind);
             let message = result["error"]["message"].as_str().unwrap_or_default();
             assert!(message.contains("write an `UPDATE` of the rows that are there"), "{statement}: {message}");
@@ -268,7 +272,12 @@ fn a_statement_of_a_definition_shows_what_it_overwrites_too() {
             for (meanwhile, outcome) in [("", ""), ("UPDATE shelf SET note = 'EVIL' WHERE id = 1", "drifted")] {
                 shop.sql(FRESH);
                 let id = shop.world.start(subtool, &json!({"id": 1}));
-                until("the change was tried", || Human::of(&shop.world).card(&id).contains("It was tried"));
+                until("the change was tried", || {
+                    shop.world.result_file(&id)["success"] == false
+                        || Human::of(&shop.world).card(&id).contains("It was tried")
+                });
+                let result = shop.world.result_file(&id);
+                assert_eq!(result["state"], "awaiting_confirmation", "{}: {subtool}: {result:#}", shop.kind);
                 let card = Human::of(&shop.world).card(&id);
                 assert!(card.contains("old one"), "{}: {subtool}: {card}", shop.kind);
                 if !meanwhile.is_empty() {
