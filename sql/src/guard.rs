@@ -8,12 +8,13 @@
 //! where nothing is to be written, a time limit (recursive queries, joins without conditions), and bounds on rows and
 //! bytes. Three things it cannot know are left to the rules: a column that is computed from a hidden one, the rows that a
 //! parent table shows of a denied child, and what a function does that the rules allow. Triggers, rules and cascades of
-//! the database run as it was set up. In MySQL the session must not have the mode `ANSI_QUOTES`, or strings that were
+//! the database run as it was set up; which tables they change is told with the gates of a statement. In MySQL the session must not have the mode `ANSI_QUOTES`, or strings that were
 //! written in double quotes mean something else to the person who wrote them; the text stays safe.
 //!
 //! The order of reading is `text` and `dialects` (from text to tree), `print` (and back), `catalog`, `functions`,
 //! `view`, `visibility` and `scope` (what names mean), `walk` and the kinds of node that it lists, `limit`,
-//! `statement`, `touched`, `replaced`. `gates` needs only `text`.
+//! `statement`, `touched`, `replaced`. `gates` needs `text`, and
+//! `set_off` with `trigger`.
 
 mod catalog;
 mod column;
@@ -32,10 +33,12 @@ mod refusal;
 mod relation;
 mod replaced;
 mod scope;
+mod set_off;
 mod statement;
 mod table_use;
 mod text;
 mod touched;
+mod trigger;
 mod view;
 mod visibility;
 mod volatile;

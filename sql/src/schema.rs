@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::guard::TableAccess;
+
 /// The tables and views of a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schema {
@@ -16,6 +18,10 @@ pub struct Schema {
     pub heirs: BTreeSet<(TableName, TableName)>,
     /// The keys of each table whose values no two rows share, the primary one among them.
     pub unique_keys: BTreeMap<TableName, Vec<UniqueKey>>,
+    /// Those that carry a change on to another table, also to one that is not in `tables`.
+    pub foreign_keys: Vec<ForeignKey>,
+    /// What is run when rows of a table or a view change, also of one that is not in `tables`.
+    pub triggers: Vec<Trigger>,
     /// There is more than this, which callers must not reach, also not through a view.
     pub is_part: bool,
 }
@@ -86,6 +92,62 @@ pub(crate) fn is_computed(default: &str) -> bool {
     let outside: String = default.split('\'').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
     let mut words = outside.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
     outside.contains('(') || words.any(|word| WORDS.contains(&word))
+}
+
+/// A reference of a table to another one, and what becomes of its rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignKey {
+    pub child: TableName,
+    pub child_columns: Vec<String>,
+    pub parent: TableName,
+    /// Empty if they are not known.
+    pub parent_columns: Vec<String>,
+    pub on_delete: ReferenceAction,
+    pub on_update: ReferenceAction,
+}
+
+/// What becomes of a row that refers to one that changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReferenceAction {
+    /// It stays as it is.
+    Nothing,
+    /// It goes too, or gets the new value.
+    Cascade,
+    /// Its columns are set to NULL or their defaults.
+    SetColumns,
+}
+
+impl ReferenceAction {
+    pub(crate) fn of(words: &str) -> Self {
+        match words.to_ascii_uppercase().as_str() {
+            "CASCADE" => Self::Cascade,
+            "SET NULL" | "SET DEFAULT" => Self::SetColumns,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// What is run when rows of a table change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trigger {
+    pub table: TableName,
+    pub events: BTreeSet<TableAccess>,
+    /// An update of one of these columns fires it; of any, if this is empty.
+    pub columns: Vec<String>,
+    pub body: TriggerBody,
+}
+
+/// What a trigger does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TriggerBody {
+    /// The database says what it writes.
+    Writes(BTreeSet<(TableName, TableAccess)>),
+    Text {
+        text: String,
+        /// Names without a schema are looked up elsewhere than in a statement.
+        has_own_path: bool,
+    },
+    Unknown,
 }
 
 /// A key whose values no two rows share: a primary key, a constraint, or an index.

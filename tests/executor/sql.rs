@@ -13,6 +13,7 @@ use crate::world::{World, until};
 mod hidden;
 mod names;
 mod replaced;
+mod set_off;
 mod shown;
 
 /// The tables of a shop with 100,000 customers, in the words of each kind.

@@ -248,7 +248,7 @@ impl Policy {
 
 impl GateRules for Policy {
     fn have_gates(&self) -> bool {
-        self.rules.iter().any(|rule| !rule.gates.is_empty() && rule.then != RuleAction::Allow)
+        self.rules.iter().any(|rule| !rule.gates.is_empty())
     }
 
     fn judge(&self, invocation: &Invocation, gates: &Gates) -> Option<(RuleAction, String)> {
@@ -266,6 +266,22 @@ impl GateRules for Policy {
         let rule = self.rules.iter().filter(applies).max_by_key(|rule| rule.then)?;
         let why = rule.because.clone();
         Some((rule.then, why.unwrap_or_else(|| format!("rule {} of `confirm.rules` applies", rule.number))))
+    }
+
+    fn still_allow(&self, invocation: &Invocation, seen: &Gates, gates: &Gates) -> bool {
+        let Some(subtool) = invocation.subtool.as_ref() else { return true };
+        let applies = |rule: &&CompiledRule| {
+            rule.then == RuleAction::Allow
+                && rule.covers(&subtool.name, &subtool.tags)
+                && rule
+                    .when
+                    .as_ref()
+                    .is_none_or(|when| rule.holds(when, &invocation.input, &invocation.caller).unwrap_or(false))
+        };
+        let allowing = || self.rules.iter().filter(applies);
+        let allowed_before = |rule: &CompiledRule| rule.gates.is_empty() || seen.all(&rule.gates);
+        let allows = |rule: &CompiledRule| rule.gates.is_empty() || gates.all(&rule.gates);
+        self.writes == RuleAction::Allow || !allowing().any(allowed_before) || allowing().any(allows)
     }
 }
 

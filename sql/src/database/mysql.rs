@@ -8,6 +8,7 @@ mod connection;
 mod decode;
 mod failure;
 mod schema;
+mod set_off;
 
 use std::pin::pin;
 use std::time::Duration;

@@ -10,6 +10,7 @@ mod decode;
 mod failure;
 mod parameter;
 mod schema;
+mod set_off;
 
 use std::pin::pin;
 use std::time::Duration;

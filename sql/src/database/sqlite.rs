@@ -5,6 +5,7 @@
 
 mod authorizer;
 mod schema;
+mod set_off;
 
 use std::path::Path;
 use std::sync::Arc;

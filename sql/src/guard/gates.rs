@@ -1,18 +1,21 @@
 //! Which tables a statement touches: what rules about tables are matched with.
 //!
-//! A table has every name by which a statement could call it, and a view is also what it reads. As long as the schema is
+//! A table has every name by which a statement could call it, and a view is also what it reads. What a change sets off in
+//! other tables is there too. As long as the schema is
 //! not known, a statement that could mean two things names the tables of both. Nothing is checked here.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    FromTable, ObjectName, ObjectNamePart, Query, Select, SetExpr, Statement, TableFactor, TableObject, TableWithJoins,
-    UpdateTableFromKind, Visit as _, Visitor, visit_relations,
+    Assignment, AssignmentTarget, FromTable, ObjectName, ObjectNamePart, OnConflictAction, OnInsert, Query, Select,
+    SetExpr, SqliteOnConflict, Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind, Visit as _,
+    Visitor, visit_relations,
 };
 
 use super::catalog::{Catalog, WrittenTable};
 use super::dialects::folded;
+use super::set_off::{TableChange, set_off};
 use super::table_use::TableAccess;
 use super::text::{on_a_deep_stack, parse_one};
 use super::view::read_tables;
@@ -38,8 +41,9 @@ pub struct NamedTable {
     /// The names by which a rule that allows must call it: not without its schema, if it is not found without.
     pub exact: BTreeSet<String>,
     pub access: TableAccess,
-    /// Whether the statement itself names it. Otherwise it is what a view reads, or what has the same rows.
-    pub is_named: bool,
+    /// Whether a rule that allows must have it: the statement names it, or sets off a change of it. Otherwise it is what a
+    /// view reads, or what has the same rows.
+    pub must_be_allowed: bool,
 }
 
 /// The tables of a statement.
@@ -48,6 +52,8 @@ pub struct NamedTables {
     pub tables: BTreeSet<NamedTable>,
     /// What it does with tables that are not known, through a view that cannot be understood.
     pub unknown: BTreeSet<TableAccess>,
+    /// It sets off a trigger that may write any table.
+    pub may_write_any: bool,
 }
 
 /// Returns the tables that `sql` touches; `None` if it cannot be read, or may do anything.
@@ -63,10 +69,12 @@ pub fn named_tables(sql: &str, known: KnownNames<'_>) -> Option<NamedTables> {
             is_read = true;
             let schema = known.schema.unwrap_or(&empty);
             let catalog = Catalog { dialect, schema, rules: &rules, hides_anything: false };
-            let mut naming = Naming { catalog, known, found: &mut found };
-            for (written, access) in written_tables(dialect, &statement)? {
-                naming.add(&written, access);
+            let mut naming = Naming { catalog, known, found: &mut found, changes: Vec::new() };
+            let written = written_tables(dialect, &statement)?;
+            for (table, access) in &written.tables {
+                naming.add(table, *access);
             }
+            naming.add_set_off(&written);
         }
         is_read.then_some(found)
     })
@@ -76,19 +84,52 @@ struct Naming<'a> {
     catalog: Catalog<'a>,
     known: KnownNames<'a>,
     found: &'a mut NamedTables,
+    /// What is changed, each with the full name of its table.
+    changes: Vec<(TableName, TableAccess)>,
 }
 
 impl Naming<'_> {
+    /// Adds what the changes so far set off in other tables.
+    fn add_set_off(&mut self, written: &WrittenTables) {
+        let schema = self.catalog.schema;
+        let replaces = |name: &TableName| schema.unique_keys.get(name).is_some_and(|keys| keys.iter().any(|it| it.replaces));
+        // A row makes room for another one because the table says so.
+        let making_room: Vec<_> = self.changes.iter().filter(|(name, access)| access.is_write() && replaces(name)).cloned().collect();
+        for (name, _) in &making_room {
+            self.add_found(name, TableAccess::Delete);
+        }
+        let is_real = |access: TableAccess| access != TableAccess::Delete || written.deletes || !making_room.is_empty();
+        let columns = |access| if access == TableAccess::Update { written.set_columns.clone() } else { None };
+        let changes = std::mem::take(&mut self.changes).into_iter().filter(|(_, access)| is_real(*access));
+        let changes =
+            changes.map(|(table, access)| TableChange { table, access, columns: columns(access) }).collect();
+        let set_off = set_off(&self.catalog, changes);
+        for (name, access) in &set_off.changes {
+            self.add_found(name, *access);
+        }
+        for (written, access) in &set_off.unknown_tables {
+            self.add_unknown(written, *access);
+        }
+        self.found.may_write_any |= set_off.may_write_any;
+    }
+
     fn add(&mut self, written: &WrittenTable, access: TableAccess) {
-        if let Some((name, table)) = self.catalog.lookup(written) {
-            let alone = WrittenTable { schema: None, name: name.name.clone() };
-            let is_found_without = self.catalog.lookup(&alone).is_some_and(|(found, _)| found == name);
-            let names = names_of(name);
-            let exact = if is_found_without { names.clone() } else { BTreeSet::from([full(name)]) };
-            self.found.tables.insert(NamedTable { names, exact, access, is_named: true });
+        match self.catalog.lookup(written) {
+            Some((name, _)) => self.add_found(name, access),
+            None => self.add_unknown(written, access),
+        }
+    }
+
+    /// Adds a table by its full name.
+    fn add_found(&mut self, name: &TableName, access: TableAccess) {
+        let alone = WrittenTable { schema: None, name: name.name.clone() };
+        let is_found_without = self.catalog.lookup(&alone).is_some_and(|(found, _)| found == name);
+        let names = names_of(name);
+        let exact = if is_found_without { names.clone() } else { BTreeSet::from([full(name)]) };
+        self.found.tables.insert(NamedTable { names, exact, access, must_be_allowed: true });
+        self.changes.push((name.clone(), access));
+        if let Some(table) = self.catalog.schema.tables.get(name) {
             self.add_rest(name, table, access);
-        } else {
-            self.add_unknown(written, access);
         }
     }
 
@@ -105,7 +146,7 @@ impl Naming<'_> {
         };
         names.insert(exact.clone());
         let exact = BTreeSet::from([exact]);
-        self.found.tables.insert(NamedTable { names, exact, access, is_named: true });
+        self.found.tables.insert(NamedTable { names, exact, access, must_be_allowed: true });
         // A partition is no table of its own in the schema.
         let is_it = |name: &TableName| {
             name.name.eq_ignore_ascii_case(&written.name)
@@ -114,6 +155,7 @@ impl Naming<'_> {
         let heirs = self.catalog.schema.heirs.iter().map(|(child, _)| child);
         let alike: Vec<_> = heirs.filter(|child| is_it(child)).cloned().collect();
         for name in alike {
+            self.changes.push((name.clone(), access));
             self.add_heirs(&name, access);
         }
     }
@@ -154,8 +196,9 @@ impl Naming<'_> {
     }
 
     fn add_unnamed(&mut self, name: &TableName, access: TableAccess) {
+        self.changes.push((name.clone(), access));
         let names = names_of(name);
-        self.found.tables.insert(NamedTable { exact: names.clone(), names, access, is_named: false });
+        self.found.tables.insert(NamedTable { exact: names.clone(), names, access, must_be_allowed: false });
     }
 }
 
@@ -167,9 +210,24 @@ fn names_of(name: &TableName) -> BTreeSet<String> {
     BTreeSet::from([name.name.to_lowercase(), full(name)])
 }
 
-/// The tables as a statement writes them; `None` if it is one that may change other things than rows.
-fn written_tables(dialect: Dialect, statement: &Statement) -> Option<Vec<(WrittenTable, TableAccess)>> {
-    let mut search = TableSearch { dialect, found: Vec::new(), may_do_anything: false };
+/// The tables as a statement writes them.
+struct WrittenTables {
+    tables: Vec<(WrittenTable, TableAccess)>,
+    /// Rows may go. It has no gate of its own: an update of a row that is there has the gates of a replacement too.
+    deletes: bool,
+    /// The columns that it updates; `None` if it may be any.
+    set_columns: Option<BTreeSet<String>>,
+}
+
+/// The tables of a statement; `None` if it is one that may change other things than rows.
+fn written_tables(dialect: Dialect, statement: &Statement) -> Option<WrittenTables> {
+    let mut search = TableSearch {
+        dialect,
+        found: Vec::new(),
+        deletes: false,
+        set_columns: Some(BTreeSet::new()),
+        may_do_anything: false,
+    };
     let reading = visit_relations(statement, |name: &ObjectName| {
         search.add(name, TableAccess::Read);
         ControlFlow::<()>::Continue(())
@@ -177,12 +235,15 @@ fn written_tables(dialect: Dialect, statement: &Statement) -> Option<Vec<(Writte
     debug_assert!(reading.is_continue());
     let walked = statement.visit(&mut search);
     debug_assert!(walked.is_continue());
-    (!search.may_do_anything).then_some(search.found)
+    let TableSearch { found: tables, deletes, set_columns, may_do_anything, .. } = search;
+    (!may_do_anything).then_some(WrittenTables { tables, deletes, set_columns })
 }
 
 struct TableSearch {
     dialect: Dialect,
     found: Vec<(WrittenTable, TableAccess)>,
+    deletes: bool,
+    set_columns: Option<BTreeSet<String>>,
     may_do_anything: bool,
 }
 
@@ -195,6 +256,21 @@ impl TableSearch {
         let mut parts: Vec<String> = name.0.iter().map(part).collect();
         let Some(name) = parts.pop() else { return };
         self.found.push((WrittenTable { schema: parts.pop(), name }, access));
+    }
+
+    fn sets(&mut self, assignments: &[Assignment]) {
+        for assignment in assignments {
+            let targets = match &assignment.target {
+                AssignmentTarget::ColumnName(column) => std::slice::from_ref(column),
+                AssignmentTarget::Tuple(columns) => columns,
+            };
+            for target in targets {
+                match (target.0.last().and_then(ObjectNamePart::as_ident), &mut self.set_columns) {
+                    (Some(column), Some(columns)) => drop(columns.insert(folded(self.dialect, column))),
+                    _ => self.set_columns = None,
+                }
+            }
+        }
     }
 
     /// Adds the tables of a relation and of what is joined to it.
@@ -228,9 +304,23 @@ impl TableSearch {
                     self.add(name, TableAccess::Update);
                     self.add(name, TableAccess::Delete);
                 }
+                self.deletes |= insert.replace_into
+                    || insert.overwrite
+                    || matches!(insert.or, Some(SqliteOnConflict::Replace));
+                match &insert.on {
+                    Some(OnInsert::DuplicateKeyUpdate(assignments)) => self.sets(assignments),
+                    Some(OnInsert::OnConflict(on)) => {
+                        if let OnConflictAction::DoUpdate(update) = &on.action {
+                            self.sets(&update.assignments);
+                        }
+                    }
+                    _ => {}
+                }
             }
             Statement::Update(update) => {
                 self.add_joined(&update.table, TableAccess::Update);
+                self.sets(&update.assignments);
+                self.deletes |= matches!(update.or, Some(SqliteOnConflict::Replace));
                 if update.or.is_some() {
                     self.add_joined(&update.table, TableAccess::Delete);
                 }
@@ -241,6 +331,7 @@ impl TableSearch {
                 }
             }
             Statement::Delete(delete) => {
+                self.deletes = true;
                 let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
                 for table in from {
                     self.add_joined(table, TableAccess::Delete);
@@ -255,6 +346,7 @@ impl TableSearch {
                 }
             }
             Statement::Merge(merge) => {
+                (self.deletes, self.set_columns) = (true, None);
                 if let TableFactor::Table { name, .. } = &merge.table {
                     for access in [TableAccess::Insert, TableAccess::Update, TableAccess::Delete] {
                         self.add(name, access);

@@ -3,6 +3,8 @@
 //! They are those that have the key of a row that it writes. An update of a row that is there leaves its primary key as it
 //! is, so that key alone finds it. A replacement removes every row that shares any unique key with the new one.
 
+use std::ops::ControlFlow;
+
 use sqlparser::ast::{
     Assignment, ConflictTarget, Insert, OnConflictAction, OnInsert, SetExpr, SqliteOnConflict, Statement, Visit as _,
     Visitor,
@@ -12,10 +14,10 @@ use super::Guard;
 use super::dialects::{folded, same};
 use super::text::{on_a_deep_stack, parse_one};
 use super::touched::Assigned;
+use super::table_use::TableAccess;
+use super::trigger::may_set;
 use crate::dialect::Dialect;
-use crate::schema::{Key, KeyColumn, Table, TableName, UniqueKey};
-
-use std::ops::ControlFlow;
+use crate::schema::{Key, KeyColumn, Table, TableName, Trigger, TriggerBody, UniqueKey};
 
 /// The rows of a table that a statement overwrites or removes, found by what it writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +112,7 @@ impl Guard<'_> {
         let is_filled = |column: &str| set_by_database.iter().any(|name| same(self.dialect, name, column));
         let mut found: Vec<Vec<KeyColumn>> = Vec::new();
         if let Some(assignments) = conflict.updates {
-            found.push(self.key_that_stays(assignments, conflict.target, table)?);
+            found.push(self.key_that_stays(assignments, conflict.target, name, table)?);
         }
         for key in keys {
             if !self.is_about(conflict, key) {
@@ -163,6 +165,7 @@ impl Guard<'_> {
         &self,
         assignments: &[Assignment],
         target: Option<&ConflictTarget>,
+        name: &TableName,
         table: &Table,
     ) -> Result<Vec<KeyColumn>, String> {
         let mut assigned = Assigned { columns: Vec::new(), all: false };
@@ -181,6 +184,21 @@ impl Guard<'_> {
             !key.is_empty() && key.iter().all(|column| !assigned.has(self.dialect, column))
         };
         let key = [primary, named].into_iter().find(stays);
+        let is_set_by = |trigger: &&Trigger| {
+            trigger.table == *name
+                && trigger.events.contains(&TableAccess::Update)
+                && match &trigger.body {
+                    // SQLite's triggers cannot change the row that is written.
+                    TriggerBody::Writes(_) => false,
+                    TriggerBody::Text { text, .. } => {
+                        key.as_ref().is_some_and(|key| may_set(&self.catalog(), text, key))
+                    }
+                    TriggerBody::Unknown => self.dialect != Dialect::Sqlite,
+                }
+        };
+        if self.schema.triggers.iter().any(|trigger| is_set_by(&trigger)) {
+            return Err("a trigger may change the key of a row that is there".to_owned());
+        }
         let key = key.ok_or("it changes the primary key of a row that is there, or the table has none".to_owned())?;
         Ok(key.into_iter().map(KeyColumn::new).collect())
     }

@@ -44,12 +44,12 @@ impl Shop {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    fn configured(&self) -> String {
+    pub(super) fn configured(&self) -> String {
         std::fs::read_to_string(self.world.config_folder().join("config.toml")).expect("a configuration")
     }
 
     /// The code of the error of a call, which does not wait for a human.
-    fn code_of(&self, subtool: &str, input: &serde_json::Value) -> String {
+    pub(super) fn code_of(&self, subtool: &str, input: &serde_json::Value) -> String {
         let input = input.to_string();
         let ran = self.world.run(&["run", subtool, "--wait", "--if-no-approver=fail", "--input", &input]);
         // A task that failed says so in its result, and one that never was in the error.

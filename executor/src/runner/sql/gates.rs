@@ -21,6 +21,8 @@ use crate::config::{DatabaseSettings, RuleAction};
 use crate::runner::{Invocation, RunnerContext};
 use crate::task::failure::Failure;
 
+const NOW_KNOWN: &str = "run it again: what the database contains is known now, and the human is asked";
+
 /// The patterns of a rule: `db.DATABASE.TABLE.ACCESS`.
 #[derive(Debug, Clone, Default)]
 pub struct GatePatterns {
@@ -61,6 +63,9 @@ pub trait GateRules: Debug + Send + Sync {
 
     /// The strictest rule that asks or refuses and is about one of these gates, and why.
     fn judge(&self, invocation: &Invocation, gates: &Gates) -> Option<(RuleAction, String)>;
+
+    /// Whether no rule allowed it by the gates that were `seen` before which does not allow it by these.
+    fn still_allow(&self, invocation: &Invocation, seen: &Gates, gates: &Gates) -> bool;
 }
 
 /// What is known of the databases without asking them.
@@ -100,14 +105,24 @@ impl Gates {
     pub fn any(&self, patterns: &GatePatterns) -> bool {
         self.tables.as_ref().is_none_or(|found| {
             let has = |table: &NamedTable| table.names.iter().any(|name| self.matches(name, table.access, patterns));
-            found.tables.iter().any(has) || found.unknown.iter().any(|access| patterns.have_access(*access))
+            let may_do = |access: TableAccess| {
+                found.unknown.contains(&access) || (found.may_write_any && access.is_write())
+            };
+            let accesses = [TableAccess::Read, TableAccess::Insert, TableAccess::Update, TableAccess::Delete];
+            found.tables.iter().any(has)
+                || accesses.into_iter().any(|access| may_do(access) && patterns.have_access(access))
         })
     }
 
-    /// Whether `patterns` have all that the statement names, and there is one; of a change, one that writes.
+    /// Whether `patterns` have all that the statement names and sets off, and there is one; of a change, one that writes.
     pub fn all(&self, patterns: &GatePatterns) -> bool {
         let Some(found) = &self.tables else { return false };
-        let named = || found.tables.iter().filter(|table| table.is_named);
+        let named = || found.tables.iter().filter(|table| table.must_be_allowed);
+        // No table has this name, so a pattern that has it has all.
+        let any = |access| self.matches("\u{0}", access, patterns);
+        if found.may_write_any && ![TableAccess::Insert, TableAccess::Update, TableAccess::Delete].into_iter().all(any) {
+            return false;
+        }
         let has = |table: &NamedTable| table.exact.iter().any(|name| self.matches(name, table.access, patterns));
         named().any(|table| !self.is_change || table.access.is_write()) && named().all(has)
     }
@@ -156,17 +171,26 @@ impl Sql {
         if matches!(self.operation(), Operation::Describe(_) | Operation::ListTables(_)) {
             return Ok(());
         }
-        let schema = query::schema(open, Freshness::Recent, cancel).await?;
         let dialect = Some(open.database.dialect());
+        // What was seen of it when it was accepted, if nothing was known of the database.
+        let seen = open.database.known_schema().is_none().then(|| {
+            let likely_schemas = open.database.settings().likely_schemas();
+            self.gates_by(invocation, KnownNames { dialect, likely_schemas: &likely_schemas, schema: None })
+        });
+        let schema = query::schema(open, Freshness::Recent, cancel).await?;
         let gates = self.gates_by(invocation, KnownNames { dialect, likely_schemas: &[], schema: Some(&schema) });
+        let is_unasked = !invocation.is_shown && invocation.approved.is_none();
+        if is_unasked && self.changes() && seen.is_some_and(|seen| !rules.still_allow(invocation, &seen, &gates)) {
+            let message = "a human must be asked first: it changes more tables than the rule that allows it names";
+            return Err(Failure::new(Code::RefusedByPolicy, message).hint(NOW_KNOWN));
+        }
         match rules.judge(invocation, &gates) {
             Some((RuleAction::Refuse, why)) => {
                 Err(Failure::new(Code::RefusedByPolicy, format!("the statement is refused: {why}"))
                     .hint("do not work around it: a human decided this; tell the user, who can change the rule"))
             }
-            Some((RuleAction::Ask, why)) if !invocation.is_shown && invocation.approved.is_none() => {
-                Err(Failure::new(Code::RefusedByPolicy, format!("a human must be asked first: {why}"))
-                    .hint("run it again: what the database contains is known now, and the human is asked"))
+            Some((RuleAction::Ask, why)) if is_unasked => {
+                Err(Failure::new(Code::RefusedByPolicy, format!("a human must be asked first: {why}")).hint(NOW_KNOWN))
             }
             _ => Ok(()),
         }

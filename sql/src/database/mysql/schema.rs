@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 
-use super::MysqlWorkError;
+use super::{MysqlWorkError, set_off};
 use crate::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 
 type TableRow = (String, String, String, String, Option<u64>, Option<String>);
@@ -91,7 +91,9 @@ pub(super) async fn read(conn: &mut Conn, others: &[String]) -> Result<Schema, M
         }
     }
     let unique_keys = unique_keys(conn, &list).await?;
-    Ok(Schema { search_path, tables, unique_keys, is_part: true, ..Schema::default() })
+    let foreign_keys = set_off::foreign_keys(conn, &list).await?;
+    let triggers = set_off::triggers(conn, &list).await?;
+    Ok(Schema { search_path, tables, unique_keys, foreign_keys, triggers, is_part: true, ..Schema::default() })
 }
 
 /// The unique keys of the databases in `list`.

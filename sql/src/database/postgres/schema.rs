@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::Client;
 
-use super::PostgresWorkError;
+use super::{PostgresWorkError, set_off};
 use crate::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 
 /// Tables, views and the rest that a `SELECT` can name. A partition is left out: its table has all its rows.
@@ -152,5 +152,8 @@ pub(super) async fn read(client: &Client, schemas: Option<&[String]>) -> Result<
     if let Some(schemas) = schemas {
         tables.retain(|name, _| schemas.contains(&name.schema));
     }
-    Ok(Schema { search_path, tables, functions, heirs, unique_keys, is_part: schemas.is_some() })
+    let foreign_keys = set_off::foreign_keys(client).await?;
+    let triggers = set_off::triggers(client).await?;
+    let is_part = schemas.is_some();
+    Ok(Schema { search_path, tables, functions, heirs, unique_keys, foreign_keys, triggers, is_part })
 }

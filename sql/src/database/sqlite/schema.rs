@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row};
 
-use super::failure;
+use super::{failure, set_off};
 use crate::database::error::DatabaseError;
 use crate::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 
@@ -49,7 +49,7 @@ WHERE l.schema = 'main' AND l.type = 'table' AND l.wr = 0 AND c.pk > 0
 /// The tables with what they were made by.
 const TEXTS: &str = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND sql IS NOT NULL";
 
-pub(super) fn read(connection: &Connection) -> Result<Schema, DatabaseError> {
+pub(super) fn read(connection: &mut Connection) -> Result<Schema, DatabaseError> {
     let mut tables: BTreeMap<TableName, Table> = BTreeMap::new();
     each(connection, COLUMNS, |row| {
         let kind = match row.get::<_, String>(1)?.as_str() {
@@ -106,7 +106,9 @@ pub(super) fn read(connection: &Connection) -> Result<Schema, DatabaseError> {
         })?;
     }
     let unique_keys = unique_keys(connection)?;
-    Ok(Schema { search_path: vec![MAIN.to_owned()], tables, unique_keys, ..Schema::default() })
+    let foreign_keys = set_off::foreign_keys(connection, &tables)?;
+    let triggers = set_off::triggers(connection)?;
+    Ok(Schema { search_path: vec![MAIN.to_owned()], tables, unique_keys, foreign_keys, triggers, ..Schema::default() })
 }
 
 fn unique_keys(connection: &Connection) -> Result<BTreeMap<TableName, Vec<UniqueKey>>, DatabaseError> {
@@ -153,7 +155,7 @@ fn says_replace(text: &str) -> bool {
     words.clone().any(|word| word == "conflict") && words.any(|word| word == "replace")
 }
 
-fn each(
+pub(super) fn each(
     connection: &Connection,
     sql: &str,
     mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
@@ -169,7 +171,7 @@ fn each(
     read().map_err(|error: rusqlite::Error| failure(&error))
 }
 
-fn table_name(name: String) -> TableName {
+pub(super) fn table_name(name: String) -> TableName {
     TableName { schema: MAIN.to_owned(), name }
 }
 

@@ -1,0 +1,156 @@
+//! What a change sets off in other tables needs their gates: foreign keys, and triggers as far as their text tells.
+
+use serde_json::json;
+
+use super::{Shop, each};
+
+/// Rows that refer to each other in a chain, and tables whose changes are noted in another one, or not.
+fn tables(kind: &str) -> String {
+    let chain = "CREATE TABLE parents (id INTEGER NOT NULL PRIMARY KEY, name VARCHAR(20)); \
+        CREATE TABLE children (id INTEGER NOT NULL PRIMARY KEY, parent_id INTEGER, \
+            FOREIGN KEY (parent_id) REFERENCES parents (id) ON DELETE CASCADE ON UPDATE CASCADE); \
+        CREATE TABLE toys (id INTEGER NOT NULL PRIMARY KEY, child_id INTEGER, \
+            FOREIGN KEY (child_id) REFERENCES children (id) ON DELETE SET NULL); \
+        CREATE TABLE watched (id INTEGER NOT NULL PRIMARY KEY, name VARCHAR(20)); \
+        CREATE TABLE quiet (id INTEGER NOT NULL PRIMARY KEY, name VARCHAR(20), changed TIMESTAMP NULL); \
+        CREATE TABLE wild (id INTEGER NOT NULL PRIMARY KEY, name VARCHAR(20)); \
+        CREATE TABLE audit (note VARCHAR(20)); CREATE TABLE counts (n INTEGER);";
+    let triggers = match kind {
+        "sqlite" => {
+            "CREATE TRIGGER watched_insert AFTER INSERT ON watched BEGIN INSERT INTO audit VALUES (new.name); END; \
+             CREATE TRIGGER watched_update AFTER UPDATE OF name ON watched BEGIN INSERT INTO audit VALUES (new.name); END; \
+             CREATE TRIGGER audit_insert AFTER INSERT ON audit BEGIN UPDATE counts SET n = n + 1; END;"
+        }
+        "postgres" => {
+            "CREATE FUNCTION note_it() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO audit (note) VALUES (NEW.name); RETURN NEW; END$$; \
+             CREATE FUNCTION count_it() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF TG_OP = 'INSERT' THEN UPDATE counts SET n = n + 1; END IF; RETURN NULL; END$$; \
+             CREATE FUNCTION time_it() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN NEW.changed := now(); RETURN NEW; END$$; \
+             CREATE FUNCTION do_it() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN EXECUTE 'UPDATE counts SET n = n + 1'; RETURN NEW; END$$; \
+             CREATE TRIGGER watched_change AFTER INSERT OR UPDATE OF name ON watched FOR EACH ROW EXECUTE FUNCTION note_it(); \
+             CREATE TRIGGER audit_insert AFTER INSERT ON audit FOR EACH STATEMENT EXECUTE FUNCTION count_it(); \
+             CREATE TRIGGER quiet_change BEFORE UPDATE ON quiet FOR EACH ROW EXECUTE FUNCTION time_it(); \
+             CREATE TRIGGER wild_change BEFORE UPDATE ON wild FOR EACH ROW EXECUTE FUNCTION do_it();"
+        }
+        _ => {
+            "CREATE PROCEDURE do_it() UPDATE counts SET n = n + 1; \
+             CREATE TRIGGER watched_insert AFTER INSERT ON watched FOR EACH ROW INSERT INTO audit (note) VALUES (NEW.name); \
+             CREATE TRIGGER watched_update AFTER UPDATE ON watched FOR EACH ROW INSERT INTO audit (note) VALUES (NEW.name); \
+             CREATE TRIGGER audit_insert AFTER INSERT ON audit FOR EACH ROW UPDATE counts SET n = n + 1; \
+             CREATE TRIGGER quiet_change BEFORE UPDATE ON quiet FOR EACH ROW SET NEW.changed = NOW(); \
+             CREATE TRIGGER wild_change BEFORE UPDATE ON wild FOR EACH ROW CALL do_it();"
+        }
+    };
+    format!("{chain} {triggers}")
+}
+
+/// As it is before each case.
+const FRESH: &str = "DELETE FROM toys; DELETE FROM children; DELETE FROM parents; DELETE FROM watched; DELETE FROM quiet; DELETE FROM wild; \
+    INSERT INTO parents VALUES (1, 'one'); INSERT INTO children VALUES (1, 1); INSERT INTO toys VALUES (1, 1); \
+    INSERT INTO watched VALUES (1, 'one'); INSERT INTO quiet VALUES (1, 'one', NULL); INSERT INTO wild VALUES (1, 'one');";
+
+/// A change, the gates that it has besides its own, and those that it has not.
+type Case = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+const EVERYWHERE: &[Case] = &[
+    (
+        "DELETE FROM parents WHERE id = 1",
+        &["children.delete", "children.write", "toys.update"],
+        &["toys.delete", "children.insert", "audit.write"],
+    ),
+    ("DELETE FROM children WHERE id = 1", &["toys.update"], &["parents.write"]),
+    ("UPDATE parents SET id = 2 WHERE id = 1", &["children.update"], &["toys.write", "children.delete"]),
+    ("UPDATE parents SET name = 'two' WHERE id = 1", &[], &["children.write"]),
+    ("INSERT INTO watched (id, name) VALUES (2, 'two')", &["audit.insert", "counts.update"], &["counts.delete"]),
+    ("UPDATE watched SET name = 'two' WHERE id = 1", &["audit.insert", "counts.write"], &["quiet.write"]),
+    ("DELETE FROM watched WHERE id = 1", &[], &["audit.write", "counts.write"]),
+    ("UPDATE quiet SET name = 'two' WHERE id = 1", &[], &["audit.write", "counts.write"]),
+];
+const REPLACING: &[Case] =
+    &[("REPLACE INTO parents (id, name) VALUES (1, 'two')", &["children.delete", "toys.update"], &["audit.write"])];
+const UPSERTS: &[Case] = &[(
+    "INSERT INTO parents (id, name) VALUES (1, 'two') ON CONFLICT (id) DO UPDATE SET name = 'two'",
+    &[],
+    &["children.write"],
+)];
+/// A trigger runs what is not in its text.
+const UNREADABLE: &[Case] =
+    &[("UPDATE wild SET name = 'two' WHERE id = 1", &["counts.update", "parents.delete", "quiet.write"], &["quiet.read"])];
+
+fn cases(kind: &str) -> Vec<Case> {
+    let others: &[&[Case]] = match kind {
+        "sqlite" => &[REPLACING, UPSERTS],
+        "postgres" => &[UPSERTS, UNREADABLE],
+        _ => &[REPLACING, UNREADABLE],
+    };
+    [EVERYWHERE].iter().chain(others).flat_map(|cases| cases.iter().copied()).collect()
+}
+
+#[test]
+fn what_a_change_sets_off_needs_the_gates_of_its_tables() {
+    each("writable = true", |shop| {
+        shop.sql(&tables(shop.kind));
+        shop.world.run(&["executor", "stop"]);
+        let config = shop.configured();
+        for (statement, reached, others) in cases(shop.kind) {
+            let gates = reached.iter().map(|gate| (gate, true)).chain(others.iter().map(|gate| (gate, false)));
+            for (gate, is_reached) in gates {
+                // Everything else runs unasked, so only the rule stops it.
+                shop.world.configure(&format!(
+                    "{config}\n[[confirm.rules]]\ngates = [\"db.*\"]\nthen = \"allow\"\n[[confirm.rules]]\ngates = [\"db.shop.{gate}\"]\nthen = \"refuse\"\n"
+                ));
+                shop.sql(FRESH);
+                let before = content(shop);
+                let code = shop.code_of("shop_change", &json!({"statement": statement, "dry_run": false}));
+                let expected = if is_reached { "refused-by-policy" } else { "none" };
+                assert_eq!(code, expected, "{}: {statement}: {gate}", shop.kind);
+                assert_eq!(content(shop) == before, is_reached, "{}: {statement}: {gate}", shop.kind);
+            }
+        }
+    });
+}
+
+/// A sum over what the changes change.
+fn content(shop: &Shop) -> String {
+    let count = |what: &str| shop.sql(&format!("SELECT {what}"));
+    [
+        "sum(id) + count(CASE WHEN name = 'one' THEN 1 END) FROM parents",
+        "count(*) FROM children",
+        "count(child_id) FROM toys",
+        "10 * count(*) + count(CASE WHEN name = 'one' THEN 1 END) FROM watched",
+        "count(CASE WHEN name = 'one' THEN 1 END) FROM quiet",
+        "count(CASE WHEN name = 'one' THEN 1 END) FROM wild",
+    ]
+    .map(|what| count(&what.replace("sum(id)", "coalesce(sum(id), 0)")))
+    .join(" ")
+}
+
+#[test]
+fn a_rule_that_allows_must_have_what_a_change_sets_off() {
+    each("writable = true", |shop| {
+        shop.sql(&tables(shop.kind));
+        shop.sql(FRESH);
+        let config = shop.configured();
+        let allow = |gates: &str| {
+            shop.world.configure(&format!("{config}\n[[confirm.rules]]\ngates = [{gates}, \"db.*.read\"]\nthen = \"allow\"\n"));
+        };
+        let code = |statement: &str| shop.code_of("shop_change", &json!({"statement": statement, "dry_run": false}));
+        let delete = "DELETE FROM parents WHERE id = 1";
+        // Nothing is known of the database yet: that is seen where it is run.
+        shop.world.run(&["executor", "stop"]);
+        allow("\"db.shop.parents.*\"");
+        assert_eq!(code(delete), "refused-by-policy", "{}", shop.kind);
+        assert_eq!(code(delete), "no-approver", "{}", shop.kind);
+        allow("\"db.shop.parents.*\", \"db.shop.children.*\"");
+        assert_eq!(code(delete), "no-approver", "{}", shop.kind);
+        assert_eq!(shop.sql("SELECT count(*) FROM children"), "1");
+        allow("\"db.shop.parents.*\", \"db.shop.children.delete\", \"db.shop.toys.update\"");
+        assert_eq!(code(delete), "none", "{}", shop.kind);
+        if shop.kind != "sqlite" {
+            let update = "UPDATE wild SET name = 'two' WHERE id = 1";
+            allow("\"db.shop.wild.*\", \"db.shop.counts.*\"");
+            assert_eq!(code(update), "no-approver", "{}", shop.kind);
+            allow("\"db.shop.*\"");
+            assert_eq!(code(update), "none", "{}", shop.kind);
+        }
+    });
+}
