@@ -220,3 +220,93 @@ impl Body<'_, '_> {
 /// Functions that callers may not use, and that write no table.
 const MORE_FUNCTIONS: &[&str] =
     &["current_setting", "last_insert_id", "nextval", "currval", "lastval", "pg_notify", "txid_current", "user", "database"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::{AccessLists, AccessRules};
+    use crate::schema::{Schema, Table, TableKind, TableName};
+
+    /// What a text writes in a database with the view `seen` and the function `helper`, or `?`.
+    fn written(dialect: Dialect, text: &str) -> String {
+        let view = TableKind::View { definition: None };
+        let table = Table { kind: view, comment: None, columns: Vec::new(), estimated_rows: None };
+        let name = TableName { schema: "s".to_owned(), name: "seen".to_owned() };
+        let functions = ["helper".to_owned(), "lower".to_owned()].into();
+        let schema = Schema { tables: [(name, table)].into(), functions, ..Schema::default() };
+        let rules = AccessRules::new(&AccessLists::default()).expect("the patterns are valid");
+        let catalog = Catalog { dialect, schema: &schema, rules: &rules, hides_anything: false };
+        let Some(tables) = written_tables(&catalog, text) else { return "?".to_owned() };
+        let shown = |(table, access): &(WrittenTable, TableAccess)| {
+            let schema = table.schema.as_ref().map(|schema| format!("{schema}.")).unwrap_or_default();
+            format!("{schema}{}.{}", table.name, access.as_str())
+        };
+        tables.iter().map(shown).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_text_tells_the_tables_that_it_writes() {
+        for (dialect, text, expected) in [
+            (Dialect::Postgres, "BEGIN NEW.changed := now(); RETURN NEW; END", ""),
+            (Dialect::Postgres, "BEGIN IF (TG_OP = 'DELETE') THEN RETURN OLD; END IF; NEW.a = coalesce(NEW.b, 1); RETURN NEW; END", ""),
+            (Dialect::Postgres, "BEGIN INSERT INTO Log (a, b) VALUES (NEW.a, now()); RETURN NULL; END", "log.insert"),
+            (
+                Dialect::Postgres,
+                "BEGIN UPDATE ONLY s.\"Sums\" AS x SET n = n + 1 WHERE id = NEW.id; DELETE FROM old WHERE id = OLD.id; RETURN NEW; END",
+                "s.Sums.update old.delete",
+            ),
+            (
+                Dialect::Postgres,
+                "INSERT INTO sums VALUES (1) ON CONFLICT (id) DO UPDATE SET n = 2",
+                "sums.insert sums.update",
+            ),
+            (Dialect::Postgres, "SELECT n INTO x FROM a WHERE id = NEW.id FOR UPDATE; MERGE INTO b USING a ON true WHEN MATCHED THEN DELETE", "?"),
+            (Dialect::Postgres, "SELECT n INTO x FROM a WHERE id = NEW.id FOR UPDATE", ""),
+            (Dialect::Postgres, "EXECUTE 'DELETE FROM a'", "?"),
+            (Dialect::Postgres, "EXECUTE format('DELETE FROM %I', TG_ARGV[0])", "?"),
+            (Dialect::Postgres, "PERFORM helper(NEW.id)", "?"),
+            (Dialect::Postgres, "PERFORM s.anything(NEW.id)", "?"),
+            (Dialect::Postgres, "PERFORM \"lower\"(NEW.id)", "?"),
+            // One of their own takes the name of a built-in one.
+            (Dialect::Postgres, "NEW.a := lower(NEW.a)", "?"),
+            (Dialect::Postgres, "NEW.a := upper(NEW.a)", ""),
+            (Dialect::Postgres, "NEW.a := (SELECT max(n) FROM seen)", "?"),
+            (Dialect::Postgres, "TRUNCATE a", "?"),
+            (Dialect::Mysql, "SET NEW.a = REPLACE(NEW.a, 'x', INSERT('abc', 1, 1, 'y'))", ""),
+            (Dialect::Mysql, "BEGIN DECLARE n INT; SELECT count(*) INTO n FROM a; SET NEW.n = n; END", ""),
+            (Dialect::Mysql, "REPLACE INTO `log` (a) VALUES (NEW.a)", "log.insert log.delete"),
+            (
+                Dialect::Mysql,
+                "INSERT IGNORE INTO log SET a = 1 ON DUPLICATE KEY UPDATE a = 2",
+                "log.insert log.update",
+            ),
+            (Dialect::Mysql, "UPDATE a, b SET a.x = b.x", "?"),
+            (Dialect::Mysql, "DELETE a FROM a JOIN b ON a.id = b.id", "?"),
+            (Dialect::Mysql, "CALL do_it()", "?"),
+            (Dialect::Mysql, "SET NEW.a = shop.my_function(1)", "?"),
+            (Dialect::Mysql, "SET NEW.a = 1 /*! ; DELETE FROM b */", "?"),
+        ] {
+            assert_eq!(written(dialect, text), expected, "{dialect}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_a_trigger_sets_of_the_row_itself_is_seen() {
+        let schema = Schema::default();
+        let rules = AccessRules::new(&AccessLists::default()).expect("the patterns are valid");
+        for (dialect, text, expected) in [
+            (Dialect::Mysql, "SET NEW.id = 5", true),
+            (Dialect::Mysql, "SET NEW.note = OLD.id", false),
+            (Dialect::Mysql, "INSERT INTO log VALUES (NEW.id)", false),
+            (Dialect::Mysql, "SELECT 1 INTO NEW.id", true),
+            (Dialect::Postgres, "NEW.id := 5; RETURN NEW;", true),
+            (Dialect::Postgres, "NEW := OLD; RETURN NEW;", true),
+            (Dialect::Postgres, "SELECT * INTO NEW FROM other; RETURN NEW;", true),
+            (Dialect::Postgres, "RETURN ROW(1, 2);", true),
+            (Dialect::Postgres, "NEW.note := NEW.id::text; RETURN NEW;", false),
+        ] {
+            let catalog = Catalog { dialect, schema: &schema, rules: &rules, hides_anything: false };
+            assert_eq!(may_set(&catalog, text, &["id".to_owned()]), expected, "{dialect}: {text}");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
 
-use super::authorizer::compiled_changes;
+use super::authorizer::{CompiledChange, compiled_changes};
 use super::schema::{each, table_name};
 use crate::database::error::DatabaseError;
 use crate::guard::TableAccess;
@@ -68,10 +68,11 @@ pub(super) fn triggers(connection: &mut Connection) -> Result<Vec<Trigger>, Data
     };
     let statements: Vec<String> = changes.iter().map(statement).collect();
     let compiled = compiled_changes(connection, &statements)?;
-    let trigger = |((table, access, columns), compiled): ((String, TableAccess, Vec<String>), _)| {
-        let written: Option<BTreeSet<(TableName, TableAccess)>> = compiled.map(|compiled: Vec<_>| {
+    type Tried = ((String, TableAccess, Vec<String>), Option<Vec<CompiledChange>>);
+    let trigger = |((table, access, columns), compiled): Tried| {
+        let written: Option<BTreeSet<(TableName, TableAccess)>> = compiled.map(|compiled| {
             // What a trigger does has its name; what the statement does has none.
-            let by_trigger = compiled.into_iter().filter(|(_, _, by): &(_, _, Option<String>)| by.is_some());
+            let by_trigger = compiled.into_iter().filter(|(_, _, by)| by.is_some());
             by_trigger.map(|(table, access, _)| (table_name(table), access)).collect()
         });
         let is_quiet = written.as_ref().is_some_and(BTreeSet::is_empty);
