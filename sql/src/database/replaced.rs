@@ -61,7 +61,9 @@ impl Replacing<'_> {
                     let name = quoted(&column.name, dialect);
                     match (dialect, &column.collation) {
                         (Dialect::Postgres, _) => format!("{name} = ${}", parameters.len()),
-                        (Dialect::Sqlite, Some(collation)) => format!("{name} = ? COLLATE {}", quoted(collation, dialect)),
+                        (Dialect::Sqlite, Some(collation)) => {
+                            format!("{name} = ? COLLATE {}", quoted(collation, dialect))
+                        }
                         (Dialect::Sqlite | Dialect::Mysql, _) => format!("{name} = ?"),
                     }
                 })
@@ -92,9 +94,10 @@ impl Replacing<'_> {
                 None => dialect == Dialect::Postgres,
             };
             if written.rows.iter().any(is_lost) {
-                let reason = "the rows that it overwrites or removes are not found by its key, or its own rows replace \
+                let reason =
+                    "the rows that it overwrites or removes are not found by its key, or its own rows replace \
                               each other; write an `UPDATE` of the rows that are there, and an `INSERT` of the new ones"
-                    .to_owned();
+                        .to_owned();
                 return Err(DatabaseError::DryRunImpossible { reason });
             }
         }
@@ -114,7 +117,8 @@ impl Replacing<'_> {
 fn values<'r>(key: &[KeyColumn], rows: &Rows, row: &'r [Json]) -> Option<Vec<&'r Json>> {
     let value = |column: &KeyColumn| {
         let exactly = rows.columns.iter().position(|it| it.name == column.name);
-        let place = exactly.or_else(|| rows.columns.iter().position(|it| it.name.eq_ignore_ascii_case(&column.name)))?;
+        let place =
+            exactly.or_else(|| rows.columns.iter().position(|it| it.name.eq_ignore_ascii_case(&column.name)))?;
         row.get(place).filter(|value| !value.is_null())
     };
     key.iter().map(value).collect()

@@ -267,7 +267,8 @@ fn write(
 fn change(connection: &mut Connection, query: &WriteQuery, caps: RowCaps) -> Result<WriteOutcome, DatabaseError> {
     let whole = query.caps(caps);
     authorizer::allow_reads(connection)?;
-    let mut before = query.touched.as_ref().map(|touched| self::query(connection, &touched.select, whole)).transpose()?;
+    let mut before =
+        query.touched.as_ref().map(|touched| self::query(connection, &touched.select, whole)).transpose()?;
     let mut tried = None;
     if let Some(replacing) = query.replacing() {
         let (written, rows) = replaced(connection, query, replacing, whole)?;

@@ -327,8 +327,12 @@ mod tests {
             rows: rows.iter().map(|row| row.iter().map(|cell| json!(cell)).collect()).collect(),
             ..Rows::default()
         };
-        let read =
-            ReadChange { rows_affected: 1, before: Some(rows(before)), after: Some(rows(after)), ..ReadChange::default() };
+        let read = ReadChange {
+            rows_affected: 1,
+            before: Some(rows(before)),
+            after: Some(rows(after)),
+            ..ReadChange::default()
+        };
         let set_by_database = set_by_database.iter().map(|&name| name.to_owned()).collect();
         let query = WriteQuery { set_by_database, ..WriteQuery::default() };
         // What is shown is far less than what is compared.

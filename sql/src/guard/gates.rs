@@ -92,17 +92,18 @@ impl Naming<'_> {
     /// Adds what the changes so far set off in other tables.
     fn add_set_off(&mut self, written: &WrittenTables) {
         let schema = self.catalog.schema;
-        let replaces = |name: &TableName| schema.unique_keys.get(name).is_some_and(|keys| keys.iter().any(|it| it.replaces));
+        let replaces =
+            |name: &TableName| schema.unique_keys.get(name).is_some_and(|keys| keys.iter().any(|it| it.replaces));
         // A row makes room for another one because the table says so.
-        let making_room: Vec<_> = self.changes.iter().filter(|(name, access)| access.is_write() && replaces(name)).cloned().collect();
+        let making_room: Vec<_> =
+            self.changes.iter().filter(|(name, access)| access.is_write() && replaces(name)).cloned().collect();
         for (name, _) in &making_room {
             self.add_found(name, TableAccess::Delete);
         }
         let is_real = |access: TableAccess| access != TableAccess::Delete || written.deletes || !making_room.is_empty();
         let columns = |access| if access == TableAccess::Update { written.set_columns.clone() } else { None };
         let changes = std::mem::take(&mut self.changes).into_iter().filter(|(_, access)| is_real(*access));
-        let changes =
-            changes.map(|(table, access)| TableChange { table, access, columns: columns(access) }).collect();
+        let changes = changes.map(|(table, access)| TableChange { table, access, columns: columns(access) }).collect();
         let set_off = set_off(&self.catalog, changes);
         for (name, access) in &set_off.changes {
             self.add_found(name, *access);
@@ -304,9 +305,8 @@ impl TableSearch {
                     self.add(name, TableAccess::Update);
                     self.add(name, TableAccess::Delete);
                 }
-                self.deletes |= insert.replace_into
-                    || insert.overwrite
-                    || matches!(insert.or, Some(SqliteOnConflict::Replace));
+                self.deletes |=
+                    insert.replace_into || insert.overwrite || matches!(insert.or, Some(SqliteOnConflict::Replace));
                 match &insert.on {
                     Some(OnInsert::DuplicateKeyUpdate(assignments)) => self.sets(assignments),
                     Some(OnInsert::OnConflict(on)) => {

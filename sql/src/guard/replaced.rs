@@ -12,12 +12,12 @@ use sqlparser::ast::{
 
 use super::Guard;
 use super::dialects::{folded, same};
+use super::table_use::TableAccess;
 use super::text::{on_a_deep_stack, parse_one};
 use super::touched::Assigned;
-use super::table_use::TableAccess;
 use super::trigger::may_set;
 use crate::dialect::Dialect;
-use crate::schema::{Key, KeyColumn, Table, TableName, Trigger, TriggerBody, UniqueKey};
+use crate::schema::{Column, Key, KeyColumn, Table, TableName, Trigger, TriggerBody, UniqueKey};
 
 /// The rows of a table that a statement overwrites or removes, found by what it writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,10 +57,15 @@ impl<'a> Conflict<'a> {
     }
 }
 
-/// Whether a statement, or a part of it, may overwrite rows that are there: an `INSERT` that says what becomes of them.
+/// Whether a statement, or a part of it, may overwrite rows that are there: an `INSERT` that says what becomes of them. One
+/// that cannot be read may if it has a word for that.
 pub fn may_replace(dialect: Dialect, sql: &str) -> bool {
     on_a_deep_stack(|| {
-        let Ok(statement) = parse_one(dialect, sql) else { return false };
+        let Ok(statement) = parse_one(dialect, sql) else {
+            let lowered = sql.to_lowercase();
+            let mut words = lowered.split(|character: char| !character.is_alphanumeric() && character != '_');
+            return words.any(|word| ["replace", "conflict", "duplicate"].contains(&word));
+        };
         statement.visit(&mut ReplacementSearch).is_break()
     })
 }
@@ -80,7 +85,6 @@ impl Visitor for ReplacementSearch {
     fn pre_visit_query(&mut self, query: &sqlparser::ast::Query) -> ControlFlow<()> {
         match query.body.as_ref() {
             SetExpr::Insert(inner) => self.pre_visit_statement(inner),
-            SetExpr::Merge(_) => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
     }
@@ -94,7 +98,6 @@ impl Guard<'_> {
         statement: &Statement,
         name: &TableName,
         table: &Table,
-        set_by_database: &[String],
     ) -> Result<Option<ReplacedRows>, String> {
         let keys = self.schema.unique_keys.get(name).map(Vec::as_slice).unwrap_or_default();
         let insert = match statement {
@@ -109,7 +112,11 @@ impl Guard<'_> {
         if !conflict.replaces && conflict.updates.is_none() {
             return Ok(None);
         }
-        let is_filled = |column: &str| set_by_database.iter().any(|name| same(self.dialect, name, column));
+        let plain = Statement::Insert(Insert { on: None, ..insert.clone() });
+        let given = self.assigned(&plain, table);
+        let is_left = |column: &&Column| !given.has(self.dialect, &column.name) && column.is_set_by_database();
+        let filled: Vec<&Column> = table.columns.iter().filter(is_left).collect();
+        let is_filled = |column: &str| filled.iter().any(|it| same(self.dialect, &it.name, column));
         let mut found: Vec<Vec<KeyColumn>> = Vec::new();
         if let Some(assignments) = conflict.updates {
             found.push(self.key_that_stays(assignments, conflict.target, name, table)?);
@@ -119,11 +126,11 @@ impl Guard<'_> {
                 continue;
             }
             // What the database fills in is not the same when it is done as when it was tried, so neither are the rows.
-            let filled = key.columns.iter().find(|column| is_filled(&column.name)).filter(|_| !key.is_counted);
-            if let Some(filled) = filled {
-                return Err(format!("the database fills in `{}`, a part of a unique key", filled.name));
+            let part = key.columns.iter().find(|column| is_filled(&column.name)).filter(|_| !key.is_counted);
+            if let Some(part) = part {
+                return Err(format!("the database fills in `{}`, a part of a unique key", part.name));
             }
-            if !key.is_plain && !set_by_database.is_empty() && !key.is_counted {
+            if !key.is_plain && !filled.is_empty() && !key.is_counted {
                 return Err("the table has a unique key that is not one of whole columns".to_owned());
             }
             if conflict.replaces {
@@ -134,9 +141,9 @@ impl Guard<'_> {
             }
         }
         if let Some(ConflictTarget::Columns(columns)) = conflict.target
-            && let Some(filled) = columns.iter().map(|it| folded(self.dialect, it)).find(|it| is_filled(it))
+            && let Some(part) = columns.iter().map(|it| folded(self.dialect, it)).find(|it| is_filled(it))
         {
-            return Err(format!("the database fills in `{filled}`, by which rows are found"));
+            return Err(format!("the database fills in `{part}`, by which rows are found"));
         }
         let columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
         let is_hidden = |column: &&KeyColumn| !columns.iter().any(|shown| same(self.dialect, shown, &column.name));
@@ -151,7 +158,9 @@ impl Guard<'_> {
 
     /// Whether a row that shares this key may be the one that is updated or removed.
     fn is_about(&self, conflict: Conflict<'_>, key: &UniqueKey) -> bool {
-        let Some(ConflictTarget::Columns(columns)) = conflict.target.filter(|_| !conflict.replaces) else { return true };
+        let Some(ConflictTarget::Columns(columns)) = conflict.target.filter(|_| !conflict.replaces) else {
+            return true;
+        };
         // An index of some rows or of an expression may be meant by the same columns.
         !key.is_plain
             || (columns.len() == key.columns.len()
@@ -180,9 +189,7 @@ impl Guard<'_> {
             Some(ConflictTarget::Columns(columns)) => columns.iter().map(|it| folded(self.dialect, it)).collect(),
             _ => Vec::new(),
         };
-        let stays = |key: &Vec<String>| {
-            !key.is_empty() && key.iter().all(|column| !assigned.has(self.dialect, column))
-        };
+        let stays = |key: &Vec<String>| !key.is_empty() && key.iter().all(|column| !assigned.has(self.dialect, column));
         let key = [primary, named].into_iter().find(stays);
         let is_set_by = |trigger: &&Trigger| {
             trigger.table == *name

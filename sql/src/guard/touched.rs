@@ -101,7 +101,7 @@ impl Guard<'_> {
         shown.set_by_database =
             self.visible(name, table).into_iter().filter(is_left).map(|it| it.name.clone()).collect();
         shown.added = self.added(inner, name, table);
-        shown.replaced = self.replaced(inner, name, table, &shown.set_by_database).transpose();
+        shown.replaced = self.replaced(inner, name, table).transpose();
         let key_is_kept =
             |column: &&Column| !matches!(inner, Statement::Update(_)) || !assigned.has(self.dialect, &column.name);
         shown.touched = self.touched(with, inner, name, table, key_is_kept);
@@ -251,7 +251,7 @@ impl Guard<'_> {
     }
 
     /// The columns to which a statement gives a value of its own.
-    fn assigned(&self, statement: &Statement, table: &Table) -> Assigned {
+    pub(super) fn assigned(&self, statement: &Statement, table: &Table) -> Assigned {
         let mut assigned = Assigned { columns: Vec::new(), all: false };
         match statement {
             Statement::Update(update) => assigned.add(self.dialect, &update.assignments),

@@ -15,21 +15,101 @@ use crate::schema::TableKind;
 
 /// Statements that may write anything, or run what is not in the text.
 const UNREADABLE: &[&str] = &[
-    "alter", "call", "copy", "create", "drop", "execute", "grant", "import", "load", "prepare", "refresh",
-    "rename", "revoke", "truncate",
+    "alter", "call", "copy", "create", "drop", "execute", "grant", "import", "load", "prepare", "refresh", "rename",
+    "revoke", "truncate",
 ];
 /// Words before a parenthesis that call nothing.
 const NO_CALLS: &[&str] = &[
-    "all", "and", "any", "array", "as", "begin", "between", "by", "case", "conflict", "do", "else", "elseif", "elsif",
-    "except", "exists", "exit", "filter", "for", "from", "having", "if", "in", "intersect", "interval", "is", "key", "like",
-    "limit", "loop", "not", "on", "or", "over", "partition", "perform", "raise", "return", "returning", "row", "select",
-    "set", "some", "then", "union", "using", "values", "when", "where", "while", "with", "within",
+    "all",
+    "and",
+    "any",
+    "array",
+    "as",
+    "begin",
+    "between",
+    "by",
+    "case",
+    "conflict",
+    "do",
+    "else",
+    "elseif",
+    "elsif",
+    "except",
+    "exists",
+    "exit",
+    "filter",
+    "for",
+    "from",
+    "having",
+    "if",
+    "in",
+    "intersect",
+    "interval",
+    "is",
+    "key",
+    "like",
+    "limit",
+    "loop",
+    "not",
+    "on",
+    "or",
+    "over",
+    "partition",
+    "perform",
+    "raise",
+    "return",
+    "returning",
+    "row",
+    "select",
+    "set",
+    "some",
+    "then",
+    "union",
+    "using",
+    "values",
+    "when",
+    "where",
+    "while",
+    "with",
+    "within",
     // Types with a length.
-    "bigint", "binary", "bit", "char", "character", "datetime", "dec", "decimal", "double", "float", "int", "integer",
-    "nchar", "numeric", "nvarchar", "smallint", "time", "timestamp", "timestamptz", "tinyint", "varbinary", "varchar",
-    "varying", "year", "enum",
+    "bigint",
+    "binary",
+    "bit",
+    "char",
+    "character",
+    "datetime",
+    "dec",
+    "decimal",
+    "double",
+    "float",
+    "int",
+    "integer",
+    "nchar",
+    "numeric",
+    "nvarchar",
+    "smallint",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "tinyint",
+    "varbinary",
+    "varchar",
+    "varying",
+    "year",
+    "enum",
     // Forms with a grammar of their own.
-    "cast", "coalesce", "convert", "extract", "greatest", "least", "nullif", "position", "substring", "trim", "overlay",
+    "cast",
+    "coalesce",
+    "convert",
+    "extract",
+    "greatest",
+    "least",
+    "nullif",
+    "position",
+    "substring",
+    "trim",
+    "overlay",
 ];
 /// Between the verb of a change and its table.
 const BETWEEN: &[&str] = &["into", "only", "ignore", "low_priority", "high_priority", "delayed", "quick"];
@@ -63,8 +143,10 @@ pub(super) fn may_set(catalog: &Catalog<'_>, text: &str, columns: &[String]) -> 
             is_key && (sets(place + 3) || body.is_after_into(place))
         }
         Some("new") => sets(place + 1) || body.is_after_into(place),
-        Some("return") => catalog.dialect == Dialect::Postgres
-            && !matches!(body.word(place + 1).as_deref(), Some("new" | "old" | "null")),
+        Some("return") => {
+            catalog.dialect == Dialect::Postgres
+                && !matches!(body.word(place + 1).as_deref(), Some("new" | "old" | "null"))
+        }
         _ => false,
     })
 }
@@ -89,7 +171,11 @@ impl Body<'_, '_> {
     }
 
     fn folded(&self, word: &Word) -> String {
-        let ident = Ident { value: word.value.clone(), quote_style: word.quote_style, span: sqlparser::tokenizer::Span::empty() };
+        let ident = Ident {
+            value: word.value.clone(),
+            quote_style: word.quote_style,
+            span: sqlparser::tokenizer::Span::empty(),
+        };
         folded(self.catalog.dialect, &ident)
     }
 
@@ -114,7 +200,8 @@ impl Body<'_, '_> {
         let name = self.folded(word);
         // A view may call any function.
         let is_table = |kind: &TableKind| matches!(kind, TableKind::Base);
-        let named = self.catalog.schema.tables.iter().filter(|(table, _)| same(self.catalog.dialect, &table.name, &name));
+        let named =
+            self.catalog.schema.tables.iter().filter(|(table, _)| same(self.catalog.dialect, &table.name, &name));
         if named.clone().any(|(_, table)| !is_table(&table.kind)) {
             return None;
         }
@@ -140,7 +227,10 @@ impl Body<'_, '_> {
                 }
                 let end = self.add(place + 2, &[TableAccess::Delete])?;
                 let is_one = !self.is(end, &Token::Comma)
-                    && !matches!(self.word(end).as_deref(), Some("using" | "join" | "inner" | "left" | "right" | "cross"));
+                    && !matches!(
+                        self.word(end).as_deref(),
+                        Some("using" | "join" | "inner" | "left" | "right" | "cross")
+                    );
                 (is_one || self.catalog.dialect != Dialect::Mysql).then_some(())
             }
             "do" => (!matches!(
@@ -218,8 +308,17 @@ impl Body<'_, '_> {
 }
 
 /// Functions that callers may not use, and that write no table.
-const MORE_FUNCTIONS: &[&str] =
-    &["current_setting", "last_insert_id", "nextval", "currval", "lastval", "pg_notify", "txid_current", "user", "database"];
+const MORE_FUNCTIONS: &[&str] = &[
+    "current_setting",
+    "last_insert_id",
+    "nextval",
+    "currval",
+    "lastval",
+    "pg_notify",
+    "txid_current",
+    "user",
+    "database",
+];
 
 #[cfg(test)]
 mod tests {
@@ -248,7 +347,11 @@ mod tests {
     fn a_text_tells_the_tables_that_it_writes() {
         for (dialect, text, expected) in [
             (Dialect::Postgres, "BEGIN NEW.changed := now(); RETURN NEW; END", ""),
-            (Dialect::Postgres, "BEGIN IF (TG_OP = 'DELETE') THEN RETURN OLD; END IF; NEW.a = coalesce(NEW.b, 1); RETURN NEW; END", ""),
+            (
+                Dialect::Postgres,
+                "BEGIN IF (TG_OP = 'DELETE') THEN RETURN OLD; END IF; NEW.a = coalesce(NEW.b, 1); RETURN NEW; END",
+                "",
+            ),
             (Dialect::Postgres, "BEGIN INSERT INTO Log (a, b) VALUES (NEW.a, now()); RETURN NULL; END", "log.insert"),
             (
                 Dialect::Postgres,
@@ -260,7 +363,11 @@ mod tests {
                 "INSERT INTO sums VALUES (1) ON CONFLICT (id) DO UPDATE SET n = 2",
                 "sums.insert sums.update",
             ),
-            (Dialect::Postgres, "SELECT n INTO x FROM a WHERE id = NEW.id FOR UPDATE; MERGE INTO b USING a ON true WHEN MATCHED THEN DELETE", "?"),
+            (
+                Dialect::Postgres,
+                "SELECT n INTO x FROM a WHERE id = NEW.id FOR UPDATE; MERGE INTO b USING a ON true WHEN MATCHED THEN DELETE",
+                "?",
+            ),
             (Dialect::Postgres, "SELECT n INTO x FROM a WHERE id = NEW.id FOR UPDATE", ""),
             (Dialect::Postgres, "EXECUTE 'DELETE FROM a'", "?"),
             (Dialect::Postgres, "EXECUTE format('DELETE FROM %I', TG_ARGV[0])", "?"),
@@ -275,11 +382,7 @@ mod tests {
             (Dialect::Mysql, "SET NEW.a = REPLACE(NEW.a, 'x', INSERT('abc', 1, 1, 'y'))", ""),
             (Dialect::Mysql, "BEGIN DECLARE n INT; SELECT count(*) INTO n FROM a; SET NEW.n = n; END", ""),
             (Dialect::Mysql, "REPLACE INTO `log` (a) VALUES (NEW.a)", "log.insert log.delete"),
-            (
-                Dialect::Mysql,
-                "INSERT IGNORE INTO log SET a = 1 ON DUPLICATE KEY UPDATE a = 2",
-                "log.insert log.update",
-            ),
+            (Dialect::Mysql, "INSERT IGNORE INTO log SET a = 1 ON DUPLICATE KEY UPDATE a = 2", "log.insert log.update"),
             (Dialect::Mysql, "UPDATE a, b SET a.x = b.x", "?"),
             (Dialect::Mysql, "DELETE a FROM a JOIN b ON a.id = b.id", "?"),
             (Dialect::Mysql, "CALL do_it()", "?"),

@@ -7,14 +7,22 @@ use super::{Shop, each};
 use crate::page::human::Human;
 use crate::world::until;
 
-/// A shelf with three unique keys, one of which has a default, and what is put on it.
+/// A shelf with three unique keys, one of which has a default, and what is delivered for it.
 const SHELF: &str = "CREATE TABLE shelf (id INTEGER PRIMARY KEY, name VARCHAR(20) NOT NULL, place INTEGER DEFAULT 7, row_no INTEGER, \
         note VARCHAR(20), UNIQUE (name), UNIQUE (place, row_no)); \
     CREATE TABLE bare (name VARCHAR(20) NOT NULL UNIQUE, note VARCHAR(20)); \
     CREATE TABLE delivery (id INTEGER PRIMARY KEY, name VARCHAR(20), note VARCHAR(20));";
 
+/// All tables, with one of SQLite that says by itself that rows make room.
+fn tables(kind: &str) -> String {
+    let greedy = if kind == "sqlite" { "UNIQUE ON CONFLICT REPLACE" } else { "UNIQUE" };
+    format!(
+        "{SHELF} CREATE TABLE greedy (id INTEGER PRIMARY KEY, name VARCHAR(20) NOT NULL {greedy}, note VARCHAR(20));"
+    )
+}
+
 /// As it is before each case.
-const FRESH: &str = "DELETE FROM shelf; DELETE FROM bare; DELETE FROM delivery; \
+const FRESH: &str = "DELETE FROM greedy; INSERT INTO greedy VALUES (1, 'one', 'old one'), (2, 'two', 'old two'); DELETE FROM shelf; DELETE FROM bare; DELETE FROM delivery; \
     INSERT INTO shelf VALUES (1, 'one', 1, 1, 'old one'), (2, 'two', 2, 2, 'old two'), (3, 'three', 7, 5, 'old three'), (4, 'four', 4, 4, 'old four'); \
     INSERT INTO bare VALUES ('one', 'old one'), ('two', 'old two'); \
     INSERT INTO delivery VALUES (1, 'two', 'sent'), (9, 'nine', 'sent');";
@@ -65,7 +73,10 @@ const NOTHING_THERE: Case = Case {
     statement: "REPLACE INTO shelf (id, name, place, row_no, note) VALUES (8, 'eight', 8, 8, 'new')",
     replaced: &[],
     rows: 1,
-    meanwhile: &["INSERT INTO shelf VALUES (5, 'eight', 5, 5, 'EVIL')", "INSERT INTO shelf VALUES (5, 'x', 8, 8, 'EVIL')"],
+    meanwhile: &[
+        "INSERT INTO shelf VALUES (5, 'eight', 5, 5, 'EVIL')",
+        "INSERT INTO shelf VALUES (5, 'x', 8, 8, 'EVIL')",
+    ],
     written: WRITTEN,
 };
 const WITHOUT_A_PRIMARY_KEY: Case = Case {
@@ -74,6 +85,14 @@ const WITHOUT_A_PRIMARY_KEY: Case = Case {
     rows: 1,
     meanwhile: &["UPDATE bare SET note = 'EVIL' WHERE name = 'two'"],
     written: "SELECT count(*) FROM bare WHERE note = 'new'",
+};
+/// The table says it, and the statement does not.
+const GREEDY: Case = Case {
+    statement: "INSERT INTO greedy (id, name, note) VALUES (7, 'two', 'new')",
+    replaced: &["old two"],
+    rows: 1,
+    meanwhile: &["UPDATE greedy SET note = 'EVIL' WHERE id = 2", "UPDATE greedy SET id = 9 WHERE id = 2"],
+    written: "SELECT count(*) FROM greedy WHERE note = 'new'",
 };
 const OR_REPLACE: Case = Case {
     statement: "INSERT OR REPLACE INTO shelf (id, name, row_no, note) VALUES (1, 'two', 5, 'new')",
@@ -128,6 +147,7 @@ fn cases(kind: &str) -> &'static [Case] {
         TEXT_FOR_A_NUMBER,
         NOTHING_THERE,
         WITHOUT_A_PRIMARY_KEY,
+        GREEDY,
         ON_CONFLICT,
         ON_CONFLICT_OF_A_QUERY,
         ON_CONFLICT_WITHOUT_A_PRIMARY_KEY,
@@ -152,7 +172,9 @@ fn cases(kind: &str) -> &'static [Case] {
 /// All rows, as one text.
 fn rows(shop: &Shop) -> String {
     let notes = |note: &str| {
-        ["shelf", "bare"].map(|table| shop.sql(&format!("SELECT count(*) FROM {table} WHERE note = '{note}'"))).concat()
+        ["shelf", "bare", "greedy"]
+            .map(|table| shop.sql(&format!("SELECT count(*) FROM {table} WHERE note = '{note}'")))
+            .concat()
     };
     ["old one", "old two", "old three", "old four", "EVIL", "new", "sent"].map(notes).join(" ")
 }
@@ -160,13 +182,14 @@ fn rows(shop: &Shop) -> String {
 #[test]
 fn what_is_overwritten_or_removed_is_on_the_card_and_still_the_same_when_it_is_done() {
     each("writable = true", |shop| {
-        shop.sql(SHELF);
+        shop.sql(&tables(shop.kind));
         for Case { statement, replaced, rows: affected, meanwhile, written } in cases(shop.kind) {
             for meanwhile in std::iter::once(&"").chain(*meanwhile) {
                 shop.sql(FRESH);
                 let (id, card) = shop.shown(statement);
                 let what = format!("{}: {statement}; {meanwhile}: {card}", shop.kind);
-                let changed = if *affected == 1 { "1 row changes".to_owned() } else { format!("{affected} rows change") };
+                let changed =
+                    if *affected == 1 { "1 row changes".to_owned() } else { format!("{affected} rows change") };
                 assert!(card.contains(&changed), "no `{changed}`: {what}");
                 let count = match replaced.len() {
                     0 => None,
@@ -200,12 +223,11 @@ fn what_is_overwritten_or_removed_is_on_the_card_and_still_the_same_when_it_is_d
 #[test]
 fn what_replaces_rows_that_cannot_be_found_is_not_put_to_a_human() {
     each("writable = true", |shop| {
-        shop.sql(SHELF);
-        let (tables, statements): (&str, &[&str]) = match shop.kind {
+        shop.sql(&tables(shop.kind));
+        let (made, statements): (&str, &[&str]) = match shop.kind {
             "sqlite" => (
                 "CREATE TABLE lowered (id INTEGER PRIMARY KEY, name TEXT); CREATE UNIQUE INDEX by_lowered ON lowered (lower(name)); \
-                 CREATE TABLE partial (id INTEGER PRIMARY KEY, name TEXT, live INTEGER); CREATE UNIQUE INDEX by_live ON partial (name) WHERE live; \
-                 CREATE TABLE greedy (id INTEGER PRIMARY KEY, name TEXT UNIQUE ON CONFLICT REPLACE);",
+                 CREATE TABLE partial (id INTEGER PRIMARY KEY, name TEXT, live INTEGER); CREATE UNIQUE INDEX by_live ON partial (name) WHERE live;",
                 &[
                     "REPLACE INTO lowered (id, name) VALUES (1, 'A')",
                     "INSERT OR REPLACE INTO partial (id, name, live) VALUES (1, 'a', 1)",
@@ -229,7 +251,7 @@ fn what_replaces_rows_that_cannot_be_found_is_not_put_to_a_human() {
                 ],
             ),
         };
-        shop.sql(tables);
+        shop.sql(made);
         shop.sql(FRESH);
         for statement in statements {
             let id = shop.world.start("shop_change", &json!({"statement": statement, "dry_run": false}));
@@ -248,10 +270,14 @@ fn what_replaces_rows_that_cannot_be_found_is_not_put_to_a_human() {
 #[test]
 fn a_statement_of_a_definition_shows_what_it_overwrites_too() {
     each("writable = true", |shop| {
-        shop.sql(SHELF);
+        shop.sql(&tables(shop.kind));
         let statement = match shop.kind {
-            "mariadb" => "INSERT INTO shelf (id, name, note) VALUES (:id, 'x', 'new') ON DUPLICATE KEY UPDATE note = VALUES(note)",
-            _ => "INSERT INTO shelf (id, name, note) VALUES (:id, 'x', 'new') ON CONFLICT (id) DO UPDATE SET note = excluded.note",
+            "mariadb" => {
+                "INSERT INTO shelf (id, name, note) VALUES (:id, 'x', 'new') ON DUPLICATE KEY UPDATE note = VALUES(note)"
+            }
+            _ => {
+                "INSERT INTO shelf (id, name, note) VALUES (:id, 'x', 'new') ON CONFLICT (id) DO UPDATE SET note = excluded.note"
+            }
         };
         let own = |statement: &str| {
             json!({
@@ -263,11 +289,18 @@ fn a_statement_of_a_definition_shows_what_it_overwrites_too() {
         // The time in it is not compared, and what it overwrites is.
         let timed = statement.replace("'new')", "substr(concat(CURRENT_TIMESTAMP, ''), 1, 0) || 'new')");
         let timed = match shop.kind {
-            "mariadb" => statement.replace("'new')", "concat(left(NOW(6), 0), 'new')"),
+            "mariadb" => statement.replace("'new')", "concat(left(NOW(6), 0), 'new'))"),
             "sqlite" => statement.replace("'new')", "substr(datetime('now'), 1, 0) || 'new')"),
             _ => timed.replace("concat(CURRENT_TIMESTAMP, '')", "CURRENT_TIMESTAMP::text"),
         };
-        shop.world.define("own.json", &json!({"put_note": own(statement), "put_time": own(&timed)}));
+        let unknown = statement.replace("'new')", "no_such_function('new'))");
+        shop.world.define(
+            "own.json",
+            &json!({"put_note": own(statement), "put_time": own(&timed), "put_unknown": own(&unknown)}),
+        );
+        shop.sql(FRESH);
+        let refused = shop.world.end_of(&shop.world.start("put_unknown", &json!({"id": 1})));
+        assert_eq!(refused["error"]["code"], "bad-definition", "{}: {refused:#}", shop.kind);
         for subtool in ["put_note", "put_time"] {
             for (meanwhile, outcome) in [("", ""), ("UPDATE shelf SET note = 'EVIL' WHERE id = 1", "drifted")] {
                 shop.sql(FRESH);

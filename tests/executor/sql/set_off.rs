@@ -73,8 +73,11 @@ const UPSERTS: &[Case] = &[(
     &["children.write"],
 )];
 /// A trigger runs what is not in its text.
-const UNREADABLE: &[Case] =
-    &[("UPDATE wild SET name = 'two' WHERE id = 1", &["counts.update", "parents.delete", "quiet.write"], &["quiet.read"])];
+const UNREADABLE: &[Case] = &[(
+    "UPDATE wild SET name = 'two' WHERE id = 1",
+    &["counts.update", "parents.delete", "quiet.write"],
+    &["quiet.read"],
+)];
 
 fn cases(kind: &str) -> Vec<Case> {
     let others: &[&[Case]] = match kind {
@@ -131,7 +134,9 @@ fn a_rule_that_allows_must_have_what_a_change_sets_off() {
         shop.sql(FRESH);
         let config = shop.configured();
         let allow = |gates: &str| {
-            shop.world.configure(&format!("{config}\n[[confirm.rules]]\ngates = [{gates}, \"db.*.read\"]\nthen = \"allow\"\n"));
+            shop.world.configure(&format!(
+                "{config}\n[[confirm.rules]]\ngates = [{gates}, \"db.*.read\"]\nthen = \"allow\"\n"
+            ));
         };
         let code = |statement: &str| shop.code_of("shop_change", &json!({"statement": statement, "dry_run": false}));
         let delete = "DELETE FROM parents WHERE id = 1";

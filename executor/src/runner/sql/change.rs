@@ -95,7 +95,8 @@ impl Sql {
                 }
                 let statement = query::bound(statement, &self.parameters, invocation, dialect)?;
                 // What a developer wrote with the time or a random number in it stands on the card as it is.
-                let checked = checked.filter(|checked| checked.why_not_shown().is_none() || checked.replaced().is_some());
+                let checked =
+                    checked.filter(|checked| checked.why_not_shown().is_none() || checked.replaced().is_some());
                 let written = checked.as_ref().and_then(GuardedStatement::added_returning).map(|added| WrittenRows {
                     statement: query::around("", &statement, &added.text),
                     columns: added.columns.clone(),

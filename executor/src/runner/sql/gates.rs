@@ -105,9 +105,8 @@ impl Gates {
     pub fn any(&self, patterns: &GatePatterns) -> bool {
         self.tables.as_ref().is_none_or(|found| {
             let has = |table: &NamedTable| table.names.iter().any(|name| self.matches(name, table.access, patterns));
-            let may_do = |access: TableAccess| {
-                found.unknown.contains(&access) || (found.may_write_any && access.is_write())
-            };
+            let may_do =
+                |access: TableAccess| found.unknown.contains(&access) || (found.may_write_any && access.is_write());
             let accesses = [TableAccess::Read, TableAccess::Insert, TableAccess::Update, TableAccess::Delete];
             found.tables.iter().any(has)
                 || accesses.into_iter().any(|access| may_do(access) && patterns.have_access(access))
@@ -120,7 +119,8 @@ impl Gates {
         let named = || found.tables.iter().filter(|table| table.must_be_allowed);
         // No table has this name, so a pattern that has it has all.
         let any = |access| self.matches("\u{0}", access, patterns);
-        if found.may_write_any && ![TableAccess::Insert, TableAccess::Update, TableAccess::Delete].into_iter().all(any) {
+        if found.may_write_any && ![TableAccess::Insert, TableAccess::Update, TableAccess::Delete].into_iter().all(any)
+        {
             return false;
         }
         let has = |table: &NamedTable| table.exact.iter().any(|name| self.matches(name, table.access, patterns));

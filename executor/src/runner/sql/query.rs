@@ -176,8 +176,8 @@ pub(super) async fn own(
 
 /// Why it is not known which rows a statement of a definition overwrites, if the guard does not know the statement.
 pub(super) fn why_not_read(statement: &str, parameters: &Map<String, Value>, dialect: Dialect) -> Option<String> {
-    let text = readable(statement, parameters, Some(dialect))?;
-    sql::guard::may_replace(dialect, &text).then(|| {
+    let text = readable(statement, parameters, Some(dialect));
+    sql::guard::may_replace(dialect, text.as_deref().unwrap_or(statement)).then(|| {
         "it may overwrite rows that are there, and has a form, a function or a hidden column that keeps them from being \
          found; write an `UPDATE` of the rows that are there, and an `INSERT` of the new ones"
             .to_owned()

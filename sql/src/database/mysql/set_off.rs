@@ -50,14 +50,18 @@ pub(super) async fn triggers(conn: &mut Conn, list: &str) -> Result<Vec<Trigger>
         .await?;
     let trigger = |(schema, name, events, text): (String, String, String, Option<String>)| {
         let events = events.to_uppercase();
-        let fired_by = [("INSERT", TableAccess::Insert), ("UPDATE", TableAccess::Update), ("DELETE", TableAccess::Delete)];
-        let body = text.filter(|text| !text.is_empty()).map_or(TriggerBody::Unknown, |text| TriggerBody::Text {
-            text,
-            has_own_path: false,
-        });
+        let fired_by =
+            [("INSERT", TableAccess::Insert), ("UPDATE", TableAccess::Update), ("DELETE", TableAccess::Delete)];
+        let body = text
+            .filter(|text| !text.is_empty())
+            .map_or(TriggerBody::Unknown, |text| TriggerBody::Text { text, has_own_path: false });
         Trigger {
             table: TableName { schema, name },
-            events: fired_by.into_iter().filter(|(word, _)| events.contains(word)).map(|(_, access)| access).collect::<BTreeSet<_>>(),
+            events: fired_by
+                .into_iter()
+                .filter(|(word, _)| events.contains(word))
+                .map(|(_, access)| access)
+                .collect::<BTreeSet<_>>(),
             columns: Vec::new(),
             body,
         }

@@ -63,9 +63,7 @@ pub(super) async fn triggers(client: &Client) -> Result<Vec<Trigger>, PostgresWo
         let condition = definition.as_deref().and_then(|text| text.split_once(" WHEN ")).map(|(_, rest)| rest);
         let condition = condition.and_then(|text| text.rsplit_once(" EXECUTE ")).map_or("", |(condition, _)| condition);
         let body = match row.try_get::<_, Option<String>>(6)? {
-            Some(text) => {
-                TriggerBody::Text { text: format!("{condition};\n{text}"), has_own_path: row.try_get(7)? }
-            }
+            Some(text) => TriggerBody::Text { text: format!("{condition};\n{text}"), has_own_path: row.try_get(7)? },
             None => TriggerBody::Unknown,
         };
         triggers.push(Trigger { table: table_name(&row, 0)?, events: events(&row)?, columns: row.try_get(5)?, body });

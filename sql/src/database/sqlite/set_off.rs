@@ -61,11 +61,12 @@ pub(super) fn triggers(connection: &mut Connection) -> Result<Vec<Trigger>, Data
         Ok(())
     })?;
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let statement = |(table, access, columns): &(String, TableAccess, Vec<String>)| match columns.first().map(|it| quoted(it)) {
-        Some(column) => format!("UPDATE {} SET {column} = {column}", quoted(table)),
-        None if *access == TableAccess::Insert => format!("INSERT INTO {} DEFAULT VALUES", quoted(table)),
-        None => format!("DELETE FROM {}", quoted(table)),
-    };
+    let statement =
+        |(table, access, columns): &(String, TableAccess, Vec<String>)| match columns.first().map(|it| quoted(it)) {
+            Some(column) => format!("UPDATE {} SET {column} = {column}", quoted(table)),
+            None if *access == TableAccess::Insert => format!("INSERT INTO {} DEFAULT VALUES", quoted(table)),
+            None => format!("DELETE FROM {}", quoted(table)),
+        };
     let statements: Vec<String> = changes.iter().map(statement).collect();
     let compiled = compiled_changes(connection, &statements)?;
     type Tried = ((String, TableAccess, Vec<String>), Option<Vec<CompiledChange>>);
