@@ -347,7 +347,7 @@ async fn change(
     if let Some(replacing) = query.replacing().filter(|_| flavor == Flavor::MariaDb) {
         conn.query_drop(replaced::SAVEPOINT).await?;
         let written = replacing.written(execute(conn, query.run(), all).await?.0)?;
-        replacing.check_found(&written, &look_up(conn, replacing, &written, all).await?, Dialect::Mysql)?;
+        replacing.check_found(&written, &look_up(conn, replacing, &written, all).await?)?;
         conn.query_drop(replaced::ROLLBACK).await?;
         before = Some(look_up(conn, replacing, &written, all).await?);
         tried = Some(written);
@@ -403,7 +403,7 @@ async fn look_up(
     for statement in replacing.lookups(written, Dialect::Mysql) {
         Rows::join(&mut found, whole(read(conn, &statement, all).await?)?);
     }
-    Ok(replacing.distinct(found))
+    Ok(replaced::distinct(found))
 }
 
 /// Refuses rows that were not read to their end: the rest would be in the way of the next statement.

@@ -313,7 +313,7 @@ async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<Wr
     if let Some(replacing) = query.replacing() {
         client.batch_execute(replaced::SAVEPOINT).await?;
         let written = replacing.written(execute(client, query.run(), all).await?.0)?;
-        replacing.check_found(&written, &look_up(client, replacing, &written, all).await?, Dialect::Postgres)?;
+        replacing.check_found(&written, &look_up(client, replacing, &written, all).await?)?;
         client.batch_execute(replaced::ROLLBACK).await?;
         before = Some(look_up(client, replacing, &written, all).await?);
         tried = Some(written);
@@ -362,7 +362,7 @@ async fn look_up(
     for statement in replacing.lookups(written, Dialect::Postgres) {
         Rows::join(&mut found, whole(read(client, &statement, all).await?)?);
     }
-    Ok(replacing.distinct(found))
+    Ok(replaced::distinct(found))
 }
 
 /// Refuses rows that were not read to their end: the rest would be in the way of the next statement.

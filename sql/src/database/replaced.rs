@@ -84,14 +84,13 @@ impl Replacing<'_> {
     }
 
     /// Fails unless every row that was written is found by its keys: then those that are there are found by them too.
-    pub(crate) fn check_found(&self, written: &Rows, found: &Rows, dialect: Dialect) -> Result<(), DatabaseError> {
-        for key in &self.rows.keys {
+    pub(crate) fn check_found(&self, written: &Rows, found: &Rows) -> Result<(), DatabaseError> {
+        for (place, key) in self.rows.keys.iter().enumerate() {
             let known: HashSet<String> =
                 found.rows.iter().filter_map(|row| Some(text(&values(key, found, row)?))).collect();
             let is_lost = |row: &Vec<Json>| match values(key, written, row) {
                 Some(values) => !known.contains(&text(&values)),
-                // A key of PostgreSQL may say that NULL is the same as NULL.
-                None => dialect == Dialect::Postgres,
+                None => place == 0 && self.rows.updates,
             };
             if written.rows.iter().any(is_lost) {
                 let reason =
@@ -103,14 +102,14 @@ impl Replacing<'_> {
         }
         Ok(())
     }
+}
 
-    /// The rows that were read, each once.
-    pub(crate) fn distinct(&self, found: Option<Rows>) -> Rows {
-        let mut found = found.unwrap_or_default();
-        let mut seen = HashSet::new();
-        found.rows.retain(|row| seen.insert(Json::from(row.clone()).to_string()));
-        found
-    }
+/// The rows that were read, each once.
+pub(crate) fn distinct(found: Option<Rows>) -> Rows {
+    let mut found = found.unwrap_or_default();
+    let mut seen = HashSet::new();
+    found.rows.retain(|row| seen.insert(Json::from(row.clone()).to_string()));
+    found
 }
 
 /// The values of a key; `None` if one of them is NULL, which is the same as no other.

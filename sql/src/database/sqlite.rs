@@ -68,7 +68,7 @@ impl SqliteDatabase {
     }
 
     pub(crate) async fn schema(&self, stop: Stop) -> Result<Schema, DatabaseError> {
-        self.perform(Access::Read, stop, |connection| schema::read(connection)).await
+        self.perform(Access::Read, stop, schema::read).await
     }
 
     /// Opens the file and works with it on a thread that may block. Ends the work when it has to stop.
@@ -311,14 +311,14 @@ fn replaced(
         for statement in replacing.lookups(written, Dialect::Sqlite) {
             Rows::join(&mut found, self::query(connection, &statement, caps)?);
         }
-        Ok::<_, DatabaseError>(replacing.distinct(found))
+        Ok::<_, DatabaseError>(replaced::distinct(found))
     };
     authorizer::allow_everything(connection)?;
     run(connection, replaced::SAVEPOINT)?;
     authorizer::allow_changes(connection)?;
     let written = replacing.written(execute(connection, query.run(), caps)?.0)?;
     authorizer::allow_reads(connection)?;
-    replacing.check_found(&written, &look_up(connection, &written)?, Dialect::Sqlite)?;
+    replacing.check_found(&written, &look_up(connection, &written)?)?;
     authorizer::allow_everything(connection)?;
     run(connection, replaced::ROLLBACK)?;
     authorizer::allow_reads(connection)?;

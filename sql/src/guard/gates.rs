@@ -54,6 +54,8 @@ pub struct NamedTables {
     pub unknown: BTreeSet<TableAccess>,
     /// It sets off a trigger that may write any table.
     pub may_write_any: bool,
+    /// It changes a table that the schema does not have, which may be older than the table.
+    pub misses_table: bool,
 }
 
 /// Returns the tables that `sql` touches; `None` if it cannot be read, or may do anything.
@@ -101,7 +103,13 @@ impl Naming<'_> {
             self.add_found(name, TableAccess::Delete);
         }
         let is_real = |access: TableAccess| access != TableAccess::Delete || written.deletes || !making_room.is_empty();
-        let columns = |access| if access == TableAccess::Update { written.set_columns.clone() } else { None };
+        // A view may call a column by another name.
+        let is_view = |name: &TableName| {
+            schema.tables.get(name).is_some_and(|table| matches!(table.kind, TableKind::View { .. }))
+        };
+        let has_view = self.changes.iter().any(|(name, access)| access.is_write() && is_view(name));
+        let columns =
+            |access| if access == TableAccess::Update && !has_view { written.set_columns.clone() } else { None };
         let changes = std::mem::take(&mut self.changes).into_iter().filter(|(_, access)| is_real(*access));
         let changes = changes.map(|(table, access)| TableChange { table, access, columns: columns(access) }).collect();
         let set_off = set_off(&self.catalog, changes);
@@ -136,6 +144,7 @@ impl Naming<'_> {
 
     /// Adds a table that is not in the schema, or whose schema is not known.
     fn add_unknown(&mut self, written: &WrittenTable, access: TableAccess) {
+        self.found.misses_table |= access.is_write() && self.known.schema.is_some();
         let plain = written.name.to_lowercase();
         let mut names = BTreeSet::from([plain.clone()]);
         let exact = if let Some(schema) = &written.schema {

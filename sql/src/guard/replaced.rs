@@ -17,7 +17,7 @@ use super::text::{on_a_deep_stack, parse_one};
 use super::touched::Assigned;
 use super::trigger::may_set;
 use crate::dialect::Dialect;
-use crate::schema::{Column, Key, KeyColumn, Table, TableName, Trigger, TriggerBody, UniqueKey};
+use crate::schema::{Column, Key, KeyColumn, Table, TableName, Trigger, TriggerBody};
 
 /// The rows of a table that a statement overwrites or removes, found by what it writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct ReplacedRows {
     pub columns: Vec<String>,
     /// A row with the same values in all columns of one of these keys is replaced.
     pub keys: Vec<Vec<KeyColumn>>,
+    /// The first key is the only one by which a row that is updated is found, so it has no NULL.
+    pub updates: bool,
 }
 
 /// What an `INSERT` does where a row is there already.
@@ -121,10 +123,9 @@ impl Guard<'_> {
         if let Some(assignments) = conflict.updates {
             found.push(self.key_that_stays(assignments, conflict.target, name, table)?);
         }
-        for key in keys {
-            if !self.is_about(conflict, key) {
-                continue;
-            }
+        // No other key counts for an update that names its own.
+        let is_named = matches!(conflict.target, Some(ConflictTarget::Columns(_))) && !conflict.replaces;
+        for key in keys.iter().filter(|_| !is_named) {
             // What the database fills in is not the same when it is done as when it was tried, so neither are the rows.
             let part = key.columns.iter().find(|column| is_filled(&column.name)).filter(|_| !key.is_counted);
             if let Some(part) = part {
@@ -153,20 +154,8 @@ impl Guard<'_> {
         if found.is_empty() {
             return Ok(None);
         }
-        Ok(Some(ReplacedRows { table: name.clone(), columns, keys: found }))
-    }
-
-    /// Whether a row that shares this key may be the one that is updated or removed.
-    fn is_about(&self, conflict: Conflict<'_>, key: &UniqueKey) -> bool {
-        let Some(ConflictTarget::Columns(columns)) = conflict.target.filter(|_| !conflict.replaces) else {
-            return true;
-        };
-        // An index of some rows or of an expression may be meant by the same columns.
-        !key.is_plain
-            || (columns.len() == key.columns.len()
-                && key.columns.iter().all(|column| {
-                    columns.iter().any(|target| same(self.dialect, &folded(self.dialect, target), &column.name))
-                }))
+        let updates = conflict.updates.is_some();
+        Ok(Some(ReplacedRows { table: name.clone(), columns, keys: found, updates }))
     }
 
     /// The key that a row has both before and after an update: its primary key, or the one that the update names.

@@ -92,7 +92,6 @@ fn cases(kind: &str) -> Vec<Case> {
 fn what_a_change_sets_off_needs_the_gates_of_its_tables() {
     each("writable = true", |shop| {
         shop.sql(&tables(shop.kind));
-        shop.world.run(&["executor", "stop"]);
         let config = shop.configured();
         for (statement, reached, others) in cases(shop.kind) {
             let gates = reached.iter().map(|gate| (gate, true)).chain(others.iter().map(|gate| (gate, false)));

@@ -47,9 +47,12 @@ pub(super) fn foreign_keys(
     Ok(keys.into_values().collect())
 }
 
+/// A change of a table, and the column that it sets if it is an update.
+type Change = (String, TableAccess, Vec<String>);
+
 /// What is fired by each change of each table with triggers. What one fires that fires others is all of them.
 pub(super) fn triggers(connection: &mut Connection) -> Result<Vec<Trigger>, DatabaseError> {
-    let mut changes: Vec<(String, TableAccess, Vec<String>)> = Vec::new();
+    let mut changes: Vec<Change> = Vec::new();
     let mut tables = BTreeSet::new();
     each(connection, WATCHED, |row| {
         let (table, column): (String, String) = (row.get(0)?, row.get(1)?);
@@ -61,16 +64,14 @@ pub(super) fn triggers(connection: &mut Connection) -> Result<Vec<Trigger>, Data
         Ok(())
     })?;
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let statement =
-        |(table, access, columns): &(String, TableAccess, Vec<String>)| match columns.first().map(|it| quoted(it)) {
-            Some(column) => format!("UPDATE {} SET {column} = {column}", quoted(table)),
-            None if *access == TableAccess::Insert => format!("INSERT INTO {} DEFAULT VALUES", quoted(table)),
-            None => format!("DELETE FROM {}", quoted(table)),
-        };
+    let statement = |(table, access, columns): &Change| match columns.first().map(|it| quoted(it)) {
+        Some(column) => format!("UPDATE {} SET {column} = {column}", quoted(table)),
+        None if *access == TableAccess::Insert => format!("INSERT INTO {} DEFAULT VALUES", quoted(table)),
+        None => format!("DELETE FROM {}", quoted(table)),
+    };
     let statements: Vec<String> = changes.iter().map(statement).collect();
     let compiled = compiled_changes(connection, &statements)?;
-    type Tried = ((String, TableAccess, Vec<String>), Option<Vec<CompiledChange>>);
-    let trigger = |((table, access, columns), compiled): Tried| {
+    let trigger = |((table, access, columns), compiled): (Change, Option<Vec<CompiledChange>>)| {
         let written: Option<BTreeSet<(TableName, TableAccess)>> = compiled.map(|compiled| {
             // What a trigger does has its name; what the statement does has none.
             let by_trigger = compiled.into_iter().filter(|(_, _, by)| by.is_some());
