@@ -16,8 +16,10 @@ const SHELF: &str = "CREATE TABLE shelf (id INTEGER PRIMARY KEY, name VARCHAR(20
 /// All tables, with one of SQLite that says by itself that rows make room.
 fn tables(kind: &str) -> String {
     let greedy = if kind == "sqlite" { "UNIQUE ON CONFLICT REPLACE" } else { "UNIQUE" };
+    let some = if kind == "mariadb" { "" } else { "CREATE UNIQUE INDEX some_notes ON timed (note) WHERE id > 100;" };
     format!(
-        "{SHELF} CREATE TABLE greedy (id INTEGER PRIMARY KEY, name VARCHAR(20) NOT NULL {greedy}, note VARCHAR(20));"
+        "{SHELF} CREATE TABLE greedy (id INTEGER PRIMARY KEY, name VARCHAR(20) NOT NULL {greedy}, note VARCHAR(20)); \
+         CREATE TABLE timed (id INTEGER PRIMARY KEY, note VARCHAR(20), made TIMESTAMP DEFAULT CURRENT_TIMESTAMP); {some}"
     )
 }
 
