@@ -7,6 +7,7 @@ mod budgets;
 mod chat;
 mod cost;
 mod delegation;
+mod documents;
 mod ends;
 mod gates;
 mod limits;

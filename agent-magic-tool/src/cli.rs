@@ -144,21 +144,30 @@ pub(crate) fn main() -> ExitCode {
     let output = Output::new();
     let arguments: Vec<_> = std::env::args_os().collect();
     let exit = match parse(&arguments, &output, Paths::from_env) {
-        Ok(command) => match Paths::from_env() {
-            Ok(paths) => match paths.tool_scope() {
-                Ok(scope) => execute(command, &Context::of_process(paths, scope, output, call)),
-                // A hook uses no subtool.
-                Err(_) if is_hook(&arguments) => {
-                    execute(command, &Context::of_process(paths, ToolScope::default(), output, call))
-                }
-                Err(error) => report(&error.into(), &output),
-            },
-            Err(_) if is_hook(&arguments) => Exit::Ok,
-            Err(error) => report(&error.into(), &output),
+        Ok(command) => match context_of_process(&arguments, output) {
+            Ok(Some(context)) => execute(command, &arguments, &context),
+            Ok(None) => Exit::Ok,
+            Err(error) => report(&error, &arguments, &Output::new()),
         },
         Err(exit) => exit,
     };
     ExitCode::from(exit as u8)
+}
+
+/// `None` for a hook without a home folder, which has nothing to do.
+fn context_of_process(arguments: &[OsString], output: Output) -> Result<Option<Context>, Error> {
+    let paths = match Paths::from_env() {
+        Ok(paths) => paths,
+        Err(_) if is_hook(arguments) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let scope = match paths.tool_scope() {
+        Ok(scope) => scope,
+        // A hook uses no subtool.
+        Err(_) if is_hook(arguments) => ToolScope::default(),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some(Context::of_process(paths, scope, output, call)))
 }
 
 /// Runs the command line of an agent, given without the program's name.
@@ -167,21 +176,21 @@ pub(crate) fn main() -> ExitCode {
 pub(crate) fn call(arguments: &[String], context: &Context) -> Exit {
     let first = arguments.first().map(String::as_str);
     let is_for_agents = first.is_some_and(|name| AGENT_COMMANDS.contains(&name));
-    let arguments: Vec<_> =
+    let arguments: Vec<OsString> =
         iter::once("agent-magic-tool").chain(arguments.iter().map(String::as_str)).map(Into::into).collect();
     let shows_installation = first.is_some_and(|name| INSTALLATION_COMMANDS.contains(&name));
     if let Some(name) = first.filter(|_| shows_installation && context.caller.client().is_some()) {
         let message = format!("`{name}` shows an installation that your user shares with others");
         let error = Error::new(Code::HumansOnly, message)
             .hint("the fields of a subtool: agent-magic-tool list tools NAME; leave the rest to those who run it");
-        return report(&error, &context.output);
+        return report(&error, &arguments, &context.output);
     }
     match parse(&arguments, &context.output, || Ok(context.paths.clone())) {
-        Ok(command) if is_for_agents && !command.has_human_only_arguments() => execute(command, context),
+        Ok(command) if is_for_agents && !command.has_human_only_arguments() => execute(command, &arguments, context),
         Ok(_) => {
             let error = Error::new(Code::HumansOnly, "this command is not for agents")
                 .hint("if it is needed, ask the user to run it in a terminal");
-            report(&error, &context.output)
+            report(&error, &arguments, &context.output)
         }
         Err(exit) => exit,
     }
@@ -196,7 +205,7 @@ fn parse(
     if let [_, option] = arguments
         && (option == "--version" || option == "-V")
     {
-        return Err(printed(output.text(VERSION), output));
+        return Err(printed(output.text(VERSION), arguments, output));
     }
     if let Some(command) = parse_alone(arguments) {
         return Ok(command);
@@ -212,15 +221,17 @@ fn parse(
         Ok(Cli { command: None, .. }) => {
             let about = Cli::command().get_about().map(ToString::to_string).unwrap_or_default();
             let text = format!("{about}.\n\n{HOW_TO}\n\n{FOR_AGENTS}\n{EXIT_STATUS}\n");
-            Err(printed(output.text(&text), output))
+            Err(printed(output.text(&text), arguments, output))
         }
         Err(error) => Err(match error.kind() {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => printed(output.text(&error.to_string()), output),
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                printed(output.text(&error.to_string()), arguments, output)
+            }
             // The client would take any output, or a failing exit status, for a wake-up.
             _ if is_hook(arguments) => Exit::Ok,
-            _ => report(&usage_error(&error, arguments, paths), output),
+            _ => report(&usage_error(&error, arguments, paths), arguments, output),
         }),
     }
 }
@@ -268,7 +279,7 @@ impl Command {
     }
 }
 
-fn execute(command: Command, context: &Context) -> Exit {
+fn execute(command: Command, arguments: &[OsString], context: &Context) -> Exit {
     let result = match command {
         Command::List(args) => list::run(&args, context),
         Command::Run(args) => run::run(args, context),
@@ -301,19 +312,24 @@ fn execute(command: Command, context: &Context) -> Exit {
         Command::Completions(args) => completions::run(&args, Cli::command(), context),
         Command::Man(args) => man::run(&args, Cli::command(), context),
     };
-    result.unwrap_or_else(|error| report(&error, &context.output))
+    result.unwrap_or_else(|error| report(&error, arguments, &context.output))
 }
 
-fn printed(result: Result<(), Error>, output: &Output) -> Exit {
+fn printed(result: Result<(), Error>, arguments: &[OsString], output: &Output) -> Exit {
     match result {
         Ok(()) => Exit::Ok,
-        Err(error) => report(&error, output),
+        Err(error) => report(&error, arguments, output),
     }
 }
 
-/// Prints `error` and returns its exit status.
-fn report(error: &Error, output: &Output) -> Exit {
+/// Prints `error`, with which the command line `arguments` failed, and returns its exit status.
+fn report(error: &Error, arguments: &[OsString], output: &Output) -> Exit {
     output.error(error);
+    if agent::wants_document(arguments)
+        && let Err(unprinted) = output.whole_json(&agent::not_started(error))
+    {
+        output.error(&unprinted);
+    }
     error.exit()
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Parses the arguments and prints the results; the loop itself is in `executor/src/agent/`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use executor::config::log::{self, LogTarget};
 use executor::model::prompt::PromptMode;
 use executor::model::view;
 use protocol::caller::Caller;
-use protocol::code::Exit;
+use protocol::code::{Code, Exit};
 use protocol::command_executor::definition;
 use protocol::error::chain;
 use serde_json::{Value, json};
@@ -30,6 +31,9 @@ mod observer;
 mod one_shot;
 mod report;
 mod wording;
+
+/// The `termination` of a question that never began.
+const NOT_STARTED: &str = "not_started";
 
 #[derive(Debug, Clone, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -62,14 +66,14 @@ pub(crate) struct Args {
     /// by default it waits on a terminal and fails elsewhere
     #[arg(long, value_name = "WHAT")]
     if_no_approver: Option<NoApprover>,
-    /// Print one JSON document: the answer, how the question ended, its cost, the open tasks
+    /// Print one JSON document: the answer, how the question ended, its cost, the open tasks; also if it failed
     #[arg(long)]
     json: bool,
     /// Receive each answer in one piece instead of streaming it
     #[arg(long)]
     no_stream: bool,
     /// Run as a delegated agent: read the brief, a JSON document, from standard input
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, conflicts_with = "json")]
     delegated: bool,
     /// List the sessions
     #[arg(long, conflicts_with_all = ["prompt", "session", "continue_newest"])]
@@ -107,6 +111,18 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     one_shot::run(question.as_deref(), args, &config, &sessions, context)
 }
 
+/// Whether `arguments`, which need not be right, are of a question whose caller reads one JSON document.
+pub(crate) fn wants_document(arguments: &[OsString]) -> bool {
+    let mut words = arguments.iter().skip(1).skip_while(|word| *word == "--whole");
+    words.next().is_some_and(|command| command == "agent")
+        && words.take_while(|word| *word != "--").any(|word| word == "--json")
+}
+
+/// The document of a question that never began, because of `error`.
+pub(crate) fn not_started(error: &Error) -> Value {
+    json!({"termination": NOT_STARTED, "error": error.body()})
+}
+
 /// Deletes a session, and the results of its tasks that have ended.
 fn delete(word: &str, sessions: &SessionStore, context: &Context) -> Result<Exit, Error> {
     let deleted = sessions.delete(word)?;
@@ -131,7 +147,7 @@ fn open(
     observer: Arc<dyn executor::agent::driver::LoopObserver>,
     context: &Context,
 ) -> Result<Session, Error> {
-    let newest = if args.continue_newest { sessions.newest_in(context.caller.folder.as_deref())? } else { None };
+    let newest = if args.continue_newest { Some(newest(sessions, context)?) } else { None };
     let unattended = match args.if_no_approver {
         Some(given) => given == NoApprover::Fail,
         None => !context.output.stderr_is_terminal(),
@@ -149,6 +165,14 @@ fn open(
     Ok(Session::open(options, &context.paths, config, shell, observer)?)
 }
 
+/// The newest session that began in the caller's folder.
+fn newest(sessions: &SessionStore, context: &Context) -> Result<u32, Error> {
+    sessions.newest_in(context.caller.folder.as_deref())?.ok_or_else(|| {
+        Error::new(Code::NotFound, "no session began in this folder")
+            .hint("leave out --continue to start one; the sessions: agent-magic-tool agent --sessions")
+    })
+}
+
 /// Returns the system prompt and the tool definition that a model would get.
 fn system_prompt(args: &Args, config: &Config, context: &Context) -> Result<Value, Error> {
     let mode = PromptMode::of(config, context.caller.read_only || args.read_only);
@@ -163,5 +187,5 @@ fn start_log(config: &Config, context: &Context) -> Result<(), Error> {
     let io = |error| Error::io("failed to create the state folder", &error);
     context.paths.create_state().map_err(io)?;
     log::start(LogTarget::File(&context.paths.agent_log()), &config.executor)
-        .map_err(|error| Error::new(protocol::code::Code::Io, chain(&error)))
+        .map_err(|error| Error::new(Code::Io, chain(&error)))
 }

@@ -12,6 +12,7 @@ use executor::model::conversation::{StopReason, TokenUsage};
 use executor::model::provider::ModelFailure;
 use executor::model::registry;
 use protocol::code::{Code, Exit};
+use protocol::error::ErrorBody;
 use protocol::mailbox::MAX_REQUEST_BYTES;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -38,7 +39,13 @@ pub(super) struct Outcome {
     pub(super) session_usage: Value,
     /// Tasks whose end the model does not know about.
     pub(super) open: Vec<Value>,
+    /// Why there is no answer, or why not all was done that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<ErrorBody>,
 }
+
+/// The `termination` of a question on which the work broke off, as when the session's journal cannot be written.
+const BROKEN_OFF: &str = "broken_off";
 
 /// Returns the question in the arguments; `None` to continue a session without one.
 pub(super) fn question(args: &Args, context: &Context) -> Result<Option<String>, Error> {
@@ -85,30 +92,56 @@ pub(super) fn run(
         }
     }
     drop(sender);
-    session.run()?;
+    let ran = session.run();
     let failure = observer.state().failure.take();
-    let outcome = outcome(&session, failure.as_ref());
-    if let Some(file) = &args.report {
-        report::write(file, question, &outcome, session.machine().entries())?;
-    }
+    let mut outcome = outcome(&session, failure.as_ref());
     let stop_reason = session.stop_reason().unwrap_or(StopReason::Completed);
-    if let (StopReason::ProviderFailed, Some(failure)) = (stop_reason, failure) {
-        let log = context.paths.agent_log();
-        let failed = Error::new(Code::ModelFailed, failure.message);
-        return Err(failed
-            .hint(format!(
-                "the provider's message is in {}; to try again: agent-magic-tool agent --session {}",
-                log.display(),
-                outcome.session
-            ))
-            .detail("termination", outcome.termination));
+    let mut error = match (ran, failure) {
+        (Err(error), _) => {
+            outcome.termination = BROKEN_OFF;
+            Some(error.into())
+        }
+        (Ok(()), Some(failure)) if stop_reason == StopReason::ProviderFailed => {
+            Some(provider_failed(failure, &outcome, context))
+        }
+        (Ok(()), _) => None,
+    };
+    if let Some(file) = &args.report
+        && let Err(unwritten) = report::write(file, question, &outcome, session.machine().entries())
+    {
+        // What ended the question is told before what became of its report.
+        error.get_or_insert(unwritten);
     }
-    if args.json {
-        context.output.whole_json(&outcome)?;
-    } else if !streams || outcome.truncated {
-        context.output.text(&format!("{}\n", outcome.answer.trim_end()))?;
+    // From here on the question has begun, so no error may be returned: it would be told as one that never did.
+    let mut status = exit(stop_reason);
+    if let Some(error) = &error {
+        context.output.error(error);
+        status = error.exit();
+        outcome.error = Some(error.body().clone());
     }
-    Ok(exit(stop_reason))
+    let printed = if args.json {
+        context.output.whole_json(&outcome)
+    } else if error.is_none() && (!streams || outcome.truncated) {
+        context.output.text(&format!("{}\n", outcome.answer.trim_end()))
+    } else {
+        Ok(())
+    };
+    if let Err(unprinted) = printed {
+        context.output.error(&unprinted);
+        status = unprinted.exit();
+    }
+    Ok(status)
+}
+
+fn provider_failed(failure: ModelFailure, outcome: &Outcome, context: &Context) -> Error {
+    let log = context.paths.agent_log();
+    Error::new(Code::ModelFailed, failure.message)
+        .hint(format!(
+            "the provider's message is in {}; to try again: agent-magic-tool agent --session {}",
+            log.display(),
+            outcome.session
+        ))
+        .detail("termination", outcome.termination)
 }
 
 /// Returns the outcome of a question; `failure` is the one that ended it, if any.
@@ -132,6 +165,7 @@ pub(super) fn outcome(session: &Session, failure: Option<&ModelFailure>) -> Outc
         usage: usage(question),
         session_usage: usage(total),
         open,
+        error: None,
     }
 }
 
