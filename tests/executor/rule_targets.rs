@@ -7,7 +7,9 @@ use crate::world::{World, until};
 
 fn world() -> World {
     let world = World::new();
-    let input = json!({"type": "object", "properties": {"dry_run": {"type": "boolean"}, "to": {"type": "string"}}});
+    let input = json!({"type": "object", "properties": {"dry_run": {"type": "boolean"}, "to": {"type": "string"},
+        "amount": {"type": "number"}, "cc": {"type": "array", "items": {"type": "string"}}, "how": {"enum": ["now", "later"]},
+        "any": {}}});
     world.define(
         "own.json",
         &json!({
@@ -38,14 +40,16 @@ fn cases() -> Vec<(String, &'static str, bool)> {
             "confirm.rules[0].when",
             is_error,
         ));
-        cases.push((rule(then, "when = \"input.dryrun == true\""), "confirm.rules[0].when", is_error));
+        for when in ["input.dryrun == true", "input['dryrun']", "input.amount > '100'"] {
+            cases.push((rule(then, &format!("when = \"{when}\"")), "confirm.rules[0].when", is_error));
+        }
         cases.push((rule(then, "gates = [\"db.shpo.orders.write\"]"), "confirm.rules[0].gates[0]", is_error));
         cases.push((rule(then, "gates = [\"db.shop.*\", \"db.shp*.write\"]"), "confirm.rules[0].gates[1]", is_error));
     }
     let mark = |what: &str| format!("[[confirm.marks]]\n{what}\nsay = \"money\"\n");
     cases.push((mark("tools = [\"pay_uot\"]"), "confirm.marks[0].tools[0]", true));
     cases.push((mark("tags = [\"mony\"]"), "confirm.marks[0].tags[0]", true));
-    cases.push((mark("tags = [\"money\"]\nwhen = \"input.too == 1\""), "confirm.marks[0].when", true));
+    cases.push((mark("tags = [\"money\"]\nwhen = \"input['too'] == 1\""), "confirm.marks[0].when", true));
     cases.push((
         "[rate_limits.tools]\npay_uot = { calls = 1, per = \"1h\" }\n".to_owned(),
         "rate_limits.tools.pay_uot",
@@ -100,6 +104,57 @@ fn each_mistake_is_found_with_its_line() {
     world.configure("[[confirm.rules]]\ngates = [\"shop.orders.write\"]\nthen = \"refuse\"\n");
     let ran = world.run(&["lint", "--format=lines"]);
     assert!(ran.exit == 2 && ran.stdout.contains("config.toml:1: error: confirm.rules[0]"), "{ran}");
+}
+
+#[test]
+fn a_field_is_looked_up_however_it_is_written_and_compared_with_what_it_can_be() {
+    let world = world();
+    let wrong = [
+        "input['dryrun']",
+        "input['dryrun'].x == 1",
+        "input | attr('dryrun')",
+        "(input or {}).dryrun",
+        "'dryrun' in input",
+        "input.amount > '100'",
+        "'100' < input['amount']",
+        "0 < input.amount < '100'",
+        "input.amount in [1, '2']",
+        "'1' in input.amount",
+        "input.to == 5",
+        "input.dry_run == 'true'",
+        "input.cc == 'eve'",
+        "input.how == 1",
+    ];
+    let rule = |when: &&str| format!("[[confirm.rules]]\ntools = [\"pay_*\"]\nwhen = \"{when}\"\nthen = \"refuse\"\n");
+    world.configure(&wrong.iter().map(rule).collect::<String>());
+    let found = findings(&world);
+    let places: Vec<_> = found.iter().map(|one| (one["place"].clone(), one["level"].clone())).collect();
+    let expected: Vec<_> =
+        (0..wrong.len()).map(|index| (json!(format!("confirm.rules[{index}].when")), json!("error"))).collect();
+    assert_eq!(places, expected, "{found:#?}");
+    let message = found[5]["message"].as_str().expect("words");
+    let said = "`input.amount` is compared with `\"100\"`, which it cannot be: in every subtool that it is about it is a number";
+    assert!(message.contains(said), "{message}");
+    let right = [
+        "input['amount'] > 100",
+        "input.amount in [1, 2]",
+        "input.to in ['x', 'y']",
+        "input.cc == ['x']",
+        "'x' in input.cc",
+        "'x' in input.to",
+        "input.any == 1",
+        "input['how'] == 'now'",
+        "input.to == none",
+        "input.dry_run == true",
+        "input.amount | string == '1'",
+    ];
+    let other = "[[confirm.rules]]\ntools = [\"any\"]\nwhen = \"input['whatever'] == 1\"\nthen = \"refuse\"\n";
+    world.configure(&right.iter().map(rule).chain([other.to_owned()]).collect::<String>());
+    assert_eq!(findings(&world), Vec::<Value>::new());
+    // Which field it reads is not known.
+    world.configure(&rule(&"input[caller.session] == 1"));
+    let ran = world.run(&["lint", "--format=lines"]);
+    assert!(ran.exit == 2 && ran.stdout.contains("names each field"), "{ran}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ use functions::WriteBudget;
 use growth::Bounds;
 
 pub mod condition;
+pub mod field_uses;
 mod functions;
 mod growth;
 mod mail;

@@ -12,6 +12,7 @@ use super::definition::{Confirm, Definition, ResultShape};
 use super::deserialize::LocatedMessage;
 use crate::base::schema::{self, InputSchema};
 use crate::base::select;
+use crate::base::template::field_uses::JsonType;
 use crate::base::template::names::DeclaredNames;
 use crate::base::template::{self, TemplateError};
 use crate::config::secret::{InvalidReference, SecretName};
@@ -301,4 +302,18 @@ pub(crate) fn declared_fields(input: &Map<String, Value>) -> Option<BTreeSet<Str
         }
     }
     Some(fields)
+}
+
+/// Returns the types that a field can have in an input; `None` if the schema does not bound them.
+pub(crate) fn declared_types(input: &Map<String, Value>, field: &str) -> Option<BTreeSet<JsonType>> {
+    let schema = input.get("properties")?.get(field)?;
+    match (&schema["type"], &schema["enum"], schema.get("const")) {
+        (Value::String(name), _, _) => Some(JsonType::of_schema(name).into_iter().collect()),
+        (Value::Array(names), _, _) => {
+            Some(names.iter().filter_map(Value::as_str).filter_map(JsonType::of_schema).collect())
+        }
+        (_, Value::Array(values), _) => Some(values.iter().filter_map(JsonType::of).collect()),
+        (_, _, Some(value)) => Some(JsonType::of(value).into_iter().collect()),
+        _ => None,
+    }
 }

@@ -11,8 +11,8 @@ use globset::{Glob, GlobMatcher};
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::paths::Paths;
 
-use crate::base::template::names::input_fields;
-use crate::catalog::check::declared_fields;
+use crate::base::template::field_uses::{FieldComparison, FieldUses, JsonType};
+use crate::catalog::check::{declared_fields, declared_types};
 use crate::catalog::{Catalog, SHIPPED, Sources, Subtool};
 use crate::config::{AccessSettings, Config, RuleAction};
 
@@ -165,15 +165,16 @@ impl Target<'_> {
             .collect()
     }
 
-    /// The fields of its condition that no subtool declares to which it applies, or that it applies to none.
+    /// The fields of its condition that no subtool declares to which it applies, and what they are compared with and can
+    /// never be; or that it applies to none.
     fn unmatched_fields(&self, catalog: &Catalog) -> Vec<Unmatched> {
-        let mut wanted = self.when.map(input_fields).unwrap_or_default();
+        let mut wanted = self.when.map(Wanted::of).unwrap_or_default();
         let is_narrowed = !self.tools.is_empty() && !self.tags.is_empty();
         if wanted.is_empty() && !is_narrowed {
             return Vec::new();
         }
         let tools: Vec<_> = self.tools.iter().filter_map(|pattern| matcher(pattern)).collect();
-        let (mut declared, mut is_about_any) = (BTreeSet::new(), false);
+        let mut is_about_any = false;
         for name in catalog.names() {
             if !tools.is_empty() && !tools.iter().any(|tool| tool.is_match(name.as_str())) {
                 continue;
@@ -189,7 +190,8 @@ impl Target<'_> {
                 continue;
             }
             is_about_any = true;
-            self.subtract(&mut wanted, &mut declared, &subtool);
+            // Among all subtools, one that may have any field says nothing about the others.
+            wanted.subtract(&subtool, !self.tools.is_empty() || !self.tags.is_empty());
             if wanted.is_empty() {
                 return Vec::new();
             }
@@ -200,26 +202,70 @@ impl Target<'_> {
             // A tag that no subtool has is reported by itself.
             return is_narrowed.then(|| Unmatched { path: self.path.clone(), message, is_error }).into_iter().collect();
         }
-        let message = |field: &String| {
-            let known = suggestion(field, declared.iter().map(String::as_str));
-            format!("`input.{field}` is a field of no subtool that it is about{known}")
-        };
         let path = format!("{}.when", self.path);
-        wanted.iter().map(|field| Unmatched { path: path.clone(), message: message(field), is_error }).collect()
+        wanted.messages().map(|message| Unmatched { path: path.clone(), message, is_error }).collect()
+    }
+}
+
+/// What a condition reads of the input and none of the subtools so far has.
+#[derive(Debug, Default)]
+struct Wanted {
+    fields: BTreeSet<String>,
+    /// Each with the types that its field has been declared with.
+    comparisons: Vec<(FieldComparison, BTreeSet<JsonType>)>,
+    /// The fields that the subtools declare.
+    declared: BTreeSet<String>,
+}
+
+impl Wanted {
+    fn of(condition: &str) -> Self {
+        let FieldUses { fields, comparisons, .. } = FieldUses::of(condition);
+        let comparisons = comparisons.into_iter().map(|comparison| (comparison, BTreeSet::new())).collect();
+        Self { fields, comparisons, declared: BTreeSet::new() }
     }
 
-    fn subtract(&self, wanted: &mut BTreeSet<String>, declared: &mut BTreeSet<String>, subtool: &Subtool) {
-        let Some(fields) = declared_fields(&subtool.definition.input) else {
-            // It may have any field. Among all subtools, such a one says nothing about the others.
-            if !self.tools.is_empty() || !self.tags.is_empty() {
-                wanted.clear();
+    fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.comparisons.is_empty()
+    }
+
+    /// Takes away what `subtool` has. One that may have any field has all of them if it is `meant`.
+    fn subtract(&mut self, subtool: &Subtool, meant: bool) {
+        let input = &subtool.definition.input;
+        let fields = declared_fields(input);
+        self.comparisons.retain_mut(|(comparison, known)| {
+            let types = declared_types(input, &comparison.field);
+            // It is a field of this subtool, of any type.
+            let is_open = types.is_none() && fields.as_ref().map_or(meant, |fields| fields.contains(&comparison.field));
+            known.extend(types.iter().flatten());
+            !is_open && !comparison.types.iter().any(|wanted| known.contains(wanted))
+        });
+        let Some(fields) = fields else {
+            if meant {
+                self.fields.clear();
             }
             return;
         };
-        wanted.retain(|field| !fields.contains(field));
-        if declared.len() < MAX_COMPARED {
-            declared.extend(fields);
+        self.fields.retain(|field| !fields.contains(field));
+        if self.declared.len() < MAX_COMPARED {
+            self.declared.extend(fields);
         }
+    }
+
+    fn messages(&self) -> impl Iterator<Item = String> {
+        let unknown = self.fields.iter().map(|field| {
+            let known = suggestion(field, self.declared.iter().map(String::as_str));
+            format!("`input.{field}` is a field of no subtool that it is about{known}")
+        });
+        // A field that none declares is reported by itself.
+        let comparisons = self.comparisons.iter().filter(|(_, known)| !known.is_empty());
+        let never = comparisons.map(|(FieldComparison { field, value, .. }, known)| {
+            let known: Vec<_> = known.iter().map(|of| of.name()).collect();
+            format!(
+                "`input.{field}` is compared with `{value}`, which it cannot be: in every subtool that it is about it is {}",
+                known.join(" or ")
+            )
+        });
+        unknown.chain(never)
     }
 }
 

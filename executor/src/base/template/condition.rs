@@ -68,6 +68,15 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_another_type_is_never_equal() {
+        let values = values(json!({"number": 1, "text": "1", "boolean": true}));
+        for never in ["input.number == '1'", "input.text == 1", "input.boolean == 'true'", "input.number in ['1']"] {
+            assert_eq!(values.holds_leniently(never).ok(), Some(false), "{never}");
+        }
+        assert_eq!(values.holds_leniently("input.boolean == 1 and input.number == true").ok(), Some(true));
+    }
+
+    #[test]
     fn an_unknown_name_filter_or_test_is_found_even_where_it_is_not_evaluated() {
         for wrong in [
             "input.to | no_such_filter",
@@ -76,6 +85,9 @@ mod tests {
             "input.to is not strng",
             "inptu.to == 1",
             "nosuch(input)",
+            "input.get('to') == 1",
+            "input[caller.session] == 1",
+            "input | attr(caller.session) == 1",
             "input.",
         ] {
             assert!(check(wrong).is_err(), "{wrong}");

@@ -10,6 +10,7 @@ use minijinja::{AutoEscape, Environment, ErrorKind};
 use protocol::nearest::nearest;
 use regex::Regex;
 
+use super::field_uses::FieldUses;
 use super::functions::WriteBudget;
 use super::{TemplateError, engine, growth};
 
@@ -105,7 +106,13 @@ impl DeclaredNames {
         let mut mistakes: Vec<_> =
             fields.iter().map(|name| format!("a condition knows the field `{name}` as `input.{name}`")).collect();
         let (shared, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|name| first(name) == "input");
-        mistakes.extend(self.mistakes(shared.into_iter(), &[]));
+        mistakes.extend(self.mistakes(shared.into_iter().filter(|name| name == "input"), &[]));
+        let reads = FieldUses::of(condition);
+        let unknown = reads.fields.iter().filter(|field| !is_field(field));
+        mistakes.extend(unknown.map(|field| self.unknown_field(&format!("input.{field}"), field)));
+        if reads.computes_name {
+            mistakes.push("a condition names each field that it reads, as `input.NAME`".to_owned());
+        }
         mistakes.extend(bare.mistakes(rest.into_iter(), &[condition]));
         Ok(mistakes)
     }
@@ -181,13 +188,6 @@ impl DeclaredNames {
         let fields = self.fields.iter().flatten().map(String::as_str);
         format!("`{shown}` is not declared in `input.properties`{}", suggestion(field, fields))
     }
-}
-
-/// Returns the fields of the input that a condition uses, as `input.NAME`; of an invalid one, none.
-pub fn input_fields(condition: &str) -> BTreeSet<String> {
-    let used = plain_engine().compile_expression(condition).map(|compiled| compiled.undeclared_variables(true));
-    let field = |name: String| Some(name.strip_prefix("input.")?.split('.').next()?.to_owned());
-    used.unwrap_or_default().into_iter().filter_map(field).collect()
 }
 
 /// Returns the names of the steps whose data `template` uses; of an invalid one, none.
