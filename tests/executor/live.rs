@@ -154,7 +154,7 @@ fn a_broken_file_keeps_the_last_good_configuration_and_says_so_everywhere() {
         let log = fs::read_to_string(world.log()).expect("a log");
         assert!(log.contains("the last good one stays in force"), "{log}");
     }
-    world.configure("");
+    world.configure("[access]\ndeny = []\n");
     let ran = world.run(&["run", "change", "text=y", "--wait"]);
     assert_eq!((ran.exit, ran.stderr.as_str()), (0, ""), "{ran}");
     assert!(world.run(&["executor", "status"]).json()["config"]["problem"].is_null());
@@ -342,6 +342,58 @@ fn a_kill_at_any_step_of_a_reload_leaves_the_new_rules_in_force() {
         let result = world.result_file(&queued);
         assert_eq!(result["error"]["code"], "refused-by-policy", "{point}: {result}");
         assert_eq!(effects(&world), [] as [String; 0], "{point}");
+    }
+}
+
+/// A file that says nothing any more forbids as little as none.
+#[test]
+fn a_configuration_that_is_emptied_is_no_permission() {
+    let world = World::new();
+    world.define(
+        "own.json",
+        &json!({"pay": {"description": "Pays.", "input": {"type": "object"}, "confirm": "never",
+            "run": {"process": {"argv": ["true"]}}}}),
+    );
+    let refused = |when: &str| {
+        let ran = world.run(&["run", "pay"]);
+        assert_eq!((ran.exit, &ran.error()["code"]), (5, &json!("refused-by-policy")), "{when}: {ran}");
+    };
+    let problem = || world.run(&["executor", "status"]).json()["config"]["problem"]["message"].clone();
+    for rules in [
+        "[[confirm.rules]]\ntools = [\"pay\"]\nthen = \"refuse\"\n",
+        "[confirm]\nrules = [{ tools = [\"p*\"], then = \"refuse\" }]\n",
+    ] {
+        for blank in ["", "\n# nothing\n", "[confirm]\n"] {
+            world.configure(rules);
+            until("the rules are in force", || problem().is_null());
+            refused("in force");
+            world.configure(blank);
+            until("the executor says that it is empty", || {
+                problem().as_str().is_some_and(|message| message.contains("is empty: it had rules before"))
+            });
+            refused("the last good one");
+            let reloaded = world.run(&["executor", "reload"]);
+            assert_eq!((reloaded.exit, &reloaded.error()["code"]), (2, &json!("bad-config")), "{reloaded}");
+            let hint = reloaded.error()["hint"].as_str().unwrap_or_default().to_owned();
+            assert!(hint.contains("--without-configuration") && hint.contains("rules = []"), "{reloaded}");
+        }
+    }
+    // Nor by the next executor, until a human says so.
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    for words in [&["executor", "start"][..], &["run", "pay"], &["list"], &["executor", "reload"]] {
+        let ran = world.run(words);
+        assert_eq!(ran.error()["code"], "bad-config", "{ran}");
+    }
+    assert_eq!(world.run(&["executor", "start", "--without-configuration"]).exit, 0);
+    assert_eq!(world.run(&["run", "pay"]).exit, 0);
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    assert_eq!(world.run(&["run", "pay"]).exit, 0, "the word is remembered");
+    // What says that there are no rules is no mistake, and neither is to empty what forbade nothing.
+    world.configure("[[confirm.rules]]\ntools = [\"pay\"]\nthen = \"refuse\"\n");
+    until("the rules are in force", || world.run(&["run", "pay"]).exit == 5);
+    for harmless in ["[confirm]\nrules = []\n", "[page]\nidle = \"9m\"\n", ""] {
+        world.configure(harmless);
+        until("it is in force", || world.run(&["run", "pay"]).exit == 0 && problem().is_null());
     }
 }
 

@@ -23,7 +23,8 @@ fn a_card_that_the_rules_refuse_by_now_cannot_be_approved() {
     for config in
         ["[access]\ndeny = [\"mark\"]\n", "[[confirm.rules]]\nthen = \"refuse\"\n", "[confirm]\nwrites = \"refuse\"\n"]
     {
-        world.configure("");
+        // An empty file would leave the rules before it in force.
+        world.configure("[confirm]\nrules = []\n");
         let id = world.start("mark", &json!({"name": "x"}));
         let decision = human.decision(&id, "approve");
         world.configure(config);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use executor::base::jq_pool::JqPool;
 use executor::config::known::KnownConfigurations;
-use executor::config::{Config, log};
+use executor::config::{Config, ConfigText, log};
 use executor::daemon::{self, ExitReason, detach};
 use executor::store::switched_off::SwitchedOffTools;
 use executor::store::{StoreError, sqlite};
@@ -88,9 +88,9 @@ fn start(without_configuration: bool, context: &Context) -> Result<Exit, Error> 
 /// Has the next executor start without the configuration that was there before.
 fn forget_configuration(context: &Context) -> Result<(), Error> {
     let path = context.paths.config_file();
-    if path.exists() {
+    if path.exists() && !ConfigText::read(&path)?.is_blank() {
         let message = format!("there is a configuration: `{}`", path.display());
-        return Err(Error::new(Code::Usage, message).hint("leave out `--without-configuration`, or remove the file"));
+        return Err(Error::new(Code::Usage, message).hint("leave out `--without-configuration`, or empty the file"));
     }
     KnownConfigurations::of(&context.paths)
         .remove()

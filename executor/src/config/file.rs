@@ -19,6 +19,9 @@ use crate::base::trust::{self, Distrust};
 /// The largest configuration file.
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 
+/// What the keys begin with that say what is not allowed.
+const RESTRICTING: [&str; 4] = ["access.", "confirm.rules", "confirm.writes", "rate_limits."];
+
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("failed to read config `{path}`")]
@@ -29,6 +32,9 @@ pub enum ConfigError {
     /// It was in force before.
     #[error("config `{path}` is gone: it was there before, and what it forbids must not become allowed")]
     Gone { path: PathBuf },
+    /// It says nothing any more, and what was in force before forbade or limited something.
+    #[error("config `{path}` is empty: it had rules before, and what they forbid must not become allowed")]
+    Emptied { path: PathBuf },
     /// Another user can have written the file.
     #[error("config `{path}` cannot be trusted: {distrust}")]
     Untrusted { path: PathBuf, distrust: Distrust },
@@ -42,6 +48,11 @@ impl ConfigError {
             Self::Gone { .. } => Some(
                 "put it back; or, if a human wants none any more: agent-magic-tool executor stop, then \
                  agent-magic-tool executor start --without-configuration"
+                    .to_owned(),
+            ),
+            Self::Emptied { .. } => Some(
+                "put its settings back, or write `rules = []` under `[confirm]`; or, if a human wants none any more: \
+                 agent-magic-tool executor stop, then agent-magic-tool executor start --without-configuration"
                     .to_owned(),
             ),
             Self::Read { .. } | Self::Malformed { .. } => None,
@@ -102,6 +113,10 @@ impl ConfigText {
         if text.is_missing && is_known().map_err(|source| ConfigError::Read { path: path.clone(), source })? {
             return Err(ConfigError::Gone { path });
         }
+        let restricted = || KnownConfigurations::of(paths).restricted();
+        if text.is_blank() && restricted().map_err(|source| ConfigError::Read { path: path.clone(), source })? {
+            return Err(ConfigError::Emptied { path });
+        }
         Ok(text)
     }
 
@@ -112,6 +127,12 @@ impl ConfigText {
 
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
+    }
+
+    /// Whether there is a file that sets nothing: it is empty, or has only comments and headers of tables.
+    pub fn is_blank(&self) -> bool {
+        !self.is_missing
+            && self.text.parse().is_ok_and(|own: toml::Table| ConfigValues::of(&own) == ConfigValues::default())
     }
 
     /// Merges the file over the defaults and checks every value.
@@ -227,6 +248,12 @@ impl ConfigValues {
         Self(values)
     }
 
+    /// Whether something in it forbids, asks or limits: it is not as the defaults have it.
+    pub fn restrict(&self) -> bool {
+        let defaults = Self::of(&defaults().parse().expect("the shipped defaults are valid TOML"));
+        self.differing(&defaults).iter().any(|key| RESTRICTING.iter().any(|start| key.starts_with(start)))
+    }
+
     /// Returns the keys whose values differ between the two, in order.
     pub fn differing(&self, other: &Self) -> Vec<String> {
         let keys = self.0.keys().chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
@@ -287,6 +314,28 @@ mod tests {
         let table = |text: &str| text.parse::<toml::Table>().expect("valid TOML");
         assert_eq!(table(&defaults()), table(DEFAULTS));
         assert!(defaults().len() < DEFAULTS.len() / 2);
+    }
+
+    #[test]
+    fn a_file_without_a_value_is_blank_and_only_what_is_not_allowed_restricts() {
+        let text = |text: &str| ConfigText::new(Path::new("c.toml"), text.to_owned());
+        for blank in ["", "\n \n", "# [confirm]\n# rules = []\n", "[confirm]\n"] {
+            assert!(text(blank).is_blank(), "{blank}");
+        }
+        for other in ["[confirm]\nrules = []\n", "[page]\nenabled = false\n", "[confirm"] {
+            assert!(!text(other).is_blank(), "{other}");
+        }
+        for (restricts, own) in [
+            (true, "[[confirm.rules]]\nthen = \"refuse\"\n"),
+            (true, "[confirm]\nwrites = \"refuse\"\n"),
+            (true, "[access]\ndeny = [\"x\"]\n"),
+            (true, "[rate_limits.tools]\nx = { calls = 1, per = \"1h\" }\n"),
+            (false, "[confirm]\nrules = []\nwait = \"9m\"\n"),
+            (false, "[models.m]\nprovider = \"ollama\"\n"),
+            (false, ""),
+        ] {
+            assert_eq!(parsed(own).expect("it is valid").values.restrict(), restricts, "{own}");
+        }
     }
 
     #[test]

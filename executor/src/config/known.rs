@@ -1,6 +1,7 @@
 //! Which configuration files were in force: one that is gone is no permission to go on with the defaults.
 //!
-//! A file may be removed by mistake, or hidden by another environment. A human says that none is wanted any more.
+//! The same holds for one that was emptied, if it forbade or limited something. A file may be removed or emptied by
+//! mistake, or hidden by another environment. A human says that none is wanted any more.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -27,26 +28,39 @@ impl<'a> KnownConfigurations<'a> {
         Ok(self.read()?.contains(&self.own()))
     }
 
-    /// Remembers that the configuration file is in force.
-    pub fn add(&self) -> io::Result<()> {
-        let mut known = self.read()?;
-        if known.contains(&self.own()) {
-            return Ok(());
+    /// Whether the configuration that was in force last forbade or limited something.
+    pub fn restricted(&self) -> io::Result<bool> {
+        Ok(self.read()?.contains(&self.own_restriction()))
+    }
+
+    /// Remembers that the configuration file is in force, and whether it `restricts`.
+    pub fn add(&self, restricts: bool) -> io::Result<()> {
+        let (before, own, restriction) = (self.read()?, self.own(), self.own_restriction());
+        let mut known = before.clone();
+        known.retain(|line| restricts || *line != restriction);
+        for line in [Some(own), restricts.then_some(restriction)].into_iter().flatten() {
+            if !known.contains(&line) {
+                known.push(line);
+            }
         }
-        known.push(self.own());
-        self.write(&known)
+        if known == before { Ok(()) } else { self.write(&known) }
     }
 
     /// Forgets the configuration file, as a human said who wants none.
     pub fn remove(&self) -> io::Result<()> {
-        let (mut known, own) = (self.read()?, self.own());
-        known.retain(|path| *path != own);
+        let (mut known, own) = (self.read()?, [self.own(), self.own_restriction()]);
+        known.retain(|line| !own.contains(line));
         self.write(&known)
     }
 
-    /// The configuration file as a JSON string, so that each line is one path.
+    /// The configuration file as a JSON string, so that each line is one value.
     fn own(&self) -> String {
         serde_json::Value::from(self.paths.config_file().to_string_lossy()).to_string()
+    }
+
+    /// The line that says that it restricted something.
+    fn own_restriction(&self) -> String {
+        serde_json::json!({ "restricted": self.paths.config_file().to_string_lossy() }).to_string()
     }
 
     fn file(&self) -> PathBuf {

@@ -87,7 +87,7 @@ impl ConfigFile {
     /// Remembers that there is a file: from now on, it must not be gone.
     pub(super) fn remember(&self) {
         if self.is_from_file
-            && let Err(error) = KnownConfigurations::of(&self.paths).add()
+            && let Err(error) = KnownConfigurations::of(&self.paths).add(self.values.restrict())
         {
             tracing::warn!(%error, "failed to remember that there is a configuration");
         }
@@ -142,6 +142,10 @@ impl ConfigFile {
             Ok(text) if text.is_missing() && self.is_from_file => {
                 self.text = Some(text);
                 return with_problem(current, &ConfigError::Gone { path: self.path.clone() }.into());
+            }
+            Ok(text) if text.is_blank() && self.values.restrict() => {
+                self.text = Some(text);
+                return with_problem(current, &ConfigError::Emptied { path: self.path.clone() }.into());
             }
             Ok(text) => text,
             Err(error) => {
