@@ -15,5 +15,5 @@ mod malformed;
 mod requests;
 mod sessions;
 mod story;
-mod stub;
+pub(crate) mod stub;
 mod terminal;

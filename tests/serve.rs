@@ -21,6 +21,7 @@ mod limits;
 mod load;
 mod openai;
 mod restarts;
+mod revoke;
 mod sdk;
 mod sessions;
 mod slack;

@@ -82,6 +82,7 @@ pub enum Event {
         request: TaskId,
         task: TaskId,
         caller: Box<Caller>,
+        reason: Option<String>,
     },
     /// The sender of `request` cancels all open tasks of a session.
     Abandon {
@@ -345,7 +346,9 @@ impl Dispatcher {
         self.expire(now, effects);
         match event {
             Event::Admit(admission) => self.admit(*admission, now, effects),
-            Event::Cancel { request, task, caller } => self.cancel(request, task, &caller, now, effects),
+            Event::Cancel { request, task, caller, reason } => {
+                self.cancel(request, task, (&caller, reason.as_deref()), now, effects);
+            }
             Event::Abandon { request, caller, session } => self.abandon(request, &caller, &session, now, effects),
             Event::Resolve(request) => self.handle_resolve(*request, now, effects),
             Event::AttemptFinished(report) => self.finish(*report, now, effects),

@@ -77,6 +77,7 @@ pub enum IntakeOutcome {
     Cancel {
         task: TaskId,
         caller: Box<Caller>,
+        reason: Option<String>,
     },
     Resolve {
         task: TaskId,
@@ -257,7 +258,7 @@ impl Intake {
         let caller = Caller { uid: taken.uid, ..request.caller };
         match request.operation {
             Operation::Run(run) => self.run(taken.id, caller, *run, now),
-            Operation::Cancel { id } => IntakeOutcome::Cancel { task: id, caller: Box::new(caller) },
+            Operation::Cancel { id, reason } => IntakeOutcome::Cancel { task: id, caller: Box::new(caller), reason },
             Operation::Resolve { id, happened, note } => {
                 // A mailbox request is never a human's decision: only the page can establish that.
                 let verdict = ResolutionClaim { happened, by: ResolvedBy::Caller, note };

@@ -89,7 +89,8 @@ async fn serve(
             announcer.note(&format!("Slack: {message}; {}", hint.unwrap_or_default()));
         }
     };
-    tokio::join!(http, slack, config_notes);
+    let revoked_keys = ApiKeys::of(paths);
+    tokio::join!(http, slack, config_notes, service.end_revoked(&revoked_keys));
     service.stopped().await;
     Ok(())
 }

@@ -30,6 +30,7 @@ use self::ledger::{LiveQuestion, QuestionLedger, QuestionPlace};
 use self::live::{LiveParts, LiveSession, QueuedQuestion};
 use self::log::{Activity, EventSender};
 use self::quotas::{Quotas, TurnPermit};
+use self::revoked::RevokedKeys;
 use self::settings::SettingsSource;
 use crate::limits::ConcurrencyLimit;
 use crate::turn::{
@@ -45,6 +46,7 @@ mod ledger;
 mod live;
 mod log;
 mod quotas;
+mod revoked;
 mod settings;
 mod stateless;
 
@@ -84,6 +86,7 @@ pub struct SessionService {
     approver_window: Duration,
     idle: Duration,
     quotas: Arc<Quotas>,
+    revoked: RevokedKeys,
     index: SessionIndex,
     ledger: Arc<QuestionLedger>,
     /// The questions with a client that listens for the answer.
@@ -123,6 +126,7 @@ impl SessionService {
             .map_err(|error| io_error("failed to open the records of questions", &error))?;
         Ok(Arc::new(Self {
             quotas: Arc::new(Quotas::of(&config.serve)),
+            revoked: RevokedKeys::none(),
             settings: SettingsSource::new(paths, config)?,
             trigger: Trigger::new(mailbox.clone()),
             mailbox,
@@ -367,12 +371,6 @@ impl SessionService {
         })
     }
 
-    /// Makes sure that an executor runs.
-    pub(crate) async fn ensure_executor(self: &Arc<Self>) {
-        let harmless = ["tasks", "--state=pending", "--limit=1"].map(str::to_owned).to_vec();
-        drop(self.call(harmless, self.caller.clone()).await);
-    }
-
     /// The sessions that this client may use, oldest first.
     pub async fn sessions(&self, asker: &Asker) -> Vec<SessionInfo> {
         let mut listed = self.index.list(asker);
@@ -492,6 +490,7 @@ impl SessionService {
             ledger: Arc::clone(&self.ledger),
             listeners: Arc::clone(&self.listeners),
             quotas: Arc::clone(&self.quotas),
+            revoked: self.revoked.clone(),
             stopping: self.stopping.clone(),
             load: u64::try_from(protocol::clock::now().as_millisecond()).unwrap_or_default(),
         }

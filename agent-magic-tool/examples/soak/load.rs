@@ -108,7 +108,7 @@ fn post(mailbox: &Mailbox, caller: usize, world: &SoakWorld, tool: &str, input: 
 /// Cancels a task, which must not be refused: the request for it was posted before.
 fn cancel(mailbox: &Mailbox, id: TaskId) {
     let request = TaskId::new();
-    mailbox.post(request, &Request::new(Operation::Cancel { id }, Caller::default())).expect("posted");
+    mailbox.post(request, &Request::new(Operation::Cancel { id, reason: None }, Caller::default())).expect("posted");
     let deadline = Instant::now() + TASK_TIMEOUT;
     let answer = loop {
         match mailbox.collect_answer(request).expect("an answer can be read") {

@@ -16,6 +16,9 @@ pub(crate) struct Args {
     /// The task: an id, or the path of a result file
     #[arg(value_name = "ID|FILE")]
     task: String,
+    /// Why, for the result of a task that has not started
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
@@ -25,7 +28,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if let Some(file) = ended() {
         return Err(already_ended(&file));
     }
-    match handover::ask(context, &mailbox, Operation::Cancel { id })? {
+    match handover::ask(context, &mailbox, Operation::Cancel { id, reason: args.reason.clone() })? {
         Reply::Answer(Answer::Cancelling { id, state }) => {
             let message = match ended() {
                 Some(file) => said_at_end(&file),

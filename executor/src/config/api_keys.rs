@@ -289,6 +289,11 @@ impl ApiKeys {
 }
 
 impl ClientKey {
+    /// What its client is called: a later key of the same name is another client.
+    pub fn client(&self) -> String {
+        format!("{}.{}", self.name, self.id)
+    }
+
     /// Whether the key has not expired.
     pub fn is_valid_at(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|until| now < until)

@@ -149,8 +149,8 @@ impl Inbox {
                 let off = if may_be_off { self.switched_off.refuse(&tool, &caller)? } else { None };
                 RequestOutcome::Answer(off.map_or(Answer::Plan(plan), Answer::Refused))
             }
-            IntakeOutcome::Cancel { task, caller } => {
-                RequestOutcome::Event(Event::Cancel { request: request.id, task, caller })
+            IntakeOutcome::Cancel { task, caller, reason } => {
+                RequestOutcome::Event(Event::Cancel { request: request.id, task, caller, reason })
             }
             IntakeOutcome::Resolve { task: id, caller, verdict } => {
                 let asked =

@@ -153,7 +153,7 @@ impl PageEndpoint {
             PageCommand::Revoke { grant, touch } => Event::Revoke { ticket, grant, touch: touch.map(Box::new) },
             PageCommand::Cancel { task, uid } => {
                 let caller = Box::new(Caller { uid, ..Caller::default() });
-                Event::Cancel { request: ticket, task, caller }
+                Event::Cancel { request: ticket, task, caller, reason: None }
             }
             PageCommand::Resolve { task, happened, note, touch } => {
                 let verdict = ResolutionClaim { happened, by: ResolvedBy::Human, note };

@@ -174,7 +174,8 @@ pub(super) fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now
     // Cancel waiting tasks first, so that the slots of the running ones go to older tasks.
     let (running, waiting): (Vec<_>, Vec<_>) = new.iter().partition(|task| started.contains(&task.id));
     for task in waiting {
-        let event = Event::Cancel { request: task.id, task: task.id, caller: Box::new(task.caller.clone()) };
+        let event =
+            Event::Cancel { request: task.id, task: task.id, caller: Box::new(task.caller.clone()), reason: None };
         dispatcher.handle(event, now, effects);
     }
     for task in running {

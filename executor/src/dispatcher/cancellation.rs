@@ -4,11 +4,15 @@ use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use protocol::excerpt;
 use protocol::mailbox::request::Answer;
 use protocol::task::{State, Step, TaskId};
 
 use super::{Action, Dispatcher, Effects, FailureKind, LookupPhase, advance, failed_end};
 use crate::task::effect::EffectClass;
+
+/// How much of a caller's reason is told.
+const MAX_REASON_CHARS: usize = 200;
 
 impl Dispatcher {
     /// Returns the open tasks of one session of a user, oldest first.
@@ -24,13 +28,13 @@ impl Dispatcher {
         &mut self,
         request: TaskId,
         id: TaskId,
-        caller: &Caller,
+        (caller, reason): (&Caller, Option<&str>),
         now: Timestamp,
         effects: &mut Effects,
     ) {
         let is_own = self.open.get(&id).is_some_and(|open| caller.may_touch(&open.task.caller));
         let answer = if is_own {
-            Answer::Cancelling { id, state: self.stop(id, now, effects) }
+            Answer::Cancelling { id, state: self.stop(id, reason, now, effects) }
         } else {
             Answer::Refused(
                 ErrorBody::new(Code::UnknownTask, format!("no open task `{id}`"))
@@ -41,7 +45,7 @@ impl Dispatcher {
     }
 
     /// Cancels an open task, or starts to if it is running. Returns its new state.
-    fn stop(&mut self, id: TaskId, now: Timestamp, effects: &mut Effects) -> State {
+    fn stop(&mut self, id: TaskId, reason: Option<&str>, now: Timestamp, effects: &mut Effects) -> State {
         let open = self.open.get_mut(&id).expect("the callers check that the task is open");
         if open.task.state == State::Running {
             open.cancelling = true;
@@ -51,7 +55,7 @@ impl Dispatcher {
             }
         } else {
             self.queue.remove(&open.task.caller, &open.kind(), id);
-            let error = match (open.task.attempt, open.task.effect) {
+            let mut error = match (open.task.attempt, open.task.effect) {
                 (0, _) => ErrorBody::new(Code::Cancelled, "cancelled before it started").hint("nothing was done"),
                 (_, EffectClass::Idempotent) => ErrorBody::new(Code::Cancelled, "cancelled before it was retried")
                     .hint("an earlier attempt may have taken effect"),
@@ -59,6 +63,9 @@ impl Dispatcher {
                     ErrorBody::new(Code::Cancelled, "cancelled before it was retried").hint("nothing was changed")
                 }
             };
+            if let Some(reason) = reason {
+                error.message = format!("{}: {}", error.message, excerpt::line(reason, MAX_REASON_CHARS));
+            }
             advance(&mut open.task, Step::Cancel, now, None, Some(failed_end(now, error)), effects);
         }
         let state = open.task.state;
@@ -80,7 +87,7 @@ impl Dispatcher {
         let mut ids = self.open_in_session(caller.uid, session);
         ids.retain(|id| self.open.get(id).is_some_and(|open| caller.may_touch(&open.task.caller)));
         for id in &ids {
-            self.stop(*id, now, effects);
+            self.stop(*id, None, now, effects);
         }
         effects.actions.push(Action::Answer(request, Box::new(Answer::Abandoned(ids))));
     }

@@ -278,7 +278,7 @@ impl PropertyModel {
             Act::ChangeRules { which, verdict } => self.change_of_rules(*which, *verdict)?,
             Act::Cancel { which, uid } => {
                 let caller = Box::new(Caller { uid: *uid, ..Caller::default() });
-                Event::Cancel { request: TaskId::new(), task: pick(&self.known, *which)?, caller }
+                Event::Cancel { request: TaskId::new(), task: pick(&self.known, *which)?, caller, reason: None }
             }
             Act::Finish { which, how } => {
                 if self.running.is_empty() {

@@ -149,7 +149,7 @@ impl Bench {
 
     pub(super) fn cancel(&mut self, id: TaskId, uid: u32) -> Turn {
         let caller = Box::new(Caller { uid, ..Caller::default() });
-        self.handle(Event::Cancel { request: TaskId::new(), task: id, caller })
+        self.handle(Event::Cancel { request: TaskId::new(), task: id, caller, reason: None })
     }
 
     pub(super) fn pass(&mut self, time: Duration) {

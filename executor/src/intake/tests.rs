@@ -191,7 +191,7 @@ fn cancel_and_status_need_no_subtool() {
     let intake = intake(folder.path());
     let id = TaskId::new();
     let cancel = intake.read(&asked(&json!({"cancel": {"id": id}})), now());
-    assert!(matches!(cancel, IntakeOutcome::Cancel { task, caller } if task == id && caller.uid == 1000));
+    assert!(matches!(cancel, IntakeOutcome::Cancel { task, caller, .. } if task == id && caller.uid == 1000));
     assert!(matches!(intake.read(&asked(&json!("status")), now()), IntakeOutcome::Status));
 }
 

@@ -273,7 +273,7 @@ impl Delegation {
             return failure;
         }
         let before = self.state(id);
-        if let Ok(request) = self.post(invocation, Operation::Cancel { id }) {
+        if let Ok(request) = self.post(invocation, Operation::Cancel { id, reason: None }) {
             if is_answered(&request).await {
                 let trigger = Trigger::new(self.mailbox.clone());
                 // After the timeout the failure reports the state at that time.

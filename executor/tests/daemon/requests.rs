@@ -72,11 +72,11 @@ fn a_running_task_can_be_cancelled() {
     let world = World::new("");
     let _executor = world.serve();
     let id = world.arrive("gate", "gate");
-    let answer = world.answer(world.post(Operation::Cancel { id }));
+    let answer = world.answer(world.post(Operation::Cancel { id, reason: None }));
     assert_eq!(answer, Answer::Cancelling { id, state: State::Running });
     let result = world.wait(id);
     assert_eq!((&result["status"], &result["error"]["code"]), (&json!("cancelled"), &json!("cancelled")));
-    assert_eq!(refusal(&world.answer(world.post(Operation::Cancel { id }))), Code::UnknownTask);
+    assert_eq!(refusal(&world.answer(world.post(Operation::Cancel { id, reason: None }))), Code::UnknownTask);
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn reference(request: &TakenRequest) -> Option<Reference> {
         return None;
     }
     match Request::parse(bytes).ok()?.operation {
-        Operation::Cancel { id } | Operation::Resolve { id, .. } => Some(Reference::Task(id)),
+        Operation::Cancel { id, .. } | Operation::Resolve { id, .. } => Some(Reference::Task(id)),
         Operation::Abandon { .. } | Operation::Forget { .. } => Some(Reference::Earlier),
         Operation::Run(_) | Operation::Status => None,
     }
@@ -115,9 +115,10 @@ mod tests {
     fn a_request_comes_after_the_one_that_it_names() {
         let (low, high) = (TaskId::new(), TaskId::new());
         for (task, other) in [(low, high), (high, low)] {
-            for operation in
-                [Operation::Cancel { id: task }, Operation::Resolve { id: task, happened: false, note: None }]
-            {
+            for operation in [
+                Operation::Cancel { id: task, reason: None },
+                Operation::Resolve { id: task, happened: false, note: None },
+            ] {
                 let (_folder, mailbox) = mailbox();
                 post(&mailbox, other, operation);
                 post(&mailbox, task, run());
@@ -137,7 +138,7 @@ mod tests {
             [Operation::Abandon { session: "s".to_owned() }, Operation::Forget { session: "s".to_owned() }];
         for operation in session_operations {
             let (_folder, mailbox) = mailbox();
-            post(&mailbox, naming, Operation::Cancel { id: task });
+            post(&mailbox, naming, Operation::Cancel { id: task, reason: None });
             post(&mailbox, session, operation);
             post(&mailbox, later, run());
             mailbox.take_all().expect("taken");
@@ -158,7 +159,7 @@ mod tests {
             post(&mailbox, id, operation);
             mailbox.take_all().expect("taken")
         };
-        let naming = || taken(cancel, Operation::Cancel { id: task });
+        let naming = || taken(cancel, Operation::Cancel { id: task, reason: None });
         for is_whole in [true, false] {
             let mut listings = [(naming(), true), (taken(task, run()), is_whole), (Vec::new(), true)].into_iter();
             let mut next = || Ok(listings.next().unwrap_or((Vec::new(), true)));
@@ -183,7 +184,7 @@ mod tests {
                 for _ in 0..PAIRS {
                     let id = TaskId::new();
                     post(&mailbox, id, run());
-                    post(&mailbox, TaskId::new(), Operation::Cancel { id });
+                    post(&mailbox, TaskId::new(), Operation::Cancel { id, reason: None });
                 }
                 is_posted.store(true, Ordering::Release);
             });

@@ -73,6 +73,9 @@ pub enum Operation {
     Run(Box<RunRequest>),
     Cancel {
         id: TaskId,
+        /// Why, in the result of a task that had not started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// Records whether a task that ended as `unknown` took effect.
     Resolve {

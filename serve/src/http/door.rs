@@ -342,10 +342,10 @@ fn identify(
                 return Err(wrong_key("the API key is wrong, was revoked or has expired"));
             };
             check_scope(&key, needed)?;
-            let ClientKey { name, id, scopes, history, model, .. } = key;
-            // A later key of the same name is another client.
+            let client_name = key.client();
+            let ClientKey { scopes, history, model, .. } = key;
             Ok(HttpClient {
-                key: Some(format!("{name}.{id}")),
+                key: Some(client_name),
                 bearer: Some(Bearer::new(bearer)),
                 history,
                 model,

@@ -14,6 +14,7 @@ use protocol::shell::{PrintedOutput, Shell};
 use protocol::task::TaskId;
 use serde_json::Value;
 
+use super::revoked::{RevokedKeys, cancel_of_revoked, revoked};
 use crate::turn::Asker;
 
 /// How often it is tried again.
@@ -29,12 +30,13 @@ pub(crate) struct ApproverWindow {
     clock: (Mutex<()>, Condvar),
     /// The session and its tasks are being deleted.
     is_closed: AtomicBool,
+    revoked: RevokedKeys,
 }
 
 impl ApproverWindow {
-    pub(crate) fn new(shell: Arc<dyn Shell>, window: Duration, asker: Asker) -> Self {
+    pub(crate) fn new(shell: Arc<dyn Shell>, window: Duration, asker: Asker, revoked: RevokedKeys) -> Self {
         let clock = (Mutex::new(()), Condvar::new());
-        Self { shell, window, asker: Mutex::new(asker), clock, is_closed: AtomicBool::new(false) }
+        Self { shell, window, asker: Mutex::new(asker), clock, is_closed: AtomicBool::new(false), revoked }
     }
 
     /// Lets no further call through. What a call that is running still starts is cancelled.
@@ -44,6 +46,11 @@ impl ApproverWindow {
 
     fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Whether the key of the client that asks was revoked.
+    fn is_revoked(&self) -> bool {
+        self.revoked.have(&self.asker.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sets who asks from here on.
@@ -72,17 +79,22 @@ impl Shell for ApproverWindow {
             if self.is_closed() {
                 return PrintedOutput::refused(&ErrorBody::new(Code::Cancelled, "the session was deleted"));
             }
+            if self.is_revoked() {
+                return PrintedOutput::refused(&revoked());
+            }
             let printed = self.shell.call(words, stdin, &caller);
             if !is_run || !has_no_approver(&printed) || Instant::now() >= until {
                 break printed;
             }
             self.pause();
         };
+        let (is_closed, is_revoked) = (self.is_closed(), self.is_revoked());
         if is_run
-            && self.is_closed()
+            && (is_closed || is_revoked)
             && let Some(task) = started_task(&printed)
         {
-            self.shell.call(&["cancel".to_owned(), task], "", &caller);
+            let line = if is_closed { vec!["cancel".to_owned(), task] } else { cancel_of_revoked(&task) };
+            self.shell.call(&line, "", &caller);
         }
         printed
     }
@@ -131,14 +143,14 @@ mod tests {
         let shell = Arc::new(ShellStub(refusals.into()));
         let asker = Asker { can_decide, ..Asker::default() };
         let words = ["run", "x"].map(str::to_owned);
-        ApproverWindow::new(shell, window, asker).call(&words, "", &Caller::default()).status
+        ApproverWindow::new(shell, window, asker, RevokedKeys::none()).call(&words, "", &Caller::default()).status
     }
 
     #[test]
     fn a_client_narrows_what_the_server_may_use() {
         let only = |name: &str| ToolScope::default().narrowed(vec![name.to_owned()]).expect("a name");
         let asker = Asker { tool_scope: only("a_*"), depth: 1, ..Asker::default() };
-        let window = ApproverWindow::new(Arc::new(ShellStub(0.into())), Duration::ZERO, asker);
+        let window = ApproverWindow::new(Arc::new(ShellStub(0.into())), Duration::ZERO, asker, RevokedKeys::none());
         let server = Caller { tool_scope: only("*_read"), read_only: true, ..Caller::default() };
         let caller = window.caller(&server);
         assert!(caller.read_only && caller.depth == 1);
@@ -166,7 +178,8 @@ mod tests {
     #[test]
     fn what_a_call_starts_while_its_session_is_deleted_is_cancelled() {
         let shell = Arc::new(SlowShell::default());
-        let window = ApproverWindow::new(Arc::<SlowShell>::clone(&shell), Duration::ZERO, Asker::default());
+        let window =
+            ApproverWindow::new(Arc::<SlowShell>::clone(&shell), Duration::ZERO, Asker::default(), RevokedKeys::none());
         let window = Arc::new(window);
         let run = ["run", "x"].map(str::to_owned);
         window.call(&run, "", &Caller::default());

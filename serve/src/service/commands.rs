@@ -40,6 +40,12 @@ impl SessionService {
         Ok(printed)
     }
 
+    /// Makes sure that an executor runs.
+    pub(crate) async fn ensure_executor(self: &Arc<Self>) {
+        let harmless = ["tasks", "--state=pending", "--limit=1"].map(str::to_owned).to_vec();
+        drop(self.call(harmless, self.caller.clone()).await);
+    }
+
     async fn command(self: &Arc<Self>, command: ChatCommand, number: u32, asker: &Asker) -> Result<String, ErrorBody> {
         Ok(match command {
             ChatCommand::Help => InputPlace::Client.help(),

@@ -96,6 +96,12 @@ impl SessionIndex {
         Ok(journal.number)
     }
 
+    /// The sessions that belong to API keys, with their keys.
+    pub(super) fn sessions_of_keys(&self) -> Vec<(u32, String)> {
+        let headers = self.lock();
+        headers.iter().filter_map(|(number, header)| Some((*number, header.client.as_ref()?.key.clone()?))).collect()
+    }
+
     /// The sessions that the client may use, oldest first.
     pub(super) fn list(&self, asker: &Asker) -> Vec<SessionInfo> {
         let mut headers = self.lock();

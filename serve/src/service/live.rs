@@ -29,6 +29,7 @@ use super::history::{TurnHistory, known_questions};
 use super::ledger::{LateAnswer, LiveQuestion, OwedAnswers, QuestionLedger, QuestionPlace, ToldAnswers};
 use super::log::{Activity, EventLog, EventSender, is_over};
 use super::quotas::{Quotas, TurnPermit};
+use super::revoked::{RevokedKeys, revoked};
 use super::{QuestionState, send_error, send_preface, stopping};
 use crate::limits::ConcurrencyLimit;
 use crate::turn::{Asker, QuestionLimits, WhenBusy};
@@ -46,6 +47,7 @@ pub(super) struct LiveParts {
     pub(super) ledger: Arc<QuestionLedger>,
     pub(super) listeners: Arc<ConcurrencyLimit<Uuid>>,
     pub(super) quotas: Arc<Quotas>,
+    pub(super) revoked: RevokedKeys,
     /// When the service is to stop.
     pub(super) stopping: CancellationToken,
     /// The time of loading, which tells the events of this load from those of earlier ones.
@@ -88,6 +90,7 @@ pub(crate) struct LiveSession {
     ledger: Arc<QuestionLedger>,
     /// The questions with a client that listens.
     listeners: Arc<ConcurrencyLimit<Uuid>>,
+    revoked: RevokedKeys,
     /// The questions that wait for their turn, in their order.
     questions: mpsc::UnboundedSender<QueuedQuestion>,
     /// How many they are.
@@ -123,6 +126,7 @@ impl LiveSession {
             ledger,
             listeners,
             quotas,
+            revoked,
             stopping,
             load,
         } = parts;
@@ -135,7 +139,7 @@ impl LiveSession {
         let known_questions = known_questions(&entries);
         let shell: Arc<dyn Shell> =
             if label.starts_with(SHARED_LABEL) { Arc::new(OwnTasksShell::new(shell, &entries)) } else { shell };
-        let window = Arc::new(ApproverWindow::new(shell, window, asker));
+        let window = Arc::new(ApproverWindow::new(shell, window, asker, revoked.clone()));
         let watch = trigger.again();
         let context = LoopContext {
             config: &config,
@@ -189,6 +193,7 @@ impl LiveSession {
             limits,
             ledger,
             listeners,
+            revoked,
             questions,
             queued: watch::Sender::new(0),
             last_used: Mutex::new(Instant::now()),
@@ -248,7 +253,8 @@ impl LiveSession {
         }
         queue.close();
         while let Some(queued) = queue.recv().await {
-            send_error(&queued.asking, self.gone());
+            let is_revoked = self.revoked.have(&queued.question.asker);
+            send_error(&queued.asking, if is_revoked { revoked() } else { self.gone() });
         }
     }
 
@@ -270,6 +276,7 @@ impl LiveSession {
         }
         tokio::select! {
             biased;
+            () = self.revoked.until_they_have(&question.asker) => return Err(revoked()),
             () = self.ended.cancelled() => return Err(self.gone()),
             () = self.until_allowed(question.when_busy) => {}
         }

@@ -1,6 +1,7 @@
 //! A conversation that the client keeps: a loop for one question, of which nothing is stored.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use executor::agent::driver::LoopCommand;
 use executor::agent::journal::{Journal, SessionClient};
@@ -8,18 +9,17 @@ use executor::agent::machine::Budget;
 use executor::agent::own_tasks::OwnTasksShell;
 use executor::agent::session_loop::{LoopContext, LoopOptions, SessionLoop};
 use executor::model::conversation::{JournalEntry, Turn};
-use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::shell::Shell;
-use protocol::task::State;
 use tokio::sync::mpsc;
 
 use super::approver_window::ApproverWindow;
 use super::live::{LiveParts, lower, watch_tasks};
-use super::log::EventLog;
+use super::log::{EventLog, EventSender};
 use super::quotas::TurnPermit;
-use crate::turn::{ClientConversation, ClientMessage, TurnStream};
+use super::revoked::{RevokedKeys, cancel_waiting};
+use crate::turn::{Asker, ClientConversation, ClientMessage, TurnStream};
 
 /// The id of a client whose session is not kept.
 const STATELESS: &str = "stateless";
@@ -35,8 +35,20 @@ pub(super) async fn ask(
         return Err(ErrorBody::new(Code::InvalidInput, "the last message is not the user's")
             .hint("send the conversation so far, and the question as its last message"));
     };
-    let LiveParts { config, model_factory, mailbox, shell, trigger, caller, window, tracker, stopping, load, .. } =
-        parts;
+    let LiveParts {
+        config,
+        model_factory,
+        mailbox,
+        shell,
+        trigger,
+        caller,
+        window,
+        tracker,
+        revoked,
+        stopping,
+        load,
+        ..
+    } = parts;
     let model_factory = match system {
         None => model_factory,
         Some(system) => Arc::new(model_factory.as_ref().clone().instructed(Some(system))),
@@ -51,7 +63,7 @@ pub(super) async fn ask(
     let context = LoopContext {
         config: &config,
         mailbox,
-        shell: Arc::new(ApproverWindow::new(own_shell, window, asker)),
+        shell: Arc::new(ApproverWindow::new(own_shell, window, asker.clone(), revoked.clone())),
         model_factory: Arc::clone(&model_factory),
         trigger,
         observer: Arc::<EventLog>::clone(&log),
@@ -81,12 +93,7 @@ pub(super) async fn ask(
             let interrupted = session_loop.interrupted();
             let running = session_loop.run();
             tokio::pin!(running);
-            let deadline = async {
-                match limits.deadline {
-                    Some(deadline) => tokio::time::sleep(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let deadline = until_over(limits.deadline);
             // Dropped once the question is over, which ends the loop.
             let (mut commands, mut is_gone) = (Some(commands), false);
             let mut activity = log.turns();
@@ -95,7 +102,7 @@ pub(super) async fn ask(
                 tokio::select! {
                     ran = &mut running => break ran,
                     () = ended.cancelled() => break Err(super::stopping()),
-                    () = sender.closed(), if !is_gone => {
+                    () = until_gone(&sender, &revoked, &asker), if !is_gone => {
                         (commands, is_gone) = (None, true);
                         interrupted.notify_one();
                     }
@@ -108,9 +115,9 @@ pub(super) async fn ask(
             }
         };
         ended.cancel();
-        if sender.is_closed() {
+        if sender.is_closed() || revoked.have(&asker) {
             // What waits for a human would be done for a client that has gone, and maybe asks again.
-            cancel_waiting(&log, shell, own_caller).await;
+            cancel_waiting(&log, &shell, own_caller, revoked.reason(&asker)).await;
         }
         if let Err(error) = ran {
             log.fail(error);
@@ -120,17 +127,19 @@ pub(super) async fn ask(
     Ok(TurnStream::of(events, 0))
 }
 
-/// Cancels the tasks that no human has decided about.
-async fn cancel_waiting(log: &EventLog, shell: Arc<dyn Shell>, caller: Caller) {
-    let open = log.open_tasks();
-    let waiting: Vec<_> = open.into_iter().filter(|(_, state)| *state == State::AwaitingConfirmation).collect();
-    let cancelled = tokio::task::spawn_blocking(move || {
-        for (task, _) in waiting {
-            shell.call(&["cancel".to_owned(), task.id.to_string()], "", &caller);
-        }
-    });
-    if cancelled.await.is_err() {
-        tracing::warn!("failed to cancel the tasks of a client that has gone");
+/// Waits until the client has gone, or its key was revoked.
+async fn until_gone(sender: &EventSender, revoked: &RevokedKeys, asker: &Asker) {
+    tokio::select! {
+        () = sender.closed() => {}
+        () = revoked.until_they_have(asker) => {}
+    }
+}
+
+/// Waits until the time of a question is over; without end if it has no deadline.
+async fn until_over(deadline: Option<Duration>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep(deadline).await,
+        None => std::future::pending().await,
     }
 }
 

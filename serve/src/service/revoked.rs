@@ -1,0 +1,157 @@
+//! Revoked API keys: what they left behind ends.
+//!
+//! The door refuses every new request of a revoked key. What was asked before would go on without its client: a turn, the
+//! questions that wait for theirs, and the tasks that wait for a human. All of these end soon after the key is gone.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use executor::config::api_keys::{ApiKeys, ClientKey};
+use protocol::caller::Caller;
+use protocol::code::Code;
+use protocol::error::{ErrorBody, chain};
+use protocol::shell::Shell;
+use protocol::task::State;
+use tokio::sync::watch;
+
+use super::SessionService;
+use super::log::EventLog;
+use crate::turn::Asker;
+
+/// How often revoked keys are looked for.
+const INTERVAL: Duration = Duration::from_millis(300);
+
+/// Why the work of a revoked key ended.
+const REASON: &str = "its API key was revoked";
+
+/// The keys that were revoked and may still have work here. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct RevokedKeys(Arc<watch::Sender<BTreeSet<String>>>);
+
+impl RevokedKeys {
+    pub(super) fn none() -> Self {
+        Self(Arc::new(watch::Sender::new(BTreeSet::new())))
+    }
+
+    /// Whether the client's key was revoked.
+    pub(crate) fn have(&self, asker: &Asker) -> bool {
+        asker.key.as_ref().is_some_and(|key| self.0.borrow().contains(key))
+    }
+
+    /// Why the client's tasks are cancelled, if its key was revoked.
+    pub(super) fn reason(&self, asker: &Asker) -> Option<&'static str> {
+        self.have(asker).then_some(REASON)
+    }
+
+    /// Waits until the client's key is revoked; without end if it has none.
+    pub(super) async fn until_they_have(&self, asker: &Asker) {
+        let mut keys = self.0.subscribe();
+        if let Some(key) = &asker.key
+            && keys.wait_for(|keys| keys.contains(key)).await.is_ok()
+        {
+            return;
+        }
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The error for a client whose key was revoked.
+pub(crate) fn revoked() -> ErrorBody {
+    ErrorBody::new(Code::Cancelled, format!("cancelled: {REASON}"))
+        .hint("ask the human who made the key for another one")
+}
+
+impl SessionService {
+    /// Ends what revoked keys left behind, as long as the service runs.
+    pub(crate) async fn end_revoked(self: &Arc<Self>, keys: &ApiKeys) {
+        let (mut known, mut done) = (BTreeSet::new(), BTreeSet::new());
+        loop {
+            // Before the keys: a session is made after its key, so the key of each of these was there.
+            let sessions = self.index.sessions_of_keys();
+            match keys.list() {
+                Ok(listed) => {
+                    let valid: BTreeSet<_> = listed.iter().map(ClientKey::client).collect();
+                    let of_sessions = sessions.iter().map(|(_, key)| key.clone());
+                    let gone: BTreeSet<_> = of_sessions.chain(known).filter(|key| !valid.contains(key)).collect();
+                    self.revoked.0.send_replace(gone.clone());
+                    for (number, key) in sessions.into_iter().filter(|(_, key)| gone.contains(key)) {
+                        if let Err(error) = self.end_work(number, &key, !done.contains(&key)).await {
+                            tracing::warn!(
+                                error = error.message,
+                                session = number,
+                                "failed to end the work of a revoked key"
+                            );
+                        }
+                    }
+                    known = &valid | &gone;
+                    done = gone;
+                }
+                // The door lets none of them in either. What goes on is judged when the file can be read.
+                Err(error) => tracing::warn!(error = chain(&error), "failed to look for revoked API keys"),
+            }
+            tokio::select! {
+                () = self.stopping.cancelled() => return,
+                () = tokio::time::sleep(INTERVAL) => {}
+            }
+        }
+    }
+
+    /// Ends what a revoked key left behind in a session; one that is not in memory is looked at only if the key `is_new`
+    /// among the revoked ones.
+    async fn end_work(self: &Arc<Self>, number: u32, key: &str, is_new: bool) -> Result<(), ErrorBody> {
+        let live = match self.loaded(number).await {
+            Some(live) => live,
+            None if is_new => self.load(number, None).await?,
+            None => return Ok(()),
+        };
+        let is_of_key = |asker: &Asker| asker.key.as_deref() == Some(key);
+        self.ledger.change(number, |owed| owed.queued.retain(|queued| !is_of_key(&queued.asker)))?;
+        let asked_last = self.ledger.of(number).asked.last().map(|asked| asked.question.asker.clone());
+        if asked_last.as_ref().is_none_or(is_of_key) {
+            // Not only its turn: the end of one of its tasks would begin another one.
+            live.close().await;
+        }
+        cancel_waiting(
+            &live.log,
+            &self.shell,
+            Caller { session: Some(live.label.clone()), ..self.caller.clone() },
+            Some(REASON),
+        )
+        .await;
+        Ok(())
+    }
+}
+
+/// Cancels the tasks that no human has decided about.
+pub(super) async fn cancel_waiting(
+    log: &EventLog,
+    shell: &Arc<dyn Shell>,
+    caller: Caller,
+    reason: Option<&'static str>,
+) {
+    let open = log.open_tasks();
+    let waiting: Vec<_> = open.into_iter().filter(|(_, state)| *state == State::AwaitingConfirmation).collect();
+    if waiting.is_empty() {
+        return;
+    }
+    let shell = Arc::clone(shell);
+    let cancelled = tokio::task::spawn_blocking(move || {
+        for (task, _) in waiting {
+            shell.call(&cancel_line(&task.id.to_string(), reason), "", &caller);
+        }
+    });
+    if cancelled.await.is_err() {
+        tracing::warn!("failed to cancel the tasks of a client that has gone");
+    }
+}
+
+/// The command that cancels a task because its client's key was revoked.
+pub(super) fn cancel_of_revoked(task: &str) -> Vec<String> {
+    cancel_line(task, Some(REASON))
+}
+
+fn cancel_line(task: &str, reason: Option<&str>) -> Vec<String> {
+    let reason = reason.map(|reason| format!("--reason={reason}"));
+    ["cancel".to_owned(), task.to_owned()].into_iter().chain(reason).collect()
+}
