@@ -14,12 +14,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
+use url::Url;
 
 use crate::base::jq_pool::JqPool;
 use crate::base::own_folders::OwnFolders;
 use crate::base::template::{TemplateError, TemplateValues};
 use crate::config::Config;
-use crate::config::secret::{HiddenTexts, Secrets};
+use crate::config::secret::{HiddenTexts, SecretName, Secrets};
 use crate::net::clients::{HttpClients, HttpClientsError};
 use crate::runner::result_space::ResultSpace;
 use crate::task::failure::{Failure, Retry};
@@ -394,7 +395,22 @@ impl Run {
             Self::Builtin(builtin) => builtin.files(invocation, context).map(drop),
             Self::Mcp(mcp) => mcp.check_before(invocation, context),
             _ => self.plan(invocation, &context.config).map(drop),
-        }
+        }?;
+        // Each is asked about again when it is sent.
+        let mut sent = self.sent_secrets(invocation, &context.config)?.into_iter();
+        Ok(sent.try_for_each(|(secret, url)| context.secrets.may_go(&secret, &url))?)
+    }
+
+    /// The secrets that it would send, and where to. What only an opened secret names is not among them.
+    fn sent_secrets(&self, invocation: &Invocation, config: &Config) -> Result<Vec<(SecretName, Url)>, Failure> {
+        Ok(match self {
+            Self::Http(http) => http.sent_secrets(invocation, config)?,
+            Self::Mcp(mcp) => mcp.sent_secrets(),
+            Self::Agent(agent) => agent.sent_secret(invocation, config)?.into_iter().collect(),
+            Self::Llm(llm) => llm.sent_secret(invocation, config)?.into_iter().collect(),
+            Self::Sql(sql) => sql.sent_secret(config)?.into_iter().collect(),
+            Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Steps(_) => Vec::new(),
+        })
     }
 
     /// Whether the runner starts other tasks that the definition does not name, and waits for them.

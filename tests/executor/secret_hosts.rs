@@ -115,6 +115,37 @@ fn a_secret_goes_from_nowhere_to_a_host_that_is_not_on_its_list() {
 }
 
 #[test]
+fn no_human_is_asked_about_a_secret_that_may_not_go() {
+    let at = "127.0.0.1:9";
+    let world = world(at);
+    let tool = |(name, run): (&str, Value)| {
+        let definition =
+            json!({"description": "Sends it.", "confirm": "always", "input": {"type": "object"}, "run": run});
+        (format!("asks_{name}"), definition)
+    };
+    world.define("asking.json", &Value::Object(runs(at).into_iter().map(tool).collect()));
+    // Only the secret itself says where the last of these goes, and it is not opened before a human said yes.
+    let names: Vec<_> = runs(at).into_iter().map(|(name, _)| name).filter(|name| *name != "token").collect();
+    for name in SECRETS {
+        assert_eq!(world.run(&["secret", "allow", name, "own.example"]).exit, 0);
+    }
+    for name in &names {
+        let ran = world.run(&["run", &format!("asks_{name}")]);
+        let message = ran.error()["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains(&format!("may not go to `{at}`")), "{name}: {ran}");
+    }
+    assert_eq!(world.run(&["tasks"]).json(), json!([]), "nothing waits for a human");
+    for name in SECRETS {
+        assert_eq!(world.run(&["secret", "allow", name, "own.example", at]).exit, 0);
+    }
+    for name in &names {
+        let ran = world.run(&["run", &format!("asks_{name}")]);
+        assert_eq!(ran.json()["state"], "awaiting_confirmation", "{name}: {ran}");
+        assert_eq!(world.run(&["cancel", ran.json()["id"].as_str().expect("an id")]).exit, 0);
+    }
+}
+
+#[test]
 fn a_secret_goes_from_nowhere_to_a_public_host_over_plain_http() {
     let at = "public.example.com";
     let world = world(at);

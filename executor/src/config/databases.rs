@@ -9,6 +9,7 @@ use sql::database::{self, RowCaps, TlsMode};
 use sql::dialect::Dialect;
 use sql::rules::{AccessLists, AccessRules};
 use sql::schema::{Schema, Table, TableName};
+use url::Url;
 
 use crate::config::secret::{Secret, SecretName};
 
@@ -91,6 +92,11 @@ fn enabled() -> bool {
 }
 
 impl DatabaseSettings {
+    /// The URL of its server; none of a file, or of a socket of this machine.
+    pub fn server_url(&self) -> Option<Url> {
+        Url::parse(&self.url).ok().filter(Url::has_host)
+    }
+
     /// The settings of its connections.
     pub fn connection(&self, password: Option<&Secret>) -> Result<database::DatabaseSettings, String> {
         let mut settings = database::DatabaseSettings::new(&self.url).map_err(|error| error.to_string())?;

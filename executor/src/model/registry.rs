@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::nearest::{did_you_mean, nearest};
+use url::Url;
 
 use super::conversation::TokenUsage;
+use super::provider::client::base_url;
+use crate::config::secret::SecretName;
 use crate::config::{Config, ModelPrice, ModelSettings};
 
 /// One enabled model and its name in `[models]`.
@@ -17,6 +20,12 @@ pub struct ChosenModel {
 }
 
 impl ChosenModel {
+    /// Its key, if it has one, and where that is sent.
+    pub(crate) fn sent_key(&self) -> Option<(SecretName, Url)> {
+        let key = self.model.key.clone()?;
+        Some((key, base_url(self.model.url.as_ref(), self.model.provider)))
+    }
+
     /// Returns the provider's name for the model.
     pub fn id(&self) -> &str {
         self.model.model.as_deref().unwrap_or(&self.name)

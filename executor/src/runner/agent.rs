@@ -29,6 +29,7 @@ use super::{
 };
 use crate::base::template;
 use crate::config::secret::SecretName;
+use crate::model::registry::ModelRegistry;
 
 mod a2a;
 mod api;
@@ -186,6 +187,20 @@ impl Agent {
     }
 
     /// What is asked of the remote agent at `url`.
+    /// The key of the agent that it asks, or of the model that answers it, and where that is.
+    pub(super) fn sent_secret(
+        &self,
+        invocation: &Invocation,
+        config: &Config,
+    ) -> Result<Option<(SecretName, Url)>, Failure> {
+        if let Some(url) = &self.url {
+            let RemoteQuestion { url, key, .. } = self.remote(url, invocation, config)?;
+            return Ok(key.map(|key| (key, url)));
+        }
+        let (brief, _) = self.filled(invocation)?;
+        Ok(ModelRegistry::new(config).choose(brief.model.as_deref()).ok().and_then(|chosen| chosen.sent_key()))
+    }
+
     fn remote(&self, url: &str, invocation: &Invocation, config: &Config) -> Result<RemoteQuestion, Failure> {
         let (brief, _) = self.filled(invocation)?;
         let values = invocation.values();
@@ -357,7 +372,7 @@ impl Runner for Agent {
         let (brief, tool_scope) = self.filled(invocation)?;
         let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
         // An unknown model is reported before the process is started.
-        crate::model::registry::ModelRegistry::new(&context.config).choose_for_delegation(brief.model.as_deref())?;
+        ModelRegistry::new(&context.config).choose_for_delegation(brief.model.as_deref())?;
         if cancel.is_cancelled() {
             return Err(Failure::new(Code::Cancelled, "cancelled before the sub-agent was started"));
         }

@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use url::Url;
+
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
     JsonSchema, Map, Retry, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value,
@@ -284,6 +286,21 @@ impl Http {
             context.http.check_literal(&draft.address)?;
         }
         self.files(invocation, context).map(drop)
+    }
+
+    /// The secrets that its request sends, and those that its token endpoint gets if the definition names that.
+    pub(super) fn sent_secrets(
+        &self,
+        invocation: &Invocation,
+        config: &Config,
+    ) -> Result<Vec<(SecretName, Url)>, Failure> {
+        let draft = request::Draft::of(self, invocation, config)?;
+        let mut sent: Vec<_> = draft.sent_secrets().map(|name| (name.clone(), draft.secrets_for.clone())).collect();
+        if let Some(token_url) = draft.token_source().and_then(TokenSource::named_url) {
+            let source = draft.token_source().map(TokenSource::secrets).unwrap_or_default();
+            sent.extend(source.into_iter().map(|name| (name, token_url.clone())));
+        }
+        Ok(sent)
     }
 
     /// The files that are uploaded.

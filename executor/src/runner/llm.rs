@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use protocol::data_class::DataClass;
 use serde_json::{Map, json};
+use url::Url;
 
 use super::delegation::{CalledTask, Delegation, too_deep};
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Retry, Runner,
     RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
 };
+use crate::config::secret::SecretName;
 use crate::model::conversation::{JournalEntry, TokenUsage, ToolCall, ToolResult, Turn, TurnEnd};
 use crate::model::fallback;
 use crate::model::ledger::{Budgeted, DailyBudget};
@@ -130,6 +132,18 @@ impl Llm {
         };
         let output = RunnerOutput::json(data);
         Ok(if is_cut { output.with_meta("truncated", true) } else { output })
+    }
+}
+
+impl Llm {
+    /// The key of its model, and where that is.
+    pub(super) fn sent_secret(
+        &self,
+        invocation: &Invocation,
+        config: &Config,
+    ) -> Result<Option<(SecretName, Url)>, Failure> {
+        let model = self.filled(invocation)?.model;
+        Ok(ModelRegistry::new(config).choose(model.as_deref()).ok().and_then(|chosen| chosen.sent_key()))
     }
 }
 

@@ -167,6 +167,15 @@ impl Mcp {
     }
 }
 
+impl Mcp {
+    /// The secrets in its headers, and where its server is.
+    pub(super) fn sent_secrets(&self) -> Vec<(SecretName, Url)> {
+        let url = self.server.url.as_deref().and_then(|url| Url::parse(url).ok());
+        let secrets = self.server.headers.values().filter_map(|text| connection::header_secret(text).1);
+        url.map(|url| secrets.map(|secret| (secret, url.clone())).collect()).unwrap_or_default()
+    }
+}
+
 impl Runner for Mcp {
     fn check(&self) -> Vec<DefinitionMistake> {
         let mut found = self.server.check();

@@ -7,12 +7,14 @@
 use std::sync::OnceLock;
 
 use serde_json::{Map, json};
+use url::Url;
 
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
     JsonSchema, Retry, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
 };
 use crate::config::DatabaseSettings;
+use crate::config::secret::SecretName;
 use crate::task::confirmation::ReplacedValues;
 
 mod change;
@@ -152,6 +154,12 @@ impl Sql {
             Failure::new(Code::BadConfig, format!("the configuration has no database `{}`; {there}", self.database))
                 .hint(format!("a human must add [databases.{}] with its `url` to config.toml", self.database))
         })
+    }
+
+    /// The password of its database, and where that is; not of a file or a socket of this machine.
+    pub(super) fn sent_secret(&self, config: &Config) -> Result<Option<(SecretName, Url)>, Failure> {
+        let settings = self.settings(config)?;
+        Ok(settings.password.clone().zip(settings.server_url()))
     }
 
     /// Where it is, as the page shows it.

@@ -9,9 +9,8 @@ use url::Url;
 
 use super::oauth::AccessToken;
 use super::pagination::Parameter;
-use super::placement::PlacedValue;
 use super::request::Draft;
-use super::{CancellationToken, Code, Failure, Http, Invocation, Method, RunnerContext, RunnerOutput, TokenSource};
+use super::{CancellationToken, Code, Failure, Http, Invocation, Method, RunnerContext, RunnerOutput};
 use crate::config::secret::Secret;
 use crate::net::clients::{MAX_REDIRECTS, next_hop, send_failure, too_many_redirects};
 use crate::runner::ResponseFacts;
@@ -100,7 +99,7 @@ impl<'a> HttpCall<'a> {
     pub(super) async fn send(&self, target: &RequestTarget) -> Result<HttpResponse, Failure> {
         let mut refused: Option<Secret> = None;
         loop {
-            let access = match self.token() {
+            let access = match self.draft.token_source() {
                 Some(source) => {
                     self.context.secrets.may_go(source.secret(), &self.draft.secrets_for)?;
                     let tokens = &self.context.tokens;
@@ -141,13 +140,6 @@ impl<'a> HttpCall<'a> {
         } else {
             Failure::new(Code::Cancelled, "cancelled before anything was sent")
         }
-    }
-
-    fn token(&self) -> Option<&TokenSource> {
-        self.draft.headers.iter().find_map(|(_, value)| match value {
-            PlacedValue::Token(source) => Some(source),
-            _ => None,
-        })
     }
 
     async fn exchange(&self, target: &RequestTarget, access: Option<&AccessToken>) -> Result<HttpResponse, Failure> {

@@ -52,6 +52,15 @@ impl PlacedValue {
         }
     }
 
+    /// All secrets in it.
+    pub(super) fn secrets(&self) -> Vec<&SecretName> {
+        let of_user = match self {
+            Self::Basic { username, .. } => username.secrets(),
+            Self::Text(_) | Self::Secret { .. } | Self::Token(_) => Vec::new(),
+        };
+        of_user.into_iter().chain(self.secret()).collect()
+    }
+
     /// Parses a literal `secret:NAME` of a definition. Must not be called with the output of a template.
     pub(super) fn secret_reference(text: &str) -> Option<Self> {
         SecretName::in_reference(text).map(|name| Self::Secret { prefix: String::new(), name })

@@ -118,6 +118,32 @@ impl Draft {
         values.filter_map(PlacedValue::secret)
     }
 
+    /// All secrets that it sends.
+    pub(super) fn sent_secrets(&self) -> impl Iterator<Item = &SecretName> {
+        let values = self.headers.iter().map(|(_, value)| value).chain(self.query.iter().map(|(_, value)| value));
+        let of_body = self.body.iter().flat_map(|body| match body {
+            DraftBody::Text(_) | DraftBody::File { .. } => Vec::new(),
+            DraftBody::Json(json) => json.secrets.iter().map(|(_, name)| name).collect(),
+            DraftBody::Form(fields) => fields.iter().flat_map(|(_, value)| value.secrets()).collect(),
+            DraftBody::Multipart(parts) => {
+                let texts = parts.iter().filter_map(|(_, part)| match part {
+                    DraftPart::Text(value) => Some(value),
+                    DraftPart::File { .. } => None,
+                });
+                texts.flat_map(PlacedValue::secrets).collect()
+            }
+        });
+        values.flat_map(PlacedValue::secrets).chain(of_body)
+    }
+
+    /// What its access token is obtained with.
+    pub(super) fn token_source(&self) -> Option<&TokenSource> {
+        self.headers.iter().find_map(|(_, value)| match value {
+            PlacedValue::Token(source) => Some(source),
+            _ => None,
+        })
+    }
+
     /// Returns the URL with names in place of secrets.
     pub(super) fn redacted_url(&self) -> Url {
         self.url(encode_redacted)

@@ -179,12 +179,18 @@ pub(super) fn with_last_words(failure: Failure, program: Option<&ServerProgram>,
     failure.detail("stderr", credential::mask(&context.secrets.redact(&words)).into_owned())
 }
 
+/// The secret at the end of a header, and what is before it.
+pub(super) fn header_secret(text: &str) -> (&str, Option<SecretName>) {
+    let (before, last) = text.rsplit_once(' ').unwrap_or(("", text));
+    (before, SecretName::in_reference(last))
+}
+
 /// Opens the headers of `server`: `secret:NAME` at the end of a text is replaced by the secret.
 pub(super) async fn headers(server: &McpServer, context: &RunnerContext) -> Result<OpenedHeaders, Failure> {
     let mut opened = OpenedHeaders::new();
     for (name, text) in &server.headers {
-        let (before, last) = text.rsplit_once(' ').map_or(("", text.as_str()), |(before, last)| (before, last));
-        let value = match SecretName::in_reference(last) {
+        let (before, secret) = header_secret(text);
+        let value = match secret {
             Some(secret) => {
                 let secret = match server.url.as_deref().map(Url::parse) {
                     Some(Ok(url)) => context.secrets.get_for(&secret, &url).await?,

@@ -41,7 +41,7 @@ impl Databases {
         context: &RunnerContext,
     ) -> Result<OpenDatabase, Failure> {
         let password = match &settings.password {
-            Some(secret) => Some(match url::Url::parse(&settings.url).ok().filter(url::Url::has_host) {
+            Some(secret) => Some(match settings.server_url() {
                 Some(url) => context.secrets.get_for(secret, &url).await?,
                 // A file, or a socket of this machine.
                 None => context.secrets.get(secret).await?,

@@ -4,6 +4,7 @@ use protocol::nearest::{did_you_mean, nearest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use url::Url;
 
 use super::{Code, Failure, RunnerContext};
 use crate::config::secret::{Secret, SecretName};
@@ -74,8 +75,16 @@ impl TokenSource {
         }
     }
 
+    /// The token endpoint, if it is not the secret that names it.
+    pub(in crate::runner::http) fn named_url(&self) -> Option<Url> {
+        match self {
+            Self::Secret(_) => None,
+            Self::Client(client) => Url::parse(&client.token_url).ok(),
+        }
+    }
+
     /// All secrets that the token endpoint gets.
-    pub(super) fn secrets(&self) -> Vec<SecretName> {
+    pub(in crate::runner::http) fn secrets(&self) -> Vec<SecretName> {
         let id = match self {
             Self::Secret(_) => None,
             Self::Client(client) => SecretName::in_reference(&client.client_id),
