@@ -238,6 +238,34 @@ fn one_bad_operation_or_source_hides_no_other() {
 }
 
 #[test]
+fn a_description_is_not_fetched_from_where_a_redirect_leads_on_this_machine() {
+    let world = quiet_world();
+    let [given, other] = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let [given_at, other_at] = [&given, &other].map(|it| it.local_addr().expect("an address"));
+    other.set_nonblocking(true).expect("it can");
+    // To another server of this machine, to a private network, and to the addresses of a cloud's own services.
+    let places =
+        [format!("http://{other_at}/"), "http://10.0.0.1/".to_owned(), "http://169.254.169.254/latest/".to_owned()];
+    let told = places.clone();
+    let server = std::thread::spawn(move || {
+        for place in told {
+            let (mut stream, _) = given.accept().expect("a request");
+            let mut request = [0; 4096];
+            let read = stream.read(&mut request).expect("readable");
+            assert!(read > 0);
+            let head = format!("HTTP/1.1 302 Found\r\nLocation: {place}openapi.json\r\nConnection: close\r\n");
+            write!(stream, "{head}Content-Length: 0\r\n\r\n").expect("written");
+        }
+    });
+    for place in &places {
+        let imported = world.run(&["import", &format!("http://{given_at}/openapi.json")]);
+        assert_eq!((imported.exit, &imported.error()["code"]), (1, &json!("forbidden-address")), "{place}: {imported}");
+    }
+    server.join().expect("served");
+    assert!(other.accept().is_err(), "nothing has connected");
+}
+
+#[test]
 fn a_description_is_fetched_from_a_url_of_this_machine() {
     let world = quiet_world();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -90,6 +90,29 @@ fn servers(world: &World) -> Vec<Pid> {
 }
 
 #[test]
+fn a_server_gets_the_secrets_of_its_environment_as_they_are_now() {
+    let world = World::new();
+    let set = |value: &str| assert_eq!(world.run_with(&["secret", "set", "token"], value).exit, 0);
+    define(&world, "old", &json!({"TOKEN": "secret:token"}), &json!({}));
+    let token = || {
+        let result = world.result_of("old_echo", &json!({"message": "x"}));
+        assert_eq!(result["data"], "Echo: x", "{result}");
+        let newest = servers(&world).into_iter().max_by_key(|pid| pid.as_raw()).expect("a server");
+        let environment = fs::read(format!("/proc/{newest}/environ")).expect("readable");
+        let variables = environment.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+        let token = variables.into_iter().find_map(|it| it.strip_prefix("TOKEN=").map(str::to_owned));
+        (newest, token.expect("the variable"))
+    };
+    set("first-value-0123456789");
+    let (first, value) = token();
+    assert_eq!(value, "first-value-0123456789");
+    assert_eq!(token(), (first, value), "it is kept");
+    set("second-value-0123456789");
+    let (second, value) = token();
+    assert_eq!((second == first, value.as_str()), (false, "second-value-0123456789"));
+}
+
+#[test]
 fn a_call_is_answered_by_a_server_that_is_kept() {
     let world = world();
     for kind in ["old", "new"] {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::http::{Answer, host};
 use super::human::Human;
+use crate::agent::stub::{Stub, StubAnswer};
 use crate::world::{PROGRAM, World};
 
 /// The page allows ten seconds; the rest is for a busy machine.
@@ -233,6 +234,39 @@ fn no_file_on_the_disk_is_open_to_other_users() {
     make_link(&world.executor_folder()).expect("a link");
     let mut found = Vec::new();
     for folder in [world.state(), world.mailbox(), world.home().join(".cache/agent-magic-tool")] {
+        open_to_others(&folder, &mut found);
+    }
+    assert_eq!(found, [] as [String; 0]);
+}
+
+/// The same of the configuration, of secrets, packs, imports, sessions and API keys, and of the folder in which they are.
+#[test]
+fn no_file_of_a_command_is_open_to_other_users() {
+    let world = World::new();
+    // All of them are made by the program.
+    fs::remove_dir_all(world.home().join(".config")).expect("removed");
+    let run = |words: &str| {
+        let within = format!("umask 000; echo value-0123456789 | '{PROGRAM}' {words}");
+        let ran = world.transcript(&world.within("sh", &["-c", &within]).output().expect("a shell"));
+        assert_eq!(ran.exit, 0, "{words}: {ran}");
+    };
+    run("secret set notes --host api.notes.example");
+    run("pack enable shell");
+    run("import \"curl https://api.notes.example/v1/notes -H 'Authorization: Bearer topsecret'\"");
+    run("serve key create phone");
+    let configuration = fs::read_to_string(world.config_folder().join("config.toml")).expect("a pack is enabled in it");
+    let stub = Stub::answering(|_, _| StubAnswer::says("Hello."));
+    // Written in place: the mode stays as the program made it.
+    fs::write(world.config_folder().join("config.toml"), format!("{}{configuration}", stub.configuration("", "")))
+        .expect("written");
+    run("agent --json --report report.md Hi");
+    run("run files_list path=. --wait");
+    let server = crate::serve::Server::of(
+        world.within("sh", &["-c", &format!("umask 000; exec '{PROGRAM}' serve --listen=127.0.0.1:0")]),
+    );
+    server.ask("a", "Hi");
+    let mut found = Vec::new();
+    for folder in [world.config_folder(), world.state(), world.mailbox()] {
         open_to_others(&folder, &mut found);
     }
     assert_eq!(found, [] as [String; 0]);

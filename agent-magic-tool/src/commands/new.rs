@@ -4,6 +4,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -11,6 +12,7 @@ use executor::catalog::drafts::{NewDefinition, Template};
 use executor::config::Config;
 use executor::task::name::SubtoolName;
 use protocol::code::Exit;
+use protocol::paths::create_private;
 use serde_json::json;
 
 use crate::commands::import::check_hosts_of_draft;
@@ -91,8 +93,8 @@ fn write(path: &PathBuf, text: &str) -> Result<(), Error> {
         _ => Error::io(&format!("failed to write `{}`", path.display()), &error),
     };
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        create_private(folder).map_err(failed)?;
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)
 }

@@ -105,7 +105,7 @@ fn add(name: &str, url: &str, is_dry_run: bool, config: &Config, context: &Conte
     let _asked = self::document(name, &config, context)?;
     if !is_dry_run {
         let change = Change { path: path.clone(), before: None, after: Some(after) };
-        change.apply().map_err(|error| failed("write", &error))?;
+        change.apply_private().map_err(|error| failed("write", &error))?;
         context.output.note(&format!("added [databases.{name}] to {}; it may only be read", path.display()));
     }
     Ok(config)

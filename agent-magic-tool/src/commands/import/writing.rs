@@ -11,6 +11,7 @@ use import::document::Document;
 use import::file::{self, GroupedFile, Merge, SourceRecord};
 use import::kinds::Kind;
 use import::{Imported, ImportedSubtool};
+use protocol::paths::create_private;
 use serde_json::{Map, Value, json};
 
 use super::{Selection, servers};
@@ -330,7 +331,7 @@ pub(super) fn write(pack: &Pack, is_dry_run: bool) -> Result<Vec<WrittenFile>, E
 fn replace(path: &Path, text: &str, may_replace: bool) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::io(&format!("failed to write `{}`", path.display()), &error);
     let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(failed)?;
+    create_private(folder).map_err(failed)?;
     let mut file = tempfile::Builder::new().prefix(".import-").suffix(".tmp").tempfile_in(folder).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     let persisted = if may_replace { file.persist(path) } else { file.persist_noclobber(path) };

@@ -28,7 +28,9 @@ pub(super) fn write(name: &str, enabled: bool, config: &Config, context: &Contex
         return Err(by_hand("the edit would not have the effect"));
     }
     // An empty file stays: a configuration that is gone is no permission to go on with the defaults.
-    Change { path: path.clone(), before, after: Some(after) }.apply().map_err(|error| failed("write", &error))?;
+    Change { path: path.clone(), before, after: Some(after) }
+        .apply_private()
+        .map_err(|error| failed("write", &error))?;
     Ok(())
 }
 

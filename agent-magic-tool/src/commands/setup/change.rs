@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use protocol::regular_file;
@@ -32,6 +32,15 @@ impl Change {
 
     /// Applies the change. Follows symbolic links and keeps the file's mode. Returns the folders that were created.
     pub(in crate::commands) fn apply(&self) -> io::Result<Vec<PathBuf>> {
+        self.apply_as(false)
+    }
+
+    /// The same for our own file, which no other user reads: if it is new, with any umask.
+    pub(in crate::commands) fn apply_private(&self) -> io::Result<Vec<PathBuf>> {
+        self.apply_as(true)
+    }
+
+    fn apply_as(&self, is_private: bool) -> io::Result<Vec<PathBuf>> {
         let Some(text) = &self.after else {
             fs::remove_file(&self.path)?;
             return Ok(Vec::new());
@@ -40,8 +49,9 @@ impl Change {
         let folder = path.parent().unwrap_or(Path::new("/"));
         let missing = folder.ancestors().take_while(|folder| !folder.exists());
         let missing: Vec<_> = missing.map(Path::to_owned).collect();
-        fs::create_dir_all(folder)?;
-        let permissions = fs::metadata(&path).map_or(fs::Permissions::from_mode(0o644), |found| found.permissions());
+        fs::DirBuilder::new().recursive(true).mode(if is_private { 0o700 } else { 0o777 }).create(folder)?;
+        let new = fs::Permissions::from_mode(if is_private { 0o600 } else { 0o644 });
+        let permissions = fs::metadata(&path).map_or(new, |found| found.permissions());
         let mut file = tempfile::Builder::new().prefix(".agent-magic-tool-").tempfile_in(folder)?;
         file.write_all(text.as_bytes())?;
         file.as_file().set_permissions(permissions)?;
