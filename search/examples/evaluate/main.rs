@@ -1,4 +1,5 @@
-//! Evaluates the ranking on public retrieval sets, beside SQLite FTS5 in the same run.
+//! Evaluates the ranking on public retrieval sets, beside SQLite FTS5 in the same run: each set alone, and with the packs
+//! that ship beside it, as a user has them.
 //!
 //! ```text
 //! cargo run --release -p agent-magic-tool-search --example evaluate -- FOLDER...
@@ -11,16 +12,16 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::Instant;
 
-use search::{Document, Index, IndexWriter, LearnedRequests, words_of_request};
+use search::{LearnedRequests, words_of_request};
 
 use crate::fts5::Fts5;
 use crate::measures::Measures;
-use crate::sets::{Folder, Question, Role};
+use crate::sets::{Folder, Packs, Question, Requests, Role};
 
 mod fts5;
 mod measures;
+mod own;
 mod sets;
 
 fn main() {
@@ -32,80 +33,69 @@ fn main() {
     }
     // Only our own search, which takes seconds where FTS5 takes minutes.
     let is_own = options.iter().any(|option| option == "--own");
-    println!("| set | role | search | queries | NDCG@5 | NDCG@10 | R@1 | R@5 | R@10 | ms a query |");
+    println!("| set | role | search | queries | NDCG@5 alone | NDCG@5 beside packs | R@1 | R@5 | R@10 | ms a query |");
     println!("|---|---|---|---|---|---|---|---|---|---|");
-    let mut means: HashMap<(&str, bool), Vec<f64>> = HashMap::new();
+    let mut means: HashMap<(&str, bool), [Vec<f64>; 2]> = HashMap::new();
     for folder in folders.iter().map(|folder| Folder::read(Path::new(folder))) {
-        let plain = index(&folder, false);
-        let with_phrases = folder.tools.iter().any(|tool| !tool.phrases.is_empty()).then(|| index(&folder, true));
-        let fts5 = Fts5::new(&folder.tools);
+        let catalogs = [folder.tools.clone(), folder.beside(&sets::shipped(Packs::Default))];
+        let plain = catalogs.each_ref().map(|tools| own::index(tools, false));
+        let has_phrases = folder.tools.iter().any(|tool| !tool.phrases.is_empty());
+        let with_phrases = has_phrases.then(|| catalogs.each_ref().map(|tools| own::index(tools, true)));
+        let fts5 = (!is_own).then(|| catalogs.each_ref().map(|tools| Fts5::new(tools)));
         for set in &folder.sets {
-            let mut show = |search: &'static str, measured: Measures| {
-                println!("| {} | {} | {search} | {measured} |", set.name, set.role);
-                means.entry((search, set.role == Role::Tuning)).or_default().push(measured.ndcg_at_5());
+            let mut show = |search: &'static str, [alone, beside]: [Measures; 2]| {
+                let both = (alone.ndcg_at_5(), beside.ndcg_at_5());
+                println!("| {} | {} | {search} | {} | {:.1} | {beside} |", set.name, set.role, beside.count(), both.0);
+                let [mean_alone, mean_beside] = means.entry((search, set.role == Role::Tuning)).or_default();
+                mean_alone.push(both.0);
+                mean_beside.push(both.1);
             };
-            show("own", run(&set.questions, |query| own(&plain, query, &LearnedRequests::default())));
-            if let Some(index) = &with_phrases {
-                show("own, phrases", run(&set.questions, |query| own(index, query, &LearnedRequests::default())));
+            let ask = |index| own::run(&set.questions, |query| own::search(index, query, &LearnedRequests::default()));
+            show("own", plain.each_ref().map(ask));
+            if let Some(indexes) = &with_phrases {
+                show("own, phrases", indexes.each_ref().map(ask));
             }
-            if !is_own {
-                show("FTS5", run(&set.questions, |query| fts5.search(query)));
+            if let Some(indexes) = &fts5 {
+                show("FTS5", indexes.each_ref().map(|fts5| own::run(&set.questions, |query| fts5.search(query))));
             }
             if set.name.ends_with("metatool/queries") {
                 for requests in [0, 1, 3, 5] {
                     let (recorded, questions) = history(&set.questions, requests);
                     let learned = recorded.iter().map(|(name, words)| (name.as_str(), words.as_str()));
                     let learned = LearnedRequests::new(learned);
-                    let measured = run(&questions, |query| own(&plain, query, &learned));
-                    println!("| {} | {} | own, {requests} past requests a tool | {measured} |", set.name, set.role);
+                    let [alone, beside] = plain
+                        .each_ref()
+                        .map(|index| own::run(&questions, |query| own::search(index, query, &learned)));
+                    let (what, alone) = (format!("own, {requests} past requests a tool"), alone.ndcg_at_5());
+                    println!("| {} | {} | {what} | {} | {alone:.1} | {beside} |", set.name, set.role, beside.count());
                 }
             }
         }
     }
     let mut means: Vec<_> = means.into_iter().collect();
     means.sort_by_key(|((search, is_tuning), _)| (*is_tuning, *search));
-    for ((search, is_tuning), values) in means {
+    for ((search, is_tuning), [alone, beside]) in means {
         let role = if is_tuning { Role::Tuning } else { Role::Report };
-        println!("mean NDCG@5 over {} sets ({role}), {search}: {:.2}", values.len(), measures::mean(&values));
+        let (count, alone, beside) = (alone.len(), measures::mean(&alone), measures::mean(&beside));
+        println!("mean NDCG@5 over {count} sets ({role}), {search}: {alone:.2} alone, {beside:.2} beside packs");
     }
+    print_requests();
 }
 
-fn index(folder: &Folder, has_phrases: bool) -> Index {
-    let mut writer = IndexWriter::new(Vec::new()).expect("memory");
-    let begun = Instant::now();
-    for tool in &folder.tools {
-        let document = Document {
-            name: &tool.name,
-            description: &tool.description,
-            phrases: if has_phrases { &tool.phrases } else { &[] },
-            tags: &[],
-            input: &tool.input,
-        };
-        writer.add(&document, &[]).expect("memory");
+/// Prints how many of the requests for what ships find it.
+fn print_requests() {
+    println!();
+    println!("| requests for what ships | packs | language | requests | first | among three |");
+    println!("|---|---|---|---|---|---|");
+    for packs in [Packs::Default, Packs::All] {
+        let index = own::index(&sets::shipped(packs), true);
+        for Requests { name, language, questions } in sets::requests(packs) {
+            let measured =
+                own::run(&questions, |query| own::search(&index, query, &LearnedRequests::default()));
+            let (first, three) = (measured.any_in(1), measured.any_in(3));
+            println!("| {name} | {packs} | {language} | {} | {first} | {three} |", questions.len());
+        }
     }
-    let bytes = writer.finish(&[]).expect("memory");
-    eprintln_progress(&format!("{} tools: {} KiB in {:?}", folder.tools.len(), bytes.len() >> 10, begun.elapsed()));
-    Index::from_bytes(bytes).expect("just written")
-}
-
-#[expect(clippy::print_stderr, reason = "keeps the table clean")]
-fn eprintln_progress(text: &str) {
-    eprintln!("{text}");
-}
-
-fn own(index: &Index, query: &str, learned: &LearnedRequests<'_>) -> Vec<String> {
-    let hits = index.search(query, learned).expect("an index in memory");
-    hits.iter().take(measures::DEPTH).map(|hit| index.name(hit.document).expect("an index in memory")).collect()
-}
-
-fn run(questions: &[Question], search: impl Fn(&str) -> Vec<String>) -> Measures {
-    let mut measures = Measures::default();
-    for question in questions {
-        let begun = Instant::now();
-        let found = search(&question.query);
-        measures.add(&found, &question.relevant, begun.elapsed());
-    }
-    measures
 }
 
 /// Takes `requests` queries of each tool as its past, and asks the later half of all.

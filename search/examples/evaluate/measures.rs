@@ -9,7 +9,8 @@ pub(crate) const DEPTH: usize = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Measures {
     ndcg_at_5: Vec<f64>,
-    ndcg_at_10: Vec<f64>,
+    /// At which place, from 0, the first relevant one is.
+    first_places: Vec<Option<usize>>,
     recall_at_1: Vec<f64>,
     recall_at_5: Vec<f64>,
     recall_at_10: Vec<f64>,
@@ -19,11 +20,21 @@ pub(crate) struct Measures {
 impl Measures {
     pub(crate) fn add(&mut self, found: &[String], relevant: &[String], took: Duration) {
         self.ndcg_at_5.push(ndcg(found, relevant, 5));
-        self.ndcg_at_10.push(ndcg(found, relevant, 10));
+        self.first_places.push(found.iter().position(|name| relevant.contains(name)));
         self.recall_at_1.push(recall(found, relevant, 1));
         self.recall_at_5.push(recall(found, relevant, 5));
         self.recall_at_10.push(recall(found, relevant, 10));
         self.seconds.push(took.as_secs_f64());
+    }
+
+    /// How many queries were asked.
+    pub(crate) fn count(&self) -> usize {
+        self.seconds.len()
+    }
+
+    /// How many queries have a relevant tool among the best `depth`.
+    pub(crate) fn any_in(&self, depth: usize) -> usize {
+        self.first_places.iter().flatten().filter(|place| **place < depth).count()
     }
 
     pub(crate) fn ndcg_at_5(&self) -> f64 {
@@ -33,8 +44,8 @@ impl Measures {
 
 impl fmt::Display for Measures {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}", self.seconds.len())?;
-        for values in [&self.ndcg_at_5, &self.ndcg_at_10, &self.recall_at_1, &self.recall_at_5, &self.recall_at_10] {
+        write!(formatter, "{:.1}", self.ndcg_at_5())?;
+        for values in [&self.recall_at_1, &self.recall_at_5, &self.recall_at_10] {
             write!(formatter, " | {:.1}", 100.0 * mean(values))?;
         }
         write!(formatter, " | {:.3}", 1000.0 * mean(&self.seconds))

@@ -1,9 +1,10 @@
-//! The retrieval sets: tools, and queries with the tools that are relevant to each.
+//! The retrieval sets: tools, and queries with the tools that are relevant to each; and the packs that ship, with the
+//! requests for them that are kept in `tests/`.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -31,7 +32,7 @@ pub(crate) struct Folder {
     pub(crate) sets: Vec<QuerySet>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Tool {
     pub(crate) name: String,
     #[serde(default)]
@@ -40,6 +41,11 @@ pub(crate) struct Tool {
     pub(crate) input: Map<String, Value>,
     #[serde(default)]
     pub(crate) phrases: Vec<String>,
+    #[serde(default)]
+    pub(crate) tags: Vec<String>,
+    /// Whether it is of a pack that ships.
+    #[serde(skip)]
+    pub(crate) is_shipped: bool,
 }
 
 pub(crate) struct QuerySet {
@@ -71,13 +77,10 @@ impl Folder {
             }
         }
         let folder_name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        let mut files: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
-        files.sort();
         let mut sets = Vec::new();
-        for file in files.iter().map(|file| file.to_string_lossy()) {
+        for file in names(folder) {
             let Some(stem) = file.strip_suffix(".jsonl").filter(|stem| stem.starts_with("queries")) else { continue };
-            let questions: Vec<Question> = lines(&folder.join(&*file));
+            let questions: Vec<Question> = lines(&folder.join(&file));
             let name = format!("{folder_name}/{stem}");
             match name.as_str() {
                 "metatool/queries" | "sealtools/queries_dev" => {
@@ -95,6 +98,105 @@ impl Folder {
         }
         Self { tools, sets }
     }
+    /// Its tools, and those of `shipped` that have other names.
+    pub(crate) fn beside(&self, shipped: &[Tool]) -> Vec<Tool> {
+        let is_other = |tool: &&Tool| self.tools.iter().all(|own| own.name != tool.name);
+        self.tools.iter().chain(shipped.iter().filter(is_other)).cloned().collect()
+    }
+}
+
+/// Which of the packs that ship are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Packs {
+    /// Those that are on by default and need nothing.
+    Default,
+    All,
+}
+
+impl fmt::Display for Packs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Default => "default",
+            Self::All => "all",
+        })
+    }
+}
+
+const DEFAULT_PACKS: [&str; 6] = ["files", "git", "github", "gmail", "human", "web"];
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The subtools of the packs that ship, by name.
+pub(crate) fn shipped(packs: Packs) -> Vec<Tool> {
+    let mut tools = Vec::new();
+    for pack in names(&project().join("subtools")) {
+        let file = project().join("subtools").join(&pack).join(format!("{pack}.json"));
+        if packs == Packs::Default && !DEFAULT_PACKS.contains(&&*pack) || !file.exists() {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let definitions: Map<String, Value> = serde_json::from_str(&text).expect("a pack's definitions");
+        for (name, mut definition) in definitions.into_iter().filter(|(name, _)| !name.starts_with('$')) {
+            definition["name"] = name.into();
+            let tool: Tool = serde_json::from_value(definition).expect("a definition");
+            tools.push(Tool { is_shipped: true, ..tool });
+        }
+    }
+    tools.sort_by(|one, other| one.name.cmp(&other.name));
+    tools
+}
+
+/// Requests of people for what ships, in one language.
+pub(crate) struct Requests {
+    pub(crate) name: String,
+    pub(crate) language: &'static str,
+    pub(crate) questions: Vec<Question>,
+}
+
+/// The requests for these packs. Those whose name ends with `unseen` were never tuned on.
+pub(crate) fn requests(packs: Packs) -> Vec<Requests> {
+    #[derive(Deserialize)]
+    struct Request {
+        query: String,
+        #[serde(default)]
+        language: String,
+        subtools: Vec<String>,
+    }
+    let tests = project().join("tests");
+    let of_packs = names(&tests.join("packs")).into_iter().filter(|name| name.ends_with(".jsonl"));
+    let (unseen, seen): (Vec<_>, Vec<_>) = of_packs.partition(|name| name.ends_with("-unseen.jsonl"));
+    let path = |name: &String| tests.join("packs").join(name);
+    let mut groups = vec![
+        ("routing", vec![tests.join("routing.jsonl")]),
+        ("routing-unseen", vec![tests.join("routing-unseen.jsonl")]),
+    ];
+    if packs == Packs::All {
+        groups.push(("packs", seen.iter().map(path).collect()));
+        groups.push(("packs-unseen", unseen.iter().map(path).collect()));
+    }
+    let mut found = Vec::new();
+    for (name, files) in groups {
+        let all: Vec<Request> = files.iter().flat_map(|file| lines(file)).collect();
+        for language in ["en", "de", "zh"] {
+            let own = all.iter().filter(|request| request.language == language);
+            let questions =
+                own.map(|request| Question { query: request.query.clone(), relevant: request.subtools.clone() });
+            found.push(Requests { name: name.to_owned(), language, questions: questions.collect() });
+        }
+    }
+    found.retain(|requests| !requests.questions.is_empty());
+    found
+}
+
+/// The names of what a folder has, in order.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
 }
 
 fn lines<T: DeserializeOwned>(path: &Path) -> Vec<T> {
