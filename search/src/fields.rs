@@ -28,7 +28,8 @@ pub(crate) const WEIGHTS: [FieldWeight; FIELD_COUNT] = [
     FieldWeight { weight: 5.0, length: 0.6 },
     FieldWeight { weight: 4.0, length: 0.3 },
     FieldWeight { weight: 2.0, length: 0.3 },
-    FieldWeight { weight: 8.0, length: 0.3 },
+    // Their single words. What a whole phrase adds is up to `likeness.rs`.
+    FieldWeight { weight: 2.0, length: 0.3 },
     FieldWeight { weight: 2.0, length: 0.5 },
 ];
 

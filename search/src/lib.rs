@@ -9,6 +9,7 @@ mod fields;
 mod glossary;
 mod index;
 mod learned;
+mod likeness;
 mod literals;
 mod matched_words;
 mod query;

@@ -38,8 +38,16 @@ pub(crate) struct Query<'a> {
     pub(crate) parts: Vec<&'a str>,
     pub(crate) terms: Vec<Term>,
     /// The words that say nothing on their own, but something in a phrase: `what branch am I on`.
-    pub(crate) others: Vec<String>,
+    pub(crate) others: Vec<OtherWord>,
     pub(crate) clauses: usize,
+}
+
+/// A word that is compared with phrases alone.
+#[derive(Debug)]
+pub(crate) struct OtherWord {
+    pub(crate) word: String,
+    /// The clauses of the query that it is from, as bits.
+    pub(crate) clauses: u8,
 }
 
 /// One word that is looked up.
@@ -51,6 +59,8 @@ pub(crate) struct Term {
     pub(crate) parts: u64,
     /// The clauses of the query that it is from, as bits.
     pub(crate) clauses: u8,
+    /// Whether the user wrote it, and it does not merely stand for what they wrote.
+    pub(crate) is_own: bool,
 }
 
 /// How many clauses of a query are told apart.
@@ -63,6 +73,7 @@ impl<'a> Query<'a> {
         let german = GermanQuery::new(text);
         let mut terms = Terms::default();
         let mut parts = Vec::new();
+        let mut spoken = SpokenWords::default();
         let mut clause = 0;
         for part in text.split_whitespace() {
             let bits = 1_u64.checked_shl(u32::try_from(parts.len()).unwrap_or(u32::MAX)).unwrap_or(0);
@@ -74,6 +85,7 @@ impl<'a> Query<'a> {
                 terms.clause_has_words = false;
             }
             let place = Place { parts: bits, clauses: 1 << clause };
+            pieces(part, |piece| spoken.add(piece, place.clauses, &splitter));
             match literal(part) {
                 Literal::Text => pieces(&glossary::without_silent_words(part), |piece| {
                     if !(is_silent(piece) || german.is_some() && GermanQuery::is_silent(piece)) {
@@ -104,17 +116,28 @@ impl<'a> Query<'a> {
             }
         }
         terms.expand(text, german.as_ref(), &splitter);
-        let mut others = Vec::new();
-        pieces(text, |piece| {
-            let word = if is_silent(piece) { piece.into() } else { splitter.stem(piece) };
-            if others.len() < MAX_TERMS
-                && !terms.known.contains_key(&*word)
-                && !others.iter().any(|known| *known == word)
-            {
-                others.push(word.into_owned());
-            }
-        });
+        let others = spoken.without(&terms);
         Self { parts, others, clauses: clause + 1, terms: terms.finish() }
+    }
+}
+
+/// All words of a query, also those that say nothing on their own.
+#[derive(Default)]
+struct SpokenWords(Vec<OtherWord>);
+
+impl SpokenWords {
+    fn add(&mut self, piece: &str, clauses: u8, splitter: &WordSplitter) {
+        let word = if is_silent(piece) { piece.into() } else { splitter.stem(piece) };
+        if let Some(known) = self.0.iter_mut().find(|known| known.word == *word) {
+            known.clauses |= clauses;
+        } else if self.0.len() < MAX_TERMS {
+            self.0.push(OtherWord { word: word.into_owned(), clauses });
+        }
+    }
+
+    fn without(mut self, terms: &Terms) -> Vec<OtherWord> {
+        self.0.retain(|other| !terms.known.contains_key(&other.word));
+        self.0
     }
 }
 
@@ -143,7 +166,7 @@ impl Terms {
             *count += 1.0;
         } else if self.own.len() < MAX_TERMS {
             self.known.insert(word.to_owned(), self.own.len());
-            let term = Term { word: word.to_owned(), weight, parts: place.parts, clauses: place.clauses };
+            let term = Term { word: word.to_owned(), weight, parts: place.parts, clauses: place.clauses, is_own: true };
             self.own.push((term, 1.0));
         }
     }
@@ -155,7 +178,8 @@ impl Terms {
             term.parts |= place.parts;
             term.clauses |= place.clauses;
         } else if self.other.len() < MAX_TERMS {
-            let term = Term { word: word.to_owned(), weight, parts: place.parts, clauses: place.clauses };
+            let term =
+                Term { word: word.to_owned(), weight, parts: place.parts, clauses: place.clauses, is_own: false };
             self.other.push(term);
         }
     }

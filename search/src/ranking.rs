@@ -11,14 +11,14 @@
 //! ```
 //!
 //! The sum is multiplied by `1 + 0.8 · coverage`: the share of the document's name, weighted by rarity, that the query
-//! contains. The best hits that share a word with a phrase are then multiplied by `1 + 2 · likeness` to their likest phrase: the
-//! geometric mean of the share of the phrase's words that the query has, and of the share of the query's words, weighted,
-//! that the phrase has. This comparison knows the silent words, too. If a request has several clauses, three tenths of the score are that of its best clause.
+//! contains. If a request has several clauses, three tenths of the score are that of its best clause. What the phrases of
+//! the best hits add is up to `likeness.rs`: a phrase weighs little by its single words, and much if it is like the query.
 
 use crate::Index;
 use crate::fields::{Fields, LEARNED, NAME, PHRASES};
 use crate::index::Unusable;
 use crate::learned::LearnedRequests;
+use crate::likeness::{ComparedQuery, QueryWord};
 use crate::query::{MAX_CLAUSES, Query};
 
 /// BM25's saturation: how much more a word says that is found often, or in several fields.
@@ -27,9 +27,7 @@ const K1: f64 = 4.0;
 const NAME_COVERAGE: f64 = 0.8;
 /// The share of the best clause in the score of a request with several.
 const CLAUSE_SHARE: f64 = 0.3;
-/// How much a hit gains that has a phrase with all words of the query and no other.
-const PHRASE_LIKENESS: f64 = 2.0;
-/// What a word weighs in that comparison which says nothing on its own: about as much as one that most documents have.
+/// What a word weighs in the comparison with phrases which says nothing on its own: about as much as one that most documents have.
 const OTHER_WORD_WEIGHT: f64 = 0.5;
 /// How many hits are compared phrase by phrase.
 const MAX_COMPARED: usize = 50;
@@ -37,6 +35,8 @@ const MAX_COMPARED: usize = 50;
 /// of the shipped packs every relevant hit scores at least 0.4 of the best; half of that leaves room for longer queries,
 /// in which each word weighs less.
 const MIN_SCORE_SHARE: f64 = 0.2;
+/// Those below this share are dropped before phrases are compared, which may make up for the other half.
+const MIN_SHARE_OF_WORDS: f64 = 0.1;
 
 /// A document that matches a query.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,8 +61,9 @@ impl Index {
         let query = Query::new(query);
         let words: Vec<String> = query.terms.iter().map(|term| term.word.clone()).collect();
         let learned = learned.matches(&words, self)?;
-        let mut scores = Scores::new(self.document_count(), query.clauses);
-        let mut known_words = Vec::new();
+        let clauses = query.clauses;
+        let mut scores = Scores::new(self.document_count(), clauses);
+        let mut query_words = Vec::new();
         for (term, learned) in query.terms.iter().zip(&learned) {
             let entry = self.word(&term.word)?;
             let matching = entry.map_or(0, |entry| entry.documents) as usize;
@@ -92,37 +93,32 @@ impl Index {
                 found.extend(learned.iter().map(|(document, impact)| Contribution::learned(*document, *impact)));
             }
             let weight = term.weight * rarity(self.document_count() as usize, matching + learned_only);
-            known_words.extend(entry.map(|entry| (entry.number, weight)));
+            let (clauses, is_own) = (term.clauses, term.is_own);
+            query_words.extend(entry.map(|entry| QueryWord { number: entry.number, weight, clauses, is_own }));
             for contribution in &found {
                 scores.add(contribution, weight, term.weight, term.clauses);
             }
         }
         let mut hits = scores.hits();
         if hits.iter().take(MAX_COMPARED).any(|hit| hit.matched_in.contains(PHRASES)) {
-            for word in &query.others {
-                let entry = self.word(word)?;
-                known_words.extend(entry.map(|entry| (entry.number, OTHER_WORD_WEIGHT)));
+            for other in &query.others {
+                let (weight, clauses, is_own) = (OTHER_WORD_WEIGHT, other.clauses, true);
+                let entry = self.word(&other.word)?;
+                query_words.extend(entry.map(|entry| QueryWord { number: entry.number, weight, clauses, is_own }));
             }
+            self.compare_phrases(&mut hits, &ComparedQuery::new(query_words, clauses))?;
         }
-        self.compare_phrases(&mut hits, &known_words)?;
+        let best = hits.iter().map(|hit| hit.score).fold(0.0, f64::max);
+        hits.retain(|hit| hit.score >= best * MIN_SCORE_SHARE);
+        sort(&mut hits);
         Ok(hits)
     }
 
     /// Looks at the phrases of the best hits one by one: a phrase that is the query says more than one that shares a word.
-    fn compare_phrases(&self, hits: &mut [Hit], words: &[(u32, f64)]) -> Result<(), Unusable> {
-        let all: f64 = words.iter().map(|(_, weight)| weight).sum();
+    fn compare_phrases(&self, hits: &mut [Hit], query: &ComparedQuery) -> Result<(), Unusable> {
         for hit in hits.iter_mut().take(MAX_COMPARED).filter(|hit| hit.matched_in.contains(PHRASES)) {
-            let mut best = 0.0_f64;
-            for phrase in self.phrases(hit.document)? {
-                let shared = words.iter().filter(|(number, _)| phrase.contains(number));
-                let (count, weight) = shared.fold((0.0, 0.0), |(count, sum), (_, weight)| (count + 1.0, sum + weight));
-                #[expect(clippy::cast_precision_loss, reason = "a phrase has a few words")]
-                let of_phrase = count / phrase.len().max(1) as f64;
-                best = best.max((of_phrase * weight / all.max(f64::EPSILON)).sqrt());
-            }
-            hit.score *= 1.0 + PHRASE_LIKENESS * best;
+            hit.score += query.support(&self.phrases(hit.document)?);
         }
-        sort(hits);
         Ok(())
     }
 }
@@ -203,7 +199,7 @@ impl Scores {
             .filter(|hit| hit.score > 0.0)
             .collect();
         let best = hits.iter().map(|hit| hit.score).fold(0.0, f64::max);
-        hits.retain(|hit| hit.score >= best * MIN_SCORE_SHARE);
+        hits.retain(|hit| hit.score >= best * MIN_SHARE_OF_WORDS);
         sort(&mut hits);
         hits
     }

@@ -37,7 +37,7 @@ fn main() {
     println!("|---|---|---|---|---|---|---|---|---|---|");
     let mut means: HashMap<(&str, bool), [Vec<f64>; 2]> = HashMap::new();
     for folder in folders.iter().map(|folder| Folder::read(Path::new(folder))) {
-        let catalogs = [folder.tools.clone(), folder.beside(&sets::shipped(Packs::Default))];
+        let catalogs = [folder.tools.clone(), folder.beside(&sets::shipped(Packs::Installed))];
         let plain = catalogs.each_ref().map(|tools| own::index(tools, false));
         let has_phrases = folder.tools.iter().any(|tool| !tool.phrases.is_empty());
         let with_phrases = has_phrases.then(|| catalogs.each_ref().map(|tools| own::index(tools, true)));
@@ -63,9 +63,8 @@ fn main() {
                     let (recorded, questions) = history(&set.questions, requests);
                     let learned = recorded.iter().map(|(name, words)| (name.as_str(), words.as_str()));
                     let learned = LearnedRequests::new(learned);
-                    let [alone, beside] = plain
-                        .each_ref()
-                        .map(|index| own::run(&questions, |query| own::search(index, query, &learned)));
+                    let [alone, beside] =
+                        plain.each_ref().map(|index| own::run(&questions, |query| own::search(index, query, &learned)));
                     let (what, alone) = (format!("own, {requests} past requests a tool"), alone.ndcg_at_5());
                     println!("| {} | {} | {what} | {} | {alone:.1} | {beside} |", set.name, set.role, beside.count());
                 }
@@ -85,15 +84,18 @@ fn main() {
 /// Prints how many of the requests for what ships find it.
 fn print_requests() {
     println!();
-    println!("| requests for what ships | packs | language | requests | first | among three |");
-    println!("|---|---|---|---|---|---|");
-    for packs in [Packs::Default, Packs::All] {
+    println!("| requests for what ships | packs | language | requests | first | among three | NDCG@5 |");
+    println!("|---|---|---|---|---|---|---|");
+    for packs in [Packs::WithModels, Packs::All] {
         let index = own::index(&sets::shipped(packs), true);
         for Requests { name, language, questions } in sets::requests(packs) {
-            let measured =
-                own::run(&questions, |query| own::search(&index, query, &LearnedRequests::default()));
+            let measured = own::run(&questions, |query| own::search(&index, query, &LearnedRequests::default()));
             let (first, three) = (measured.any_in(1), measured.any_in(3));
-            println!("| {name} | {packs} | {language} | {} | {first} | {three} |", questions.len());
+            println!(
+                "| {name} | {packs} | {language} | {} | {first} | {three} | {:.1} |",
+                questions.len(),
+                measured.ndcg_at_5()
+            );
         }
     }
 }

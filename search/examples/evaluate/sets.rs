@@ -108,21 +108,32 @@ impl Folder {
 /// Which of the packs that ship are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packs {
-    /// Those that are on by default and need nothing.
-    Default,
+    /// Those that are on once the program is installed.
+    Installed,
+    /// Those, and the pack `models`, which is on as soon as a model is.
+    WithModels,
     All,
 }
 
 impl fmt::Display for Packs {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Default => "default",
+            Self::Installed => "as installed",
+            Self::WithModels => "with models",
             Self::All => "all",
         })
     }
 }
 
-const DEFAULT_PACKS: [&str; 6] = ["files", "git", "github", "gmail", "human", "web"];
+impl Packs {
+    fn has(self, pack: &str) -> bool {
+        match self {
+            Self::Installed => ["files", "git", "github", "gmail", "human", "web"].contains(&pack),
+            Self::WithModels => pack == "models" || Self::Installed.has(pack),
+            Self::All => true,
+        }
+    }
+}
 
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -133,7 +144,7 @@ pub(crate) fn shipped(packs: Packs) -> Vec<Tool> {
     let mut tools = Vec::new();
     for pack in names(&project().join("subtools")) {
         let file = project().join("subtools").join(&pack).join(format!("{pack}.json"));
-        if packs == Packs::Default && !DEFAULT_PACKS.contains(&&*pack) || !file.exists() {
+        if !packs.has(&pack) || !file.exists() {
             continue;
         }
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -183,7 +194,13 @@ pub(crate) fn requests(packs: Packs) -> Vec<Requests> {
             let own = all.iter().filter(|request| request.language == language);
             let questions =
                 own.map(|request| Question { query: request.query.clone(), relevant: request.subtools.clone() });
-            found.push(Requests { name: name.to_owned(), language, questions: questions.collect() });
+            let questions: Vec<_> = questions.collect();
+            let twos = questions.chunks_exact(2).map(|pair| Question {
+                query: format!("{}. {}", pair[0].query, pair[1].query),
+                relevant: pair.iter().flat_map(|question| question.relevant.clone()).collect(),
+            });
+            found.push(Requests { name: format!("{name}, two at once"), language, questions: twos.collect() });
+            found.push(Requests { name: name.to_owned(), language, questions });
         }
     }
     found.retain(|requests| !requests.questions.is_empty());

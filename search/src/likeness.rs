@@ -1,0 +1,129 @@
+//! Likeness: what the phrases of a hit say about a query.
+//!
+//! A subtool may have twenty phrases, and a word that one of them shares with a query by accident says little. So phrases
+//! are compared one by one, and each counts by how like it is to the query: the geometric mean of the share of the
+//! phrase's words that the query has, and of the share of the query's words, weighted, that the phrase has. The silent
+//! words are compared, too: `what branch am I on`.
+//!
+//! A query is compared as a whole, and clause by clause, because a phrase is never like a request with several needs. It
+//! is compared with and without the words that stand for the user's own, since translations would make a phrase in the
+//! user's own language look like a part of the query.
+
+use crate::query::MAX_CLAUSES;
+
+/// A phrase that is less like the query says nothing.
+const MIN_LIKENESS: f64 = 0.2;
+/// What the words of a phrase weigh that is the query, in the unit of the ranking: two or three times as much as in a
+/// name.
+const PHRASE_WEIGHT: f64 = 8.0;
+
+/// One word of the query that the index knows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueryWord {
+    /// Its number in the index.
+    pub(crate) number: u32,
+    pub(crate) weight: f64,
+    /// The clauses of the query that it is from, as bits.
+    pub(crate) clauses: u8,
+    /// Whether the user wrote it.
+    pub(crate) is_own: bool,
+}
+
+/// The query, as phrases are compared with it.
+pub(crate) struct ComparedQuery {
+    /// Ordered by number.
+    words: Vec<QueryWord>,
+    scopes: Vec<Scope>,
+}
+
+/// A part of the query that is compared on its own.
+struct Scope {
+    clauses: u8,
+    is_own: bool,
+    /// What its words weigh together.
+    weight: f64,
+}
+
+impl Scope {
+    fn covers(&self, word: &QueryWord) -> bool {
+        word.clauses & self.clauses != 0 && (word.is_own || !self.is_own)
+    }
+}
+
+impl ComparedQuery {
+    pub(crate) fn new(mut words: Vec<QueryWord>, clauses: usize) -> Self {
+        words.sort_by_key(|word| word.number);
+        words.dedup_by_key(|word| word.number);
+        let parts = (0..clauses.min(MAX_CLAUSES)).map(|clause| 1_u8 << clause).filter(|_| clauses > 1);
+        let mut scopes = Vec::new();
+        for clauses in std::iter::once(u8::MAX).chain(parts) {
+            for is_own in [false, true] {
+                let mut scope = Scope { clauses, is_own, weight: 0.0 };
+                scope.weight = words.iter().filter(|word| scope.covers(word)).map(|word| word.weight).sum();
+                scopes.push(scope);
+            }
+        }
+        Self { words, scopes }
+    }
+
+    /// What the best of `phrases` adds to the score of its subtool. Each phrase is the numbers of its words.
+    pub(crate) fn support(&self, phrases: &[Vec<u32>]) -> f64 {
+        let mut best = 0.0_f64;
+        let mut shared = Vec::new();
+        for phrase in phrases {
+            shared.clear();
+            let places = phrase.iter().map(|number| self.words.binary_search_by_key(number, |word| word.number));
+            shared.extend(places.flatten().map(|place| self.words[place]));
+            if !shared.is_empty() {
+                best = self.scopes.iter().map(|scope| support(scope, &shared, phrase.len())).fold(best, f64::max);
+            }
+        }
+        best
+    }
+}
+
+/// What a phrase of `length` words adds that shares these words with the query.
+fn support(scope: &Scope, shared: &[QueryWord], length: usize) -> f64 {
+    let covered = shared.iter().filter(|word| scope.covers(word));
+    let (count, weight) = covered.fold((0.0, 0.0), |(count, sum), word| (count + 1.0, sum + word.weight));
+    #[expect(clippy::cast_precision_loss, reason = "a phrase has a few words")]
+    let of_phrase = count / length.max(1) as f64;
+    let likeness = (of_phrase * weight / scope.weight.max(f64::EPSILON)).sqrt();
+    let above = ((likeness - MIN_LIKENESS) / (1.0 - MIN_LIKENESS)).max(0.0);
+    PHRASE_WEIGHT * weight * above * above
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(number: u32, clauses: u8, is_own: bool) -> QueryWord {
+        QueryWord { number, weight: 1.0, clauses, is_own }
+    }
+
+    #[test]
+    fn a_phrase_that_is_the_query_counts_and_one_that_shares_a_word_does_not() {
+        let query = ComparedQuery::new((0..6).map(|number| word(number, 1, true)).collect(), 1);
+        assert!((query.support(&[(0..6).collect()]) - PHRASE_WEIGHT * 6.0).abs() < 1e-9);
+        let one_of_six = query.support(&[vec![0, 11, 12, 13, 14, 15]]);
+        assert!(one_of_six.abs() < 1e-9, "{one_of_six}");
+        assert!(query.support(&[vec![0, 1, 2, 13]]) > 0.0);
+    }
+
+    #[test]
+    fn a_phrase_that_is_one_clause_of_several_counts_as_if_it_stood_alone() {
+        let words =
+            |clauses: [u8; 2]| vec![word(0, clauses[0], true), word(1, clauses[0], true), word(2, clauses[1], true)];
+        let alone = ComparedQuery::new(words([1, 1])[..2].to_vec(), 1).support(&[vec![0, 1]]);
+        let several = ComparedQuery::new(words([1, 2]), 2).support(&[vec![0, 1]]);
+        assert!((alone - several).abs() < 1e-9);
+        assert!(ComparedQuery::new(words([1, 1]), 1).support(&[vec![0, 1]]) < alone);
+    }
+
+    #[test]
+    fn translations_take_nothing_from_a_phrase_in_the_language_of_the_user() {
+        let own = ComparedQuery::new(vec![word(0, 1, true), word(1, 1, true)], 1);
+        let translated = ComparedQuery::new(vec![word(0, 1, true), word(1, 1, true), word(2, 1, false)], 1);
+        assert!((own.support(&[vec![0, 1]]) - translated.support(&[vec![0, 1]])).abs() < 1e-9);
+    }
+}
