@@ -45,7 +45,7 @@ fn build(folder: &str, count: usize, file: &Path) {
     for (number, (tool, line)) in tools.iter().cycle().take(count).enumerate() {
         let name = format!("{}_v{}", tool.name, number / tools.len());
         let Tool { description, input, .. } = tool;
-        let document = Document { name: &name, description, phrases: &[], tags: &[], input };
+        let document = Document { name: &name, description, phrases: &[], tags: &[], verb: None, input };
         writer.add(&document, line.as_bytes()).expect("the file");
     }
     writer.finish(&[]).expect("the file").into_inner().expect("the file");

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::verbs::Verb;
 use crate::fields::{DESCRIPTION, FIELD_COUNT, NAME, PARAMETERS, PHRASES, TEXTS};
 
 /// How deep a schema is read. What lies deeper says little about the subtool.
@@ -17,6 +18,8 @@ pub struct Document<'a> {
     /// What users say when they want it.
     pub phrases: &'a [String],
     pub tags: &'a [String],
+    /// What it does, if that is known from elsewhere than its words.
+    pub verb: Option<Verb>,
     /// The JSON Schema of its input.
     pub input: &'a Map<String, Value>,
 }
@@ -109,7 +112,7 @@ mod tests {
         });
         let input = schema.as_object().expect("an object");
         let tags = ["mail".to_owned()];
-        let texts = Document { name: "n", description: "d", phrases: &[], tags: &tags, input }.texts();
+        let texts = Document { name: "n", description: "d", phrases: &[], tags: &tags, verb: None, input }.texts();
         assert_eq!(texts[PARAMETERS], ["to", "list", "extra", "cc", "deep"]);
         assert_eq!(texts[TEXTS], ["Who", "me", "all", "Copy", "An item", "fixed", "mail"]);
     }
@@ -122,7 +125,7 @@ mod tests {
         }
         let input = schema.as_object().expect("an object");
         assert_eq!(
-            Document { name: "n", description: "", phrases: &[], tags: &[], input }.texts()[PARAMETERS],
+            Document { name: "n", description: "", phrases: &[], tags: &[], verb: None, input }.texts()[PARAMETERS],
             [""; 0]
         );
         // Dropping it would recurse as deeply.

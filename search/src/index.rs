@@ -3,6 +3,7 @@
 //! Nothing is mapped into memory, and nothing is loaded but what is asked for. Everything that is read is verified, so a
 //! damaged file gives an error, never a wrong place or a panic. What the file's bytes mean is in `index/format.rs`.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -14,6 +15,7 @@ use self::format::{
 };
 use self::words_of_document::WordsOfDocument;
 use crate::fields::{Fields, NAME};
+use crate::verbs::Verb;
 
 pub(crate) mod format;
 mod words_of_document;
@@ -65,6 +67,27 @@ pub(crate) struct Posting {
     pub(crate) impact: f64,
     /// The share of the document's name that the word makes up.
     pub(crate) name_share: f64,
+}
+
+/// The words of an index, in memory.
+pub(crate) struct WordTable<'a> {
+    index: &'a Index,
+    bytes: Vec<u8>,
+}
+
+/// The most bytes of words that a query reads at once.
+const MAX_WORD_TABLE: u64 = 1 << 20;
+
+impl WordTable<'_> {
+    /// How many documents have a word.
+    pub(crate) fn documents(&self, word: &str) -> Result<u32, Unusable> {
+        let read = |at: u64, length: u64| {
+            let at = at.checked_sub(self.index.footer.buckets_at).and_then(|at| usize::try_from(at).ok());
+            let part = at.zip(usize::try_from(length).ok()).and_then(|(at, length)| self.bytes.get(at..)?.get(..length));
+            part.map(Cow::Borrowed).ok_or(Unusable::Damaged("a part is outside"))
+        };
+        Ok(self.index.word_from(read, word)?.map_or(0, |entry| entry.documents))
+    }
 }
 
 impl Index {
@@ -152,6 +175,11 @@ impl Index {
         }
     }
 
+    /// What a document does, if that is known.
+    pub(crate) fn verb(&self, document: u32) -> Result<Option<Verb>, Unusable> {
+        Ok(Verb::from_byte(self.record(document)?.verb))
+    }
+
     /// The names of all documents, in order.
     pub fn names(&self) -> Result<Vec<String>, Unusable> {
         let names = self.read(self.footer.names_at, self.footer.slots_at - self.footer.names_at)?;
@@ -169,14 +197,31 @@ impl Index {
     }
 
     pub(crate) fn word(&self, word: &str) -> Result<Option<WordEntry>, Unusable> {
+        self.word_from(|at, length| self.read(at, length).map(Cow::Owned), word)
+    }
+
+    fn word_from<'b>(
+        &self,
+        read: impl Fn(u64, u64) -> Result<Cow<'b, [u8]>, Unusable>,
+        word: &str,
+    ) -> Result<Option<WordEntry>, Unusable> {
         let bucket = hash(word) & (self.footer.buckets - 1);
         let mut found = None;
-        self.read_bucket(bucket, |known, entry| {
+        self.read_bucket_from(read, bucket, |known, entry| {
             if known == word {
                 found = Some(entry);
             }
         })?;
         Ok(found)
+    }
+
+    /// All words at once, for looking up many. None if they are more than a query should read.
+    pub(crate) fn word_table(&self) -> Result<Option<WordTable<'_>>, Unusable> {
+        let length = self.footer.documents_at - self.footer.buckets_at;
+        if length > MAX_WORD_TABLE {
+            return Ok(None);
+        }
+        Ok(Some(WordTable { index: self, bytes: self.read(self.footer.buckets_at, length)? }))
     }
 
     /// The documents that have a word, in ascending order.
@@ -242,10 +287,19 @@ impl Index {
         if record.at > self.length { Err(Unusable::Damaged("a document is outside")) } else { Ok(record) }
     }
 
-    fn read_bucket(&self, bucket: u32, mut found: impl FnMut(&str, WordEntry)) -> Result<(), Unusable> {
+    fn read_bucket(&self, bucket: u32, found: impl FnMut(&str, WordEntry)) -> Result<(), Unusable> {
+        self.read_bucket_from(|at, length| self.read(at, length).map(Cow::Owned), bucket, found)
+    }
+
+    fn read_bucket_from<'b>(
+        &self,
+        read: impl Fn(u64, u64) -> Result<Cow<'b, [u8]>, Unusable>,
+        bucket: u32,
+        mut found: impl FnMut(&str, WordEntry),
+    ) -> Result<(), Unusable> {
         let begin_at = self.footer.directory_at + u64::from(bucket) * 4;
         let is_last = bucket + 1 == self.footer.buckets;
-        let places = self.read(begin_at, if is_last { 4 } else { 8 })?;
+        let places = read(begin_at, if is_last { 4 } else { 8 })?;
         let place = |at: usize| u32::from_le_bytes(places[at..at + 4].try_into().expect("four bytes"));
         let all = self.footer.directory_at - self.footer.buckets_at;
         let (begin, end) = (u64::from(place(0)), if is_last { all } else { u64::from(place(4)) });
@@ -253,7 +307,7 @@ impl Index {
             return Err(Unusable::Damaged("a bucket is outside"));
         }
         let length = end.checked_sub(begin).ok_or(Unusable::Damaged("a bucket ends before it begins"))?;
-        let bytes = self.read(self.footer.buckets_at + begin, length)?;
+        let bytes = read(self.footer.buckets_at + begin, length)?;
         let mut decoder = format::Decoder::new(verified(u64::from(bucket), &bytes)?);
         while !decoder.is_empty() {
             let length = decoder.varint32()? as usize;

@@ -12,10 +12,12 @@ mod learned;
 mod likeness;
 mod literals;
 mod matched_words;
+mod mistakes;
 mod query;
 mod ranking;
 mod silent_words;
 mod synonyms;
+mod verbs;
 mod words;
 
 pub use document::Document;
@@ -25,3 +27,4 @@ pub use index::{Index, Unusable};
 pub use learned::{LearnedRequests, words_of_request};
 pub use matched_words::MatchedWords;
 pub use ranking::Hit;
+pub use verbs::Verb;

@@ -10,6 +10,7 @@ use crate::glossary::{self, GermanQuery, Gloss};
 use crate::literals::{Literal, literal};
 use crate::silent_words::is_silent;
 use crate::synonyms;
+use crate::verbs::Verb;
 use crate::words::{WordSplitter, is_ideogram, pieces};
 
 /// The weight of words that stand for a literal.
@@ -22,8 +23,13 @@ const PAIR_WEIGHT: f64 = 0.5;
 /// The weight of a word of the glossary, and how much less each further meaning of the same word weighs.
 const GLOSS_WEIGHT: f64 = 1.0;
 const SENSE_DECAY: f64 = 0.6;
+/// The weight of each word of an abbreviation.
+const ABBREVIATION_WEIGHT: f64 = 0.7;
 /// The weight of neighbours in meaning.
 const SYNONYM_WEIGHT: f64 = 0.2;
+/// The weight of two words that are written as one, and how long each of them is, at least.
+const JOINED_WEIGHT: f64 = 0.5;
+const MIN_JOINED: usize = 3;
 /// How much of a query is read.
 const MAX_QUERY_BYTES: usize = 16 << 10;
 /// How many different words of a query are looked up.
@@ -40,6 +46,10 @@ pub(crate) struct Query<'a> {
     /// The words that say nothing on their own, but something in a phrase: `what branch am I on`.
     pub(crate) others: Vec<OtherWord>,
     pub(crate) clauses: usize,
+    /// Whether it is in a language whose words are those of the index, so that an unknown one may be a mistake.
+    pub(crate) is_english: bool,
+    /// What it wants done.
+    pub(crate) verb: Option<Verb>,
 }
 
 /// A word that is compared with phrases alone.
@@ -97,7 +107,10 @@ impl<'a> Query<'a> {
                             1 => CHARACTER_WEIGHT,
                             _ => PAIR_WEIGHT,
                         };
-                        terms.add_own(&splitter.stem(piece), weight, place);
+                        let stem = splitter.stem(piece);
+                        terms.verb = terms.verb.or_else(|| Verb::of_stem(&stem, terms.own.is_empty()));
+                        terms.add_own(&stem, weight, place);
+                        terms.add_joined(piece, place, &splitter);
                         if !is_value {
                             terms.clause_has_words = true;
                         }
@@ -117,7 +130,10 @@ impl<'a> Query<'a> {
         }
         terms.expand(text, german.as_ref(), &splitter);
         let others = spoken.without(&terms);
-        Self { parts, others, clauses: clause + 1, terms: terms.finish() }
+        let asks = parts.first().is_some_and(|part| Verb::is_question(&part.to_lowercase()));
+        let verb = terms.verb.or_else(|| asks.then_some(Verb::Read));
+        let is_english = german.is_none() && text.is_ascii();
+        Self { parts, others, clauses: clause + 1, is_english, verb, terms: terms.finish() }
     }
 }
 
@@ -155,9 +171,22 @@ struct Terms {
     other: Vec<Term>,
     known: HashMap<String, usize>,
     clause_has_words: bool,
+    verb: Option<Verb>,
+    /// The word before, as it stands there.
+    previous: String,
 }
 
 impl Terms {
+    /// Adds a word that is written as one where the user wrote two: `web hook`.
+    fn add_joined(&mut self, piece: &str, place: Place, splitter: &WordSplitter) {
+        let is_word = |word: &str| word.len() >= MIN_JOINED && word.bytes().all(|byte| byte.is_ascii_lowercase());
+        if is_word(piece) && is_word(&self.previous) {
+            let joined = format!("{}{piece}", self.previous);
+            self.add_other(&splitter.stem(&joined), JOINED_WEIGHT, Place { parts: 0, ..place });
+        }
+        piece.clone_into(&mut self.previous);
+    }
+
     fn add_own(&mut self, word: &str, weight: f64, place: Place) {
         if let Some(known) = self.known.get(word) {
             let (term, count) = &mut self.own[*known];
@@ -197,6 +226,17 @@ impl Terms {
                 synonyms::of(&term.word, splitter).into_iter().map(move |word| (word, place))
             })
             .collect();
+        let abbreviated: Vec<(&str, Place)> = self
+            .own
+            .iter()
+            .flat_map(|(term, _)| {
+                let place = Place { parts: term.parts, clauses: term.clauses };
+                synonyms::spelled_out(&term.word).iter().map(move |word| (*word, place))
+            })
+            .collect();
+        for (word, place) in abbreviated {
+            self.add_other(&splitter.stem(word), ABBREVIATION_WEIGHT, place);
+        }
         for (word, place) in neighbours {
             self.add_other(&word, SYNONYM_WEIGHT, place);
         }
@@ -206,8 +246,11 @@ impl Terms {
     fn add_gloss(&mut self, gloss: &Gloss, splitter: &WordSplitter) {
         let place = self.place_of(&gloss.source, splitter);
         for (sense, word) in gloss.words() {
+            let stem = splitter.stem(word);
+            let verb = Verb::of_stem(&stem, false);
+            self.verb = self.verb.or(verb.filter(|_| sense == 0));
             let weight = GLOSS_WEIGHT * SENSE_DECAY.powi(i32::try_from(sense).unwrap_or(i32::MAX));
-            self.add_other(&splitter.stem(word), weight, place);
+            self.add_other(&stem, weight, place);
         }
     }
 

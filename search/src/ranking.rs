@@ -20,6 +20,7 @@ use crate::index::Unusable;
 use crate::learned::LearnedRequests;
 use crate::likeness::{ComparedQuery, QueryWord};
 use crate::query::{MAX_CLAUSES, Query};
+use crate::verbs;
 
 /// BM25's saturation: how much more a word says that is found often, or in several fields.
 const K1: f64 = 4.0;
@@ -58,7 +59,8 @@ pub(crate) fn rarity(count: usize, matching: usize) -> f64 {
 impl Index {
     /// The documents that match `query`, best first; those with equal scores are ordered by name.
     pub fn search(&self, query: &str, learned: &LearnedRequests<'_>) -> Result<Vec<Hit>, Unusable> {
-        let query = Query::new(query);
+        let mut query = Query::new(query);
+        self.correct(&mut query)?;
         let words: Vec<String> = query.terms.iter().map(|term| term.word.clone()).collect();
         let learned = learned.matches(&words, self)?;
         let clauses = query.clauses;
@@ -107,6 +109,11 @@ impl Index {
                 query_words.extend(entry.map(|entry| QueryWord { number: entry.number, weight, clauses, is_own }));
             }
             self.compare_phrases(&mut hits, &ComparedQuery::new(query_words, clauses))?;
+        }
+        if let Some(wanted) = query.verb {
+            for hit in hits.iter_mut().take(MAX_COMPARED) {
+                hit.score *= verbs::share(wanted, self.verb(hit.document)?);
+            }
         }
         let best = hits.iter().map(|hit| hit.score).fold(0.0, f64::max);
         hits.retain(|hit| hit.score >= best * MIN_SCORE_SHARE);

@@ -102,6 +102,14 @@ const GROUPS: &[&[&str]] = &[
     &["contact", "person"],
 ];
 
+/// Abbreviations for several words.
+const ABBREVIATIONS: &[(&str, &[&str])] = &[("pr", &["pull", "request"])];
+
+/// The words that `word` abbreviates.
+pub(crate) fn spelled_out(word: &str) -> &'static [&'static str] {
+    ABBREVIATIONS.iter().find(|(short, _)| *short == word).map_or(&[], |(_, words)| words)
+}
+
 /// How many letters the words of a group have in common with a word that is one of them, at least.
 const COMMON_START: usize = 3;
 

@@ -13,6 +13,11 @@ use crate::silent_words::is_silent;
 /// Longer words are cut: such a text is no word.
 const MAX_WORD_BYTES: usize = 64;
 
+/// Stems that are the same word as others: people use one, and APIs the other.
+const SHORT_FORMS: [(&str, &str); 3] = [("repo", "repositori"), ("stargaz", "star"), ("config", "configur")];
+/// Beginnings of words that are also written apart: `re_run` is `rerun`, too, and `e-mail` is `email`.
+const BEGINNINGS: [&str; 6] = ["e", "re", "un", "pre", "sub", "multi"];
+
 /// Splits text into stemmed words.
 pub(crate) struct WordSplitter {
     stemmer: Stemmer,
@@ -35,7 +40,11 @@ impl WordSplitter {
     }
 
     pub(crate) fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
-        self.stemmer.stem(word)
+        let stem = self.stemmer.stem(word);
+        match SHORT_FORMS.iter().find(|(short, _)| *short == stem) {
+            Some((_, whole)) => Cow::Borrowed(whole),
+            None => stem,
+        }
     }
 }
 
@@ -43,17 +52,28 @@ impl WordSplitter {
 pub(crate) fn pieces(text: &str, mut found: impl FnMut(&str)) {
     let mut word = String::new();
     let mut pair = String::new();
+    let mut beginning = String::new();
     let (mut previous, mut ideogram): (Option<char>, Option<char>) = (None, None);
     let mut characters = text.chars().peekable();
-    let finish = |word: &mut String, found: &mut dyn FnMut(&str)| {
-        if !word.is_empty() {
-            found(word);
-            word.clear();
+    let mut finish = |word: &mut String, joint: Option<char>, found: &mut dyn FnMut(&str)| {
+        if word.is_empty() {
+            beginning.clear();
+            return;
         }
+        if !beginning.is_empty() {
+            beginning.push_str(word);
+            found(&beginning);
+            beginning.clear();
+        }
+        found(word);
+        if joint.is_some_and(|joint| matches!(joint, '-' | '_')) && BEGINNINGS.contains(&word.as_str()) {
+            beginning.push_str(word);
+        }
+        word.clear();
     };
     while let Some(character) = characters.next() {
         if is_ideogram(character) {
-            finish(&mut word, &mut found);
+            finish(&mut word, None, &mut found);
             pair.clear();
             pair.push(character);
             found(&pair);
@@ -65,18 +85,18 @@ pub(crate) fn pieces(text: &str, mut found: impl FnMut(&str)) {
         } else if character.is_alphanumeric() {
             ideogram = None;
             if previous.is_some_and(|before| is_boundary(before, character, characters.clone())) {
-                finish(&mut word, &mut found);
+                finish(&mut word, None, &mut found);
             }
             if word.len() < MAX_WORD_BYTES {
                 word.extend(character.to_lowercase());
             }
         } else {
             ideogram = None;
-            finish(&mut word, &mut found);
+            finish(&mut word, Some(character), &mut found);
         }
         previous = Some(character);
     }
-    finish(&mut word, &mut found);
+    finish(&mut word, None, &mut found);
 }
 
 /// Whether a word ends between `before` and `character`, which the rest of the text follows.
@@ -118,6 +138,13 @@ mod tests {
     fn names_are_split_at_case_digits_and_punctuation() {
         assert_eq!(split("getUser_by-id42 HTTPServer"), ["get", "user", "id", "42", "http", "server"]);
         assert_eq!(split("listURLs parseJSONFile APIs"), ["list", "url", "pars", "json", "file", "api"]);
+    }
+
+    #[test]
+    fn short_forms_and_words_written_apart_are_the_same_words() {
+        assert_eq!(split("re_run e-mail"), ["rerun", "run", "email", "mail"]);
+        assert_eq!(split("repos repository stargazers starred"), ["repositori", "repositori", "star", "star"]);
+        assert_eq!(split("re - run, re/run"), ["run", "run"]);
     }
 
     #[test]

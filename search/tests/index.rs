@@ -27,7 +27,7 @@ fn write(definitions: &[Definition]) -> Vec<u8> {
     for (name, description, phrases, input) in definitions {
         let phrases: Vec<String> = phrases.iter().map(|phrase| (*phrase).to_owned()).collect();
         let input = input.as_object().expect("an object");
-        let document = Document { name, description, phrases: &phrases, tags: &[], input };
+        let document = Document { name, description, phrases: &phrases, tags: &[], verb: None, input };
         writer.add(&document, format!("payload of {name}").as_bytes()).expect("memory");
     }
     writer.finish(b"the header").expect("memory")
@@ -142,7 +142,7 @@ fn a_copy_may_have_another_payload_and_other_neighbours() {
     let mut copies = PreviousIndex::new(&previous).expect("readable");
     let mut writer = IndexWriter::new(Vec::new()).expect("memory");
     let input = Map::new();
-    let added = Document { name: "a_new_one", description: "Sends a letter.", phrases: &[], tags: &[], input: &input };
+    let added = Document { name: "a_new_one", description: "Sends a letter.", phrases: &[], tags: &[], verb: None, input: &input };
     writer.add(&added, b"new").expect("memory");
     let number = previous.find("gmail_send_message").expect("readable").expect("a document");
     writer.copy(&mut copies, number, Some(b"changed")).expect("readable");

@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use protocol::paths::create_private;
-use search::{Document, Hit, Index, IndexWriter, LearnedRequests, MatchedWords, Unusable};
+use search::{Document, Hit, Index, IndexWriter, LearnedRequests, MatchedWords, Unusable, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
@@ -105,7 +105,11 @@ impl ListingEntry {
 /// What the index knows of a subtool.
 pub(super) fn document<'a>(name: &'a str, definition: &'a Definition) -> Document<'a> {
     let Definition { description, phrases, tags, input, .. } = definition;
-    Document { name, description, phrases, tags, input }
+    let verb = match &definition.run {
+        Run::Http(http) => Verb::of_http_method(http.method.as_str()),
+        _ => None,
+    };
+    Document { name, description, phrases, tags, verb, input }
 }
 
 /// How often a listing is built again if its file turns out to be damaged.

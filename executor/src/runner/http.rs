@@ -329,6 +329,19 @@ impl Method {
         }
     }
 
+    /// Its name on the wire.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+        }
+    }
+
     /// Whether the method is safe as defined in RFC 9110: such a request changes nothing.
     fn is_safe(self) -> bool {
         match self {

@@ -16,6 +16,7 @@ pub(crate) fn index(tools: &[Tool], has_phrases: bool) -> Index {
             description: &tool.description,
             phrases: if has_phrases || tool.is_shipped { &tool.phrases } else { &[] },
             tags: &tool.tags,
+            verb: tool.verb(),
             input: &tool.input,
         };
         writer.add(&document, &[]).expect("memory");

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use search::Verb;
 use serde_json::{Map, Value};
 
 /// What a set is used for.
@@ -43,9 +44,20 @@ pub(crate) struct Tool {
     pub(crate) phrases: Vec<String>,
     #[serde(default)]
     pub(crate) tags: Vec<String>,
+    /// How it is performed, of which only an HTTP method matters.
+    #[serde(default)]
+    run: Value,
     /// Whether it is of a pack that ships.
     #[serde(skip)]
     pub(crate) is_shipped: bool,
+}
+
+impl Tool {
+    /// What the method of its request says that it does.
+    pub(crate) fn verb(&self) -> Option<Verb> {
+        let http = self.run.get("http")?;
+        Verb::of_http_method(http.get("method").and_then(Value::as_str).unwrap_or("GET"))
+    }
 }
 
 pub(crate) struct QuerySet {

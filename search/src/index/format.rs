@@ -151,7 +151,7 @@ pub(crate) struct Footer {
 /// The length of a footer, with its checksum.
 pub(crate) const FOOTER_BYTES: usize = 88;
 /// The length of a document's record, with its checksum.
-pub(crate) const RECORD_BYTES: usize = 36;
+pub(crate) const RECORD_BYTES: usize = 37;
 
 impl Footer {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -223,6 +223,8 @@ pub(crate) struct DocumentRecord {
     pub(crate) name_length: u32,
     pub(crate) words_checksum: u32,
     pub(crate) payload_checksum: u32,
+    /// What it does, as [`Verb`](crate::Verb) makes it a byte.
+    pub(crate) verb: u8,
 }
 
 impl DocumentRecord {
@@ -233,6 +235,7 @@ impl DocumentRecord {
             out.extend(part.to_le_bytes());
         }
         out.extend(self.payload_checksum.to_le_bytes());
+        out.push(self.verb);
         let sum = checksum(u64::from(number), &out[begin..]);
         out.extend(sum.to_le_bytes());
     }
@@ -247,6 +250,7 @@ impl DocumentRecord {
             name_length: decoder.u32()?,
             words_checksum: decoder.u32()?,
             payload_checksum: decoder.u32()?,
+            verb: decoder.byte()?,
         })
     }
 }

@@ -16,6 +16,7 @@ use crate::fields::{FIELD_COUNT, Fields, GLOSSES, NAME, PHRASES, WEIGHTS, weight
 use crate::glossary;
 use crate::ranking::rarity;
 use crate::silent_words::is_silent;
+use crate::verbs::Verb;
 use crate::words::{WordSplitter, pieces};
 
 /// How many words a bucket has on average. A query reads one bucket for each of its words.
@@ -127,7 +128,17 @@ impl<W: Write> IndexWriter<W> {
             }
         }
         let words = WordsOfDocument::count(counts, lengths, phrases);
-        self.push(document.name, &words, payload)
+        let verb = document.verb.or_else(|| self.verb_of_name(document.name));
+        self.push(document.name, &words, verb, payload)
+    }
+
+    /// What a name says that its subtool does.
+    fn verb_of_name(&self, name: &str) -> Option<Verb> {
+        let mut found = None;
+        pieces(name, |piece| {
+            found = found.or_else(|| Verb::of_stem(&self.splitter.stem(piece), false));
+        });
+        found
     }
 
     /// Adds document `number` of `previous` as it is, with its words as they were analysed, and with `payload` or the one
@@ -151,7 +162,7 @@ impl<W: Write> IndexWriter<W> {
             *number = new;
         }
         words.words.sort_unstable_by_key(|word| word.word);
-        let name = previous.index.name(number)?;
+        let (name, verb) = (previous.index.name(number)?, previous.index.verb(number)?);
         let kept;
         let payload = if let Some(payload) = payload {
             payload
@@ -159,7 +170,7 @@ impl<W: Write> IndexWriter<W> {
             kept = previous.index.payload(number)?;
             &kept
         };
-        Ok(self.push(&name, &words, payload)?)
+        Ok(self.push(&name, &words, verb, payload)?)
     }
 
     /// Writes what remains. `header` is what [`Index::header`] gives back.
@@ -233,7 +244,7 @@ impl<W: Write> IndexWriter<W> {
         Ok(self.output)
     }
 
-    fn push(&mut self, name: &str, words: &WordsOfDocument, payload: &[u8]) -> io::Result<()> {
+    fn push(&mut self, name: &str, words: &WordsOfDocument, verb: Option<Verb>, payload: &[u8]) -> io::Result<()> {
         let number = length32(self.documents.len())?;
         let encoded = words.encode();
         let record = DocumentRecord {
@@ -244,6 +255,7 @@ impl<W: Write> IndexWriter<W> {
             name_length: length32(name.len())?,
             words_checksum: checksum(self.written, &encoded),
             payload_checksum: checksum(self.written, payload),
+            verb: Verb::to_byte(verb),
         };
         self.write(&encoded)?;
         self.write(payload)?;

@@ -64,7 +64,8 @@ fn index(described: &[Described]) -> Result<Index, Unusable> {
     let mut writer = IndexWriter::new(Vec::new())?;
     let input = Map::new();
     for Described { name, description, .. } in described {
-        writer.add(&Document { name: name.as_str(), description, phrases: &[], tags: &[], input: &input }, &[])?;
+        let name = name.as_str();
+        writer.add(&Document { name, description, phrases: &[], tags: &[], verb: None, input: &input }, &[])?;
     }
     Index::from_bytes(writer.finish(&[])?)
 }
