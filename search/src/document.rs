@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::verbs::Verb;
 use crate::fields::{DESCRIPTION, FIELD_COUNT, NAME, PARAMETERS, PHRASES, TEXTS};
+use crate::verbs::Verb;
 
 /// How deep a schema is read. What lies deeper says little about the subtool.
 const MAX_DEPTH: usize = 12;

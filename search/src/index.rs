@@ -83,7 +83,8 @@ impl WordTable<'_> {
     pub(crate) fn documents(&self, word: &str) -> Result<u32, Unusable> {
         let read = |at: u64, length: u64| {
             let at = at.checked_sub(self.index.footer.buckets_at).and_then(|at| usize::try_from(at).ok());
-            let part = at.zip(usize::try_from(length).ok()).and_then(|(at, length)| self.bytes.get(at..)?.get(..length));
+            let part =
+                at.zip(usize::try_from(length).ok()).and_then(|(at, length)| self.bytes.get(at..)?.get(..length));
             part.map(Cow::Borrowed).ok_or(Unusable::Damaged("a part is outside"))
         };
         Ok(self.index.word_from(read, word)?.map_or(0, |entry| entry.documents))

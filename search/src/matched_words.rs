@@ -1,12 +1,19 @@
-//! Which words of a query a document contains: what to tell a caller whose best hit is a poor one.
+//! Which words of a query a hit contains, and whether it is close to the query: what to tell a caller whose best hits are
+//! poor ones.
 
-use crate::Index;
 use crate::fields::Fields;
 use crate::index::Unusable;
 use crate::query::Query;
+use crate::{Hit, Index};
 
-/// How well a document fits a query.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A hit with this fit is close, whatever words it lacks: one of its phrases is much like the query.
+const CLOSE_FIT: f64 = 0.4;
+/// A hit with less fit is not close, whatever words it has: they are those that most documents have. On the requests for
+/// the packs that ship, these two keep 93 % of the right hits, and 9 % of those for requests that nothing fits.
+const MIN_FIT: f64 = 0.2;
+
+/// How well a hit fits a query.
+#[derive(Debug, Clone, PartialEq)]
 pub struct MatchedWords {
     /// The words of the query that the document contains, or their translations, and those that it lacks, as the user
     /// wrote them.
@@ -14,25 +21,29 @@ pub struct MatchedWords {
     pub missing: Vec<String>,
     /// Whether all of them stand only in the schema, such as in the description of a parameter.
     pub is_only_in_schema: bool,
+    /// [`Hit::fit`].
+    pub fit: f64,
 }
 
 impl MatchedWords {
-    /// Whether the document probably is not what the user wants: it lacks most of the words, or merely mentions them.
+    /// Whether the hit probably is not what the user wants: it lacks most of the words, or merely mentions them.
     pub fn is_weak(&self) -> bool {
-        self.missing.len() > self.found.len() || self.is_only_in_schema
+        let has_words = self.missing.len() <= self.found.len() && !self.is_only_in_schema;
+        !(self.fit >= CLOSE_FIT || has_words && self.fit >= MIN_FIT)
     }
 }
 
 impl Index {
-    /// Compares `query` with a document.
-    pub fn matched_words(&self, query: &str, document: u32) -> Result<MatchedWords, Unusable> {
-        let query = Query::new(query);
+    /// Compares `query` with a hit that it found.
+    pub fn matched_words(&self, query: &str, hit: &Hit) -> Result<MatchedWords, Unusable> {
+        let mut query = Query::new(query);
+        self.correct(&mut query)?;
         let mut parts: Vec<(bool, Fields)> = vec![(false, Fields::default()); query.parts.len()];
         for term in query.terms.iter().filter(|term| term.parts != 0) {
             let mut fields = Fields::default();
             if let Some(entry) = self.word(&term.word)? {
                 self.postings(&entry, |posting| {
-                    if posting.document == document {
+                    if posting.document == hit.document {
                         fields = posting.fields;
                     }
                 })?;
@@ -44,7 +55,8 @@ impl Index {
                 }
             }
         }
-        let mut matched = MatchedWords { found: Vec::new(), missing: Vec::new(), is_only_in_schema: true };
+        let mut matched =
+            MatchedWords { found: Vec::new(), missing: Vec::new(), is_only_in_schema: true, fit: hit.fit };
         for (part, (_, fields)) in query.parts.iter().zip(&parts).filter(|(_, (has_words, _))| *has_words) {
             if fields.is_empty() {
                 matched.missing.push((*part).to_owned());

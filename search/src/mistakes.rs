@@ -41,8 +41,18 @@ fn may_be_mistake(word: &str) -> bool {
     LENGTHS.contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
-/// The word that is one edit away from `word`. Of several, the one that most documents have.
+/// Endings that make another word of the same family, which the stemmer leaves.
+const ENDINGS: [&str; 8] = ["er", "or", "est", "ful", "able", "age", "ment", "ness"];
+/// How much of a word is left without such an ending, at least.
+const MIN_FAMILY: usize = 4;
+
+/// A word of the same family as `word`, or the one that is one edit away. Of several, the one that most documents have.
 fn corrected(word: &str, words: &WordTable<'_>) -> Result<Option<String>, Unusable> {
+    for beginning in ENDINGS.iter().filter_map(|ending| word.strip_suffix(ending)) {
+        if beginning.len() >= MIN_FAMILY && words.documents(beginning)? > 0 {
+            return Ok(Some(beginning.to_owned()));
+        }
+    }
     let (mut best, mut most) = (None, 0);
     for candidate in edits(word) {
         let documents = words.documents(&candidate)?;
@@ -58,9 +68,10 @@ fn edits(word: &str) -> impl Iterator<Item = String> {
     let letters = || (b'a'..=b'z').map(char::from);
     let with = move |begin: usize, end: usize, middle: &str| format!("{}{middle}{}", &word[..begin], &word[end..]);
     let removed = (1..word.len()).map(move |at| with(at, at + 1, ""));
-    let exchanged = (1..word.len() - 1).map(move |at| with(at, at + 2, &[&word[at + 1..at + 2], &word[at..=at]].concat()));
-    let replaced =
-        (1..word.len()).flat_map(move |at| letters().map(move |letter| with(at, at + 1, letter.encode_utf8(&mut [0; 4]))));
+    let exchanged =
+        (1..word.len() - 1).map(move |at| with(at, at + 2, &[&word[at + 1..at + 2], &word[at..=at]].concat()));
+    let replaced = (1..word.len())
+        .flat_map(move |at| letters().map(move |letter| with(at, at + 1, letter.encode_utf8(&mut [0; 4]))));
     let inserted =
         (1..=word.len()).flat_map(move |at| letters().map(move |letter| with(at, at, letter.encode_utf8(&mut [0; 4]))));
     removed.chain(exchanged).chain(replaced).chain(inserted)
@@ -68,7 +79,25 @@ fn edits(word: &str) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+
     use super::*;
+    use crate::{Document, IndexWriter};
+
+    #[test]
+    fn a_word_of_the_same_family_is_found_first() {
+        let mut writer = IndexWriter::new(Vec::new()).expect("memory");
+        let input = Map::new();
+        let description = "Makes things cheap, cheapen it, and translates.";
+        let document = Document { name: "a", description, phrases: &[], tags: &[], verb: None, input: &input };
+        writer.add(&document, &[]).expect("memory");
+        let index = Index::from_bytes(writer.finish(&[]).expect("memory")).expect("just written");
+        let words = index.word_table().expect("in memory").expect("small");
+        let corrected = |word| corrected(word, &words).expect("in memory");
+        assert_eq!(corrected("cheaper").as_deref(), Some("cheap"));
+        assert_eq!(corrected("transalt").as_deref(), Some("translat"));
+        assert_eq!(corrected("flight"), None);
+    }
 
     #[test]
     fn one_edit_is_a_letter_more_less_or_other_or_two_exchanged() {

@@ -45,6 +45,9 @@ pub struct Hit {
     /// The number of the document in the index.
     pub document: u32,
     pub score: f64,
+    /// The score as a share of what a document would have that contains every word of the query as often as counts: how
+    /// sure it is that this is meant. A name or a phrase that is the query makes it more than 1.
+    pub fit: f64,
     /// Where the words of the query were found.
     pub matched_in: Fields,
 }
@@ -66,6 +69,7 @@ impl Index {
         let clauses = query.clauses;
         let mut scores = Scores::new(self.document_count(), clauses);
         let mut query_words = Vec::new();
+        let mut most = 0.0;
         for (term, learned) in query.terms.iter().zip(&learned) {
             let entry = self.word(&term.word)?;
             let matching = entry.map_or(0, |entry| entry.documents) as usize;
@@ -96,6 +100,9 @@ impl Index {
             }
             let weight = term.weight * rarity(self.document_count() as usize, matching + learned_only);
             let (clauses, is_own) = (term.clauses, term.is_own);
+            if is_own {
+                most += weight * (K1 + 1.0);
+            }
             query_words.extend(entry.map(|entry| QueryWord { number: entry.number, weight, clauses, is_own }));
             for contribution in &found {
                 scores.add(contribution, weight, term.weight, term.clauses);
@@ -117,6 +124,9 @@ impl Index {
         }
         let best = hits.iter().map(|hit| hit.score).fold(0.0, f64::max);
         hits.retain(|hit| hit.score >= best * MIN_SCORE_SHARE);
+        for hit in &mut hits {
+            hit.fit = hit.score / f64::max(most, f64::EPSILON);
+        }
         sort(&mut hits);
         Ok(hits)
     }
@@ -201,6 +211,7 @@ impl Scores {
             .map(|(document, fields): (u32, _)| Hit {
                 document,
                 score: score(document as usize),
+                fit: 0.0,
                 matched_in: Fields::from_bits(*fields),
             })
             .filter(|hit| hit.score > 0.0)

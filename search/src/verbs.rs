@@ -20,7 +20,10 @@ const DELETE_FOR_READ: f64 = 0.3;
 
 /// Stems of words that are verbs wherever they stand.
 const VERBS: [(Verb, &[&str]); 4] = [
-    (Verb::Read, &["get", "list", "show", "display", "read", "fetch", "retriev", "find", "brows", "see", "download", "inspect"]),
+    (
+        Verb::Read,
+        &["get", "list", "show", "display", "read", "fetch", "retriev", "find", "brows", "see", "download", "inspect"],
+    ),
     (Verb::Create, &["creat", "add", "make", "insert", "send", "upload", "regist"]),
     (Verb::Change, &["updat", "edit", "modifi", "renam", "replac", "alter", "adjust", "correct"]),
     (Verb::Delete, &["delet", "remov", "eras", "purg", "drop", "destroy", "discard", "wipe"]),

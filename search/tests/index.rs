@@ -3,7 +3,9 @@
 use std::io::Write as _;
 
 use proptest::prelude::*;
-use search::{Document, Index, IndexWriter, LearnedRequests, PreviousIndex, Unusable, words_of_request};
+use search::{
+    Document, Fields, Hit, Index, IndexWriter, LearnedRequests, PreviousIndex, Unusable, Verb, words_of_request,
+};
 use serde_json::{Map, Value, json};
 
 /// Name, description, phrases, schema.
@@ -57,6 +59,82 @@ fn a_query_in_the_words_of_a_user_finds_the_subtool() {
 fn a_subtool_that_merely_mentions_a_word_is_not_found() {
     assert_eq!(names(&index(), "search messages in gmail")[0], "gmail_search_messages");
     assert!(!names(&index(), "search messages in gmail").contains(&"rotate_logs".to_owned()));
+}
+
+#[test]
+fn a_verb_chooses_among_those_that_have_the_words() {
+    let input = Map::new();
+    let mut writer = IndexWriter::new(Vec::new()).expect("memory");
+    for (name, method) in [("repos_x_label", "DELETE"), ("repos_y_label", "PATCH"), ("repos_z_label", "GET")] {
+        let verb = Verb::of_http_method(method);
+        let document = Document { name, description: "A label.", phrases: &[], tags: &[], verb, input: &input };
+        writer.add(&document, &[]).expect("memory");
+    }
+    let index = Index::from_bytes(writer.finish(&[]).expect("memory")).expect("just written");
+    assert_eq!(names(&index, "label")[0], "repos_x_label");
+    for (query, best) in [("show the label", "z"), ("which label", "z"), ("rename a label", "y"), ("delete label", "x")]
+    {
+        assert_eq!(names(&index, query)[0], format!("repos_{best}_label"), "{query}");
+    }
+    assert_eq!(names(&index, "lösche das Label")[0], "repos_x_label");
+    // A copy knows it, too.
+    let mut copies = PreviousIndex::new(&index).expect("readable");
+    let mut writer = IndexWriter::new(Vec::new()).expect("memory");
+    for number in 0..3 {
+        writer.copy(&mut copies, number, None).expect("readable");
+    }
+    let copied = Index::from_bytes(writer.finish(&[]).expect("memory")).expect("just written");
+    assert_eq!(names(&copied, "show the label")[0], "repos_z_label");
+}
+
+#[test]
+fn who_wants_to_read_is_not_led_to_what_deletes() {
+    let index = Index::from_bytes(write(&[
+        ("issue_label_remove", "Takes a label away from an issue.", &[], json!({})),
+        ("thread_view", "Gives the labels and comments of an issue.", &[], json!({})),
+    ]))
+    .expect("just written");
+    assert_eq!(names(&index, "show the label of an issue")[0], "thread_view");
+    assert_eq!(names(&index, "remove the label of an issue")[0], "issue_label_remove");
+}
+
+#[test]
+fn short_forms_and_mistakes_find_what_is_meant() {
+    let index = Index::from_bytes(write(&[
+        ("workflow_re_run", "Starts the failed jobs again.", &[], json!({})),
+        ("list_stargazers", "People of a repository.", &[], json!({})),
+        ("merge_pull_request", "Merges.", &[], json!({})),
+        ("create_webhook", "Calls an address.", &[], json!({})),
+        ("translate_text", "Into another language, at a cheap rate.", &[], json!({})),
+    ]))
+    .expect("just written");
+    for (query, best) in [
+        ("rerun", "workflow_re_run"),
+        ("re-run it", "workflow_re_run"),
+        ("who starred this", "list_stargazers"),
+        ("the repos", "list_stargazers"),
+        ("PR", "merge_pull_request"),
+        ("a web hook", "create_webhook"),
+        ("web-hooks", "create_webhook"),
+        ("tranlsate", "translate_text"),
+        ("cheaper", "translate_text"),
+    ] {
+        assert_eq!(names(&index, query).first().map(String::as_str), Some(best), "{query}");
+    }
+    assert_eq!(names(&index, "brepository"), [""; 0], "the first letter is right");
+}
+
+#[test]
+fn a_shared_word_of_a_phrase_does_not_win_over_what_is_described() {
+    let phrases = &["book a table for two", "book me on the train", "what is in the book", "book of the month"];
+    let index = Index::from_bytes(write(&[
+        ("assistant", "Asks the user.", phrases, json!({})),
+        ("hotel_rooms", "Finds rooms, and lets one book them.", &[], json!({})),
+    ]))
+    .expect("just written");
+    assert_eq!(names(&index, "book rooms for my parents")[0], "hotel_rooms");
+    assert_eq!(names(&index, "book a table for two")[0], "assistant");
+    assert_eq!(names(&index, "find rooms for my parents, then book a table for two").len(), 2);
 }
 
 #[test]
@@ -142,7 +220,14 @@ fn a_copy_may_have_another_payload_and_other_neighbours() {
     let mut copies = PreviousIndex::new(&previous).expect("readable");
     let mut writer = IndexWriter::new(Vec::new()).expect("memory");
     let input = Map::new();
-    let added = Document { name: "a_new_one", description: "Sends a letter.", phrases: &[], tags: &[], verb: None, input: &input };
+    let added = Document {
+        name: "a_new_one",
+        description: "Sends a letter.",
+        phrases: &[],
+        tags: &[],
+        verb: None,
+        input: &input,
+    };
     writer.add(&added, b"new").expect("memory");
     let number = previous.find("gmail_send_message").expect("readable").expect("a document");
     writer.copy(&mut copies, number, Some(b"changed")).expect("readable");
@@ -166,7 +251,11 @@ fn a_past_request_finds_what_it_led_to() {
 fn a_match_says_which_words_it_lacks_and_where_it_found_the_others() {
     let index = index();
     let document = index.find("rotate_logs").expect("readable").expect("a document");
-    let matched = |query| index.matched_words(query, document).expect("in memory");
+    let with_fit = |query, fit| {
+        let hit = Hit { document, score: 1.0, fit, matched_in: Fields::default() };
+        index.matched_words(query, &hit).expect("in memory")
+    };
+    let matched = |query| with_fit(query, 0.3);
     let messages = matched("send the messages");
     assert_eq!(
         (messages.found.clone(), messages.missing.clone()),
@@ -175,6 +264,8 @@ fn a_match_says_which_words_it_lacks_and_where_it_found_the_others() {
     assert!(messages.is_weak(), "a parameter merely mentions it");
     assert!(!matched("rotate my logs").is_weak());
     assert!(matched("order pizza for the logs").is_weak());
+    assert!(with_fit("rotate my logs", 0.1).is_weak(), "the words are those that most documents have");
+    assert!(!with_fit("order pizza for the logs", 0.5).is_weak(), "a phrase is much like it");
 }
 
 #[test]
@@ -193,8 +284,10 @@ fn exercise(bytes: Vec<u8>) {
     drop(index.header());
     drop(index.names());
     for query in ["search gmail messages", "logs", "年度报告"] {
-        drop(index.search(query, &LearnedRequests::new([("rotate_logs", "log nois")])));
-        drop(index.matched_words(query, 1));
+        let hits = index.search(query, &LearnedRequests::new([("rotate_logs", "log nois")]));
+        for hit in hits.iter().flatten() {
+            drop(index.matched_words(query, hit));
+        }
     }
     for (name, ..) in definitions() {
         if let Ok(Some(number)) = index.find(name) {

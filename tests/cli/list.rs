@@ -49,7 +49,7 @@ fn a_query_without_matches_returns_an_empty_object() {
     --- stdout
     {}
     --- stderr
-    note: no match. There are subtools for: asking the user, files, git, github, gmail, web.
+    note: no close match. There are subtools for: asking the user, files, git, github, gmail, web.
     "#);
 }
 
@@ -74,11 +74,51 @@ fn a_query_gives_the_schemas_of_the_best_three_and_a_line_for_each_other() {
 fn poor_matches_and_none_are_said_to_be_so() {
     let world = World::new();
     let notes = |query: &str| world.run(&["list", "tools", &format!("--query={query}"), "--limit=1"]).stderr;
-    assert!(notes("order pizza from a file").contains("note: weak matches: "), "{}", notes("order pizza from a file"));
+    assert!(
+        notes("order pizza from a file").contains("note: no close match: "),
+        "{}",
+        notes("order pizza from a file")
+    );
     for good in ["search mail", "read a file", "git history", "create an issue on github", "ask the user"] {
-        assert!(!notes(good).contains("weak matches"), "{good}: {}", notes(good));
+        assert!(!notes(good).contains("no close match"), "{good}: {}", notes(good));
     }
     assert!(notes("音乐").contains("Their descriptions are in English, so search in English."), "{}", notes("音乐"));
+}
+
+#[test]
+fn a_query_that_nothing_fits_gets_a_line_each_and_no_schemas() {
+    let world = World::new();
+    let listed = world.run(&["list", "tools", "--query=order pizza from a file"]);
+    let lines = listed.json();
+    let lines = lines.as_object().expect("an object");
+    assert!((1..=5).contains(&lines.len()) && lines.values().all(|line| line["input"].is_null()), "{listed}");
+    assert!(lines.values().all(|line| line["description"].is_string()), "{listed}");
+    let notes: Vec<_> = listed.stderr.lines().collect();
+    assert!(notes[0].starts_with("note: no close match: the best one has only "), "{listed}");
+    assert_eq!(notes[1..], ["note: their inputs: agent-magic-tool list tools NAME"]);
+    assert!(world.run(&["list", "tools", "--query=book a flight"]).stderr.contains("no close match"));
+    let full = world.run(&["list", "tools", "--query=order pizza from a file", "--full", "--limit=1"]).json();
+    assert!(full.as_object().expect("an object").values().all(|line| line["input"].is_object()), "{full}");
+}
+
+#[test]
+fn a_query_is_close_if_one_of_the_first_three_is() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    let subtool = |description: &str| {
+        json!({"description": description, "input": {"type": "object"}, "annotations": {"readOnlyHint": true},
+            "run": {"process": {"argv": ["true"]}}})
+    };
+    let mut subtools = serde_json::Map::new();
+    subtools.insert("zebra".to_owned(), subtool("Zebra."));
+    for number in 0..9 {
+        subtools.insert(format!("paint_{number}"), subtool("Paints a stripe."));
+    }
+    world.define("own.json", &json!(subtools));
+    let listed = world.run(&["list", "tools", "--query=paint stripe zebra hoof"]);
+    let first = listed.json().as_object().and_then(|listed| listed.keys().next().cloned());
+    assert!(first.as_deref() == Some("zebra") && !listed.stderr.contains("no close match"), "{listed}");
+    assert!(world.run(&["list", "tools", "--query=zebra hoof ranch"]).stderr.contains("no close match"));
 }
 
 #[test]
@@ -306,10 +346,36 @@ fn a_subtool_that_cannot_run_comes_after_those_that_can() {
         json!({"description": "Draws a picture of a cat.", "input": {"type": "object"},
             "run": {"process": {"argv": [program]}}})
     };
-    world.define("draw.json", &json!({"draw_a": subtool("no-such-program-1"), "draw_b": subtool("true")}));
+    world.define("draw.json", &json!({"draw_x": subtool("no-such-program-1"), "draw_y": subtool("true")}));
     let listed = world.run(&["list", "tools", "--query=draw a cat"]).json();
-    assert_eq!(listed.as_object().expect("an object").keys().collect::<Vec<_>>(), ["draw_b", "draw_a"]);
-    assert_eq!(listed["draw_a"]["needs"], "the program `no-such-program-1`, which is not installed");
+    assert_eq!(listed.as_object().expect("an object").keys().collect::<Vec<_>>(), ["draw_y", "draw_x"]);
+    assert_eq!(listed["draw_x"]["needs"], "the program `no-such-program-1`, which is not installed");
+}
+
+#[test]
+fn neither_the_limit_nor_the_format_changes_the_order() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    let subtool = |description: &str, program: &str| json!({"description": description, "input": {"type": "object"}, "run": {"process": {"argv": [program]}}});
+    world.define(
+        "draw.json",
+        &json!({"draw_x": subtool("Draws a cat.", "no-such-program-1"),
+            "draw_y": subtool("Draws a cat.", "true"),
+            "draw_z": subtool("Draws a line.", "true")}),
+    );
+    let list = |arguments: &[&str]| world.run(&[&["list", "tools", "--query=draw a cat"], arguments].concat()).json();
+    let all = json!(["draw_y", "draw_x", "draw_z"]);
+    assert_eq!(list(&["--format=names"]), all, "what merely has a word in common stays behind");
+    for limit in 1..=3 {
+        let names = list(&["--format=names", &format!("--limit={limit}")]);
+        assert_eq!(names.as_array().expect("names")[..], all.as_array().expect("names")[..limit]);
+    }
+    let pick = |listed: &serde_json::Value, key: &str| -> serde_json::Value {
+        listed.as_array().expect("a list").iter().map(|tool| tool[key].clone()).collect()
+    };
+    assert_eq!(pick(&list(&["--format=hits"])["hits"], "tool"), all);
+    assert_eq!(pick(&list(&["--format=anthropic"]), "name"), all);
+    assert_eq!(pick(&list(&["--format=mcp"])["tools"], "name"), all);
 }
 
 #[test]
@@ -344,8 +410,8 @@ fn the_subtool_that_was_run_after_a_search_is_found_sooner_by_the_next() {
     until("the search is remembered", || kept().contains("\"tool\":\"ledger_close\""));
     assert_eq!(kept().lines().count(), 1, "{}", kept());
     assert!(names("march").first().is_some_and(|name| name == "ledger_close"), "{:?}", names("march"));
-    // What is found by learned words alone is no weak match.
-    assert!(!session(&["list", "tools", "--query=march"]).stderr.contains("weak"));
+    // What is found by learned words alone is a close match.
+    assert!(!session(&["list", "tools", "--query=march"]).stderr.contains("no close match"));
     // Another session is not steered by it, until it has taught the same itself; then it counts for all.
     assert!(names_in("s2", "march").is_empty(), "{:?}", names_in("s2", "march"));
     in_session("s2", &["list", "tools", "--query=wrap up march books"]);

@@ -14,7 +14,7 @@ use protocol::command_names;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::queries::LastQuery;
 use protocol::nearest::{did_you_mean, nearest};
-use search::{Hit, LearnedRequests, Unusable};
+use search::{Hit, LearnedRequests, MatchedWords, Unusable};
 
 use self::format::Format;
 use crate::context::Context;
@@ -38,8 +38,15 @@ const MAX_HITS: usize = 20;
 const MAX_FULL: usize = 3;
 /// How many of the subtools beyond the limit the note names.
 const MAX_NAMED_BEYOND_LIMIT: usize = 10;
-/// A hit that cannot run comes after those that can and have at least this share of its score: they may do instead.
-const MIN_SCORE_OF_OTHERS: f64 = 0.5;
+/// How many of the best hits are looked at as a whole, whatever the limit: a page with a lower one begins alike.
+const MAX_ORDERED: usize = LIMIT_WITH_QUERY;
+/// A hit that cannot run comes after those that can and have at least this share of its score: they may do instead. What
+/// scores less does something else.
+const MIN_SCORE_OF_OTHERS: f64 = 0.8;
+/// Of how many of the best hits one must be close to the query.
+const MAX_JUDGED: usize = 3;
+/// How many hits are listed of a query that none is close to, unless the caller asks for more.
+const LIMIT_WITHOUT_CLOSE: usize = 5;
 /// What people also call them.
 const TOOLS: [&str; 3] = ["tools", "tool", "subtools"];
 /// What groups of them are called.
@@ -86,6 +93,8 @@ struct ListingPage {
     rest: Vec<String>,
     /// Whether a schema was shortened.
     is_cut: bool,
+    /// The words of the best hit, if no hit is close to the query.
+    best_of_none: Option<MatchedWords>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
@@ -106,6 +115,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         query,
         pack: args.pack.as_deref().map(pack_matcher).transpose()?,
         limit: limit(args, &names, query),
+        has_limit: args.limit.is_some(),
         is_full: args.full,
         format: args.format,
         learned: if config.catalog.learn {
@@ -193,6 +203,8 @@ struct ListQuery<'a> {
     query: Option<&'a str>,
     pack: Option<(String, GlobMatcher)>,
     limit: usize,
+    /// Whether the caller chose the limit.
+    has_limit: bool,
     is_full: bool,
     format: Format,
     learned: Vec<LearnedRequest>,
@@ -267,22 +279,28 @@ impl ListQuery<'_> {
             found.retain(|(number, _)| listing.facts(*number).is_read_only);
         }
         let total = found.len();
-        let shown = self.limit.min(total);
-        let mut rest = Vec::new();
-        for (number, _) in &found[shown..total.min(shown + MAX_NAMED_BEYOND_LIMIT)] {
-            rest.push(listing.name(*number)?);
-        }
-        let mut lines = Vec::with_capacity(shown);
-        for (number, hit) in found.into_iter().take(shown) {
-            let entry = listing.entry(number)?;
+        let best_of_none = self.best_of_none(&found, listing)?;
+        let limit = match best_of_none {
+            Some(_) if !self.has_limit => self.limit.min(LIMIT_WITHOUT_CLOSE),
+            _ => self.limit,
+        };
+        let shown = limit.min(total);
+        let ordered = if self.query.is_some() { shown.max(MAX_ORDERED).min(total) } else { shown };
+        let mut lines = Vec::with_capacity(ordered);
+        for (number, hit) in &found[..ordered] {
+            let entry = listing.entry(*number)?;
             let needs = self.needs(&entry);
-            lines.push(Line { entry, hit, has_schema: true, needs });
+            lines.push(Line { entry, hit: hit.clone(), has_schema: true, needs });
         }
-        if self.format != Format::Hits {
-            self.put_unusable_last(&mut lines);
+        self.put_unusable_last(&mut lines);
+        let mut rest: Vec<_> = lines.drain(shown..).map(|line| line.entry.name).take(MAX_NAMED_BEYOND_LIMIT).collect();
+        for (number, _) in found.iter().skip(ordered).take(MAX_NAMED_BEYOND_LIMIT - rest.len()) {
+            rest.push(listing.name(*number)?);
         }
         let full = match self.query {
             _ if self.is_full || !self.names.is_empty() => usize::MAX,
+            // A schema of something else tells nothing.
+            _ if best_of_none.is_some() => 0,
             // The first of all subtools are no better than the others.
             None if lines.len() > MAX_FULL => 0,
             _ => MAX_FULL,
@@ -296,7 +314,22 @@ impl ListQuery<'_> {
                 line.entry.input = shortened.schema;
             }
         }
-        Ok(ListingPage { lines, total, writers: matching - total, rest, is_cut })
+        Ok(ListingPage { lines, total, writers: matching - total, rest, is_cut, best_of_none })
+    }
+
+    /// The words of the best hit, if none of the first ones is close to the query.
+    fn best_of_none(&self, found: &[(u32, Option<Hit>)], listing: &Listing) -> Result<Option<MatchedWords>, Unusable> {
+        let Some(query) = self.query else { return Ok(None) };
+        let mut best = None;
+        for hit in found.iter().take(MAX_JUDGED).filter_map(|(_, hit)| hit.as_ref()) {
+            let matched = listing.matched_words(query, hit)?;
+            // What led to it before is close, whatever its words are.
+            if !matched.is_weak() || hit.matched_in.names().any(|field| field == "past requests") {
+                return Ok(None);
+            }
+            best.get_or_insert(matched);
+        }
+        Ok(best)
     }
 
     /// Moves a hit that cannot run behind those that may do instead.
@@ -306,7 +339,7 @@ impl ListQuery<'_> {
         }
         let score = |line: &Line| line.hit.as_ref().map_or(0.0, |hit| hit.score);
         // Whatever the limit, the first ones stay the first ones.
-        let first = lines.len().min(LIMIT_WITH_QUERY);
+        let first = lines.len().min(MAX_ORDERED);
         let lines = &mut lines[..first];
         for place in (0..lines.len()).rev().filter(|place| lines[*place].needs.is_some()).collect::<Vec<_>>() {
             let least = score(&lines[place]) * MIN_SCORE_OF_OTHERS;

@@ -200,9 +200,9 @@ impl Listing {
         self.index.search(query, learned)
     }
 
-    /// Which words of `query` a subtool has.
-    pub fn matched_words(&self, query: &str, number: u32) -> Result<MatchedWords, Unusable> {
-        self.index.matched_words(query, number)
+    /// Which words of `query` a subtool has that it found.
+    pub fn matched_words(&self, query: &str, hit: &Hit) -> Result<MatchedWords, Unusable> {
+        self.index.matched_words(query, hit)
     }
 
     /// The number of the subtool with this name.

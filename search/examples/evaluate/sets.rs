@@ -6,9 +6,9 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use search::Verb;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use search::Verb;
 use serde_json::{Map, Value};
 
 /// What a set is used for.

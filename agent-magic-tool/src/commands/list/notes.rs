@@ -10,25 +10,23 @@ use super::{ListQuery, ListingPage, packs};
 pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &Listing) -> Result<Vec<String>, Unusable> {
     let mut notes = Vec::new();
     let lines = &listed.lines;
+    if let Some(best) = &listed.best_of_none {
+        notes.push(no_close_match(best));
+    }
     if selection.format == Format::Json && lines.iter().any(|line| !line.has_schema) {
-        notes.push("the others' inputs: agent-magic-tool list tools NAME".to_owned());
+        let whose = if lines.iter().any(|line| line.has_schema) { "the others'" } else { "their" };
+        notes.push(format!("{whose} inputs: agent-magic-tool list tools NAME"));
     }
     if listed.is_cut {
         notes.push("large inputs are shortened; whole: agent-magic-tool list tools NAME --full".to_owned());
     }
-    if listed.total > lines.len() {
+    if listed.total > lines.len() && listed.best_of_none.is_none() {
         let more = listed.total - lines.len() - listed.rest.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         notes.push(format!("left out by --limit: {}{more}", listed.rest.join(", ")));
         if selection.query.is_none() && selection.pack.is_none() && listing.groups().len() > 1 {
             notes.push("what there is, in groups: agent-magic-tool list packs".to_owned());
         }
-    }
-    if let (Some(query), Some(best)) = (selection.query, lines.first())
-        && let Some(hit) = &best.hit
-        && hit.matched_in.names().all(|field| field != "past requests")
-    {
-        notes.extend(weak_match(&listing.matched_words(query, hit.document)?));
     }
     if selection.query.is_some_and(asks_for_later) {
         notes.push(
@@ -59,16 +57,13 @@ fn asks_for_later(query: &str) -> bool {
     query.split_whitespace().any(|word| WORDS.contains(&word.to_lowercase().as_str()))
 }
 
-/// Says so if even the best hit probably is not what was wanted.
-fn weak_match(matched: &MatchedWords) -> Option<String> {
-    if !matched.is_weak() {
-        return None;
-    }
+/// Says that even the best hit, which has these words, probably is not what was wanted.
+fn no_close_match(matched: &MatchedWords) -> String {
     let quoted = |words: &[String]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
     let lacks = if matched.missing.is_empty() { String::new() } else { format!(", not {}", quoted(&matched.missing)) };
     let found = if matched.found.is_empty() { "a part of a word".to_owned() } else { quoted(&matched.found) };
     let place = if matched.is_only_in_schema { " in the description of a parameter" } else { "" };
-    Some(format!("weak matches: the best one has only {found}{place}{lacks}; perhaps there is no such subtool"))
+    format!("no close match: the best one has only {found}{place}{lacks}; perhaps there is no such subtool")
 }
 
 /// Says what there is instead.
@@ -88,5 +83,5 @@ fn no_match(query: &str, selection: &ListQuery<'_>, listing: &Listing) -> Result
         (true, false) => " Their descriptions are in English, so search in English.",
         (false, _) => " Search in the language of their descriptions.",
     };
-    Ok(format!("no match. There are subtools for: {}{more}.{language}", named.join(", ")))
+    Ok(format!("no close match. There are subtools for: {}{more}.{language}", named.join(", ")))
 }
