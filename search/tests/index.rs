@@ -83,8 +83,8 @@ fn a_verb_chooses_among_those_that_have_the_words() {
     for number in 0..3 {
         writer.copy(&mut copies, number, None).expect("readable");
     }
-    let copied = Index::from_bytes(writer.finish(&[]).expect("memory")).expect("just written");
-    assert_eq!(names(&copied, "show the label")[0], "repos_z_label");
+    let rebuilt = Index::from_bytes(writer.finish(&[]).expect("memory")).expect("just written");
+    assert_eq!(names(&rebuilt, "show the label")[0], "repos_z_label");
 }
 
 #[test]
