@@ -247,6 +247,24 @@ fn reload_names_what_changed_and_what_waits_for_a_restart() {
     assert_eq!((reload.exit, &reload.json()["running"]), (0, &json!(false)), "{reload}");
 }
 
+/// Two homes of one user have one mailbox, and so one executor: that of the home that was first.
+#[test]
+fn a_configuration_that_another_executor_does_not_use_is_told() {
+    let (world, _) = world("");
+    assert!(world.run(&["doctor"]).exit == 0 && world.run(&["executor", "status"]).stderr.is_empty());
+    let other = world.home().join("other");
+    fs::create_dir_all(other.join("agent-magic-tool")).expect("made");
+    fs::write(other.join("agent-magic-tool/config.toml"), "[confirm]\nwrites = \"refuse\"\n").expect("written");
+    for arguments in [&["doctor"][..], &["executor", "status"]] {
+        let mut command = world.command(arguments);
+        command.env("XDG_CONFIG_HOME", &other);
+        let ran = world.transcript(&command.output().expect("the program starts"));
+        let told = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(told.contains("the executor of this mailbox uses the configuration"), "{ran}");
+        assert!(arguments[0] != "doctor" || ran.exit == 1 && told.contains("AGENT_MAGIC_TOOL_DIR"), "{ran}");
+    }
+}
+
 #[test]
 fn a_broken_file_does_not_keep_the_executor_from_stopping() {
     let (world, _) = world("");

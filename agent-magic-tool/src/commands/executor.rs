@@ -1,6 +1,7 @@
 //! `executor`: starts, stops and inspects the executor.
 
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use executor::base::jq_pool::JqPool;
@@ -141,12 +142,27 @@ fn damage_of(error: &StoreError) -> ErrorBody {
 
 /// Tells a human what of the configuration is not in force.
 fn note_config(config: &Value, context: &Context) {
+    if let Some(message) = foreign_configuration(config, context) {
+        context.output.note(&message);
+    }
     if let Some(message) = config["problem"]["message"].as_str() {
         context.output.note(&format!("the last good configuration stays in force: {message}"));
     }
     if let Some(keys) = waits_for_restart(config) {
         context.output.note(&format!("takes effect after `agent-magic-tool executor stop`: {keys}"));
     }
+}
+
+/// Says that the executor reads another configuration than this command, as when both have homes of their own and one
+/// mailbox.
+pub(super) fn foreign_configuration(config: &Value, context: &Context) -> Option<String> {
+    let (file, own) = (config["file"].as_str()?, context.paths.config_file());
+    let is_same = match (Path::new(file).canonicalize(), own.canonicalize()) {
+        (Ok(file), Ok(own)) => file == own,
+        _ => Path::new(file) == own,
+    };
+    let words = || format!("the executor of this mailbox uses the configuration `{file}`, not `{}`", own.display());
+    (!is_same).then(words)
 }
 
 /// The keys that take effect only in the next executor, as words; `None` without any.

@@ -325,7 +325,9 @@ impl Daemon {
             }
             RequestOutcome::Answer(answer) => answer,
             RequestOutcome::Forget { session, uid } => self.forget_session(uid, &session)?,
-            RequestOutcome::Status => status::status(&self.identity, self.mailbox.root(), &self.tasks, now),
+            RequestOutcome::Status => {
+                status::status(&self.identity, self.mailbox.root(), self.config_file.path(), &self.tasks, now)
+            }
         };
         answers.push((request.id, answer));
         Ok(())

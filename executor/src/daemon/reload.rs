@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use protocol::clock;
@@ -62,6 +62,10 @@ pub(super) struct ConfigFile {
 }
 
 impl ConfigFile {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Reads the file for the first time.
     pub(super) fn read(paths: &Paths) -> Result<(Self, ParsedConfig), ConfigError> {
         let path = paths.config_file();

@@ -11,8 +11,9 @@ use super::task_driver::TaskDriver;
 use crate::intake::settings::Settings;
 
 /// Which configuration is in force, and why it is not the file if it is not.
-fn config(settings: &Settings) -> Value {
+fn config(file: &Path, settings: &Settings) -> Value {
     json!({
+        "file": file,
         "version": settings.version,
         "applied_at": settings.applied_at.to_string(),
         "changed": settings.changed,
@@ -21,7 +22,14 @@ fn config(settings: &Settings) -> Value {
     })
 }
 
-pub(super) fn status(identity: &ExecutorIdentity, mailbox: &Path, tasks: &TaskDriver, now: Timestamp) -> Answer {
+/// `config_file` is where this executor looks for its configuration.
+pub(super) fn status(
+    identity: &ExecutorIdentity,
+    mailbox: &Path,
+    config_file: &Path,
+    tasks: &TaskDriver,
+    now: Timestamp,
+) -> Answer {
     let counts: serde_json::Map<_, _> =
         tasks.dispatcher.counts().into_iter().map(|(state, count)| (state.to_string(), count.into())).collect();
     Answer::Status(json!({
@@ -37,6 +45,6 @@ pub(super) fn status(identity: &ExecutorIdentity, mailbox: &Path, tasks: &TaskDr
             "keys": tasks.dispatcher.approver_keys().keys.len(),
             "waiting": tasks.dispatcher.confirmations_pending(),
         },
-        "config": config(&tasks.settings.current()),
+        "config": config(config_file, &tasks.settings.current()),
     }))
 }

@@ -4,7 +4,7 @@ use protocol::mailbox::Mailbox;
 use serde_json::Value;
 
 use super::Check;
-use crate::commands::executor::{ask_status, waits_for_restart};
+use crate::commands::executor::{ask_status, foreign_configuration, waits_for_restart};
 use crate::context::Context;
 
 /// Returns `None` if no executor is running.
@@ -20,6 +20,11 @@ pub(super) fn check(mailbox: &Mailbox, context: &Context) -> Option<Check> {
     };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let since = text(&config["applied_at"]);
+    if let Some(message) = foreign_configuration(&config, context) {
+        let hint = "to use this configuration: agent-magic-tool executor stop; to use both: a folder of its own for each in \
+                    AGENT_MAGIC_TOOL_DIR";
+        return Some(Check::bad(NAME, message, hint));
+    }
     let problem = &config["problem"];
     if !problem.is_null() {
         let message = format!("the executor still uses the configuration of {since}: {}", text(&problem["message"]));
