@@ -206,7 +206,7 @@ fn a_task_that_waits_for_a_touch_needs_it_also_when_the_rule_has_gone() {
     let mut key = SoftKey::rs256("a");
     let enrol = json!({"name": "laptop", "registration": human.registration(&key)});
     assert_eq!(human.post("/keys", &enrol).status, 200);
-    for lowered in ["", &rule.replace("\"touch\"", "\"page\"")] {
+    for lowered in ["[confirm]\nrules = []\n", &rule.replace("\"touch\"", "\"page\"")] {
         world.configure(rule);
         let waiting = world.start("mark_it", &json!({"name": "x"}));
         world.configure(lowered);
