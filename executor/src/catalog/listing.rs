@@ -106,6 +106,8 @@ impl ListingEntry {
 pub(super) fn document<'a>(name: &'a str, definition: &'a Definition) -> Document<'a> {
     let Definition { description, phrases, tags, input, .. } = definition;
     let verb = match &definition.run {
+        // As in `delete_preview`, a name may have the verb of what is only looked at.
+        _ if definition.annotations.read_only_hint => Some(Verb::Read),
         Run::Http(http) => Verb::of_http_method(http.method.as_str()),
         _ => None,
     };

@@ -222,7 +222,7 @@ fn with_problem(current: &Settings, error: &SettingsError) -> Option<Settings> {
     Some(Settings { problem: Some(ConfigProblem { message, hint, since }), ..current.clone() })
 }
 
-fn stamp_of(path: &std::path::Path) -> ConfigStamp {
+fn stamp_of(path: &Path) -> ConfigStamp {
     let found = fs::metadata(path).ok()?;
     let (modified, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
     Some((found.dev(), found.ino(), found.len(), modified, changed))

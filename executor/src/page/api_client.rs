@@ -178,6 +178,9 @@ pub struct GateChange {
     /// The columns that the database sets by itself: what is written there may differ from what is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set_by_database: Vec<PlainText>,
+    /// What it sets off in other tables, by foreign keys and triggers; those rows are not shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets_off: Vec<String>,
 }
 
 /// A decision on a task.

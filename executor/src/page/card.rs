@@ -201,6 +201,8 @@ struct ShownChange {
     rows: Option<VisibleText>,
     /// The columns that the database sets by itself.
     set_by_database: Vec<VisibleText>,
+    /// What it sets off in other tables.
+    sets_off: Vec<String>,
 }
 
 impl ShownChange {
@@ -221,7 +223,8 @@ impl ShownChange {
         let names = change.set_by_database.iter();
         let set_by_database = names.map(|name| VisibleText::of(&json!(name))).collect();
         let TriedChange { rows_affected, replaced, .. } = *change;
-        Self { rows_affected, replaced, replaced_shown, shown, diff, rows, set_by_database }
+        let sets_off = change.sets_off.clone();
+        Self { rows_affected, replaced, replaced_shown, shown, diff, rows, set_by_database, sets_off }
     }
 }
 

@@ -295,6 +295,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
         set_by_database: Vec::new(),
         rows_affected: 2,
         replaced: Some(1),
+        sets_off: vec!["notes (insert)".to_owned()],
         before: Some(vec![json!({"id": 4, "status": "pending"})]),
         after: Some(vec![json!({"id": 4, "status": "shipped"})]),
         digest: "d".to_owned(),

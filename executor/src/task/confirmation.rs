@@ -159,7 +159,10 @@ pub struct TriedChange {
     /// Columns of the rows to which the statement gives no value: the database sets them, each time anew.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set_by_database: Vec<String>,
-    /// Of all rows before and after it: the change is made only if they are still these.
+    /// What it sets off in other tables, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets_off: Vec<String>,
+    /// Of all rows before and after it, and of what it sets off: the change is made only if they are still these.
     pub digest: String,
 }
 

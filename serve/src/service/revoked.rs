@@ -123,7 +123,7 @@ impl SessionService {
     }
 }
 
-/// Cancels the tasks that no human has decided about.
+/// Cancels the tasks that no human has decided about; with a `reason`, that is of a revoked key, all that have not started.
 pub(super) async fn cancel_waiting(
     log: &EventLog,
     shell: &Arc<dyn Shell>,
@@ -131,7 +131,12 @@ pub(super) async fn cancel_waiting(
     reason: Option<&'static str>,
 ) {
     let open = log.open_tasks();
-    let waiting: Vec<_> = open.into_iter().filter(|(_, state)| *state == State::AwaitingConfirmation).collect();
+    // Of a revoked key, what was approved or needs no approval does not start either.
+    let has_not_started = |state: State| {
+        let is_waiting = state == State::AwaitingConfirmation;
+        is_waiting || reason.is_some() && matches!(state, State::Accepted | State::Queued)
+    };
+    let waiting: Vec<_> = open.into_iter().filter(|(_, state)| has_not_started(*state)).collect();
     if waiting.is_empty() {
         return;
     }

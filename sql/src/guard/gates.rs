@@ -54,6 +54,8 @@ pub struct NamedTables {
     pub unknown: BTreeSet<TableAccess>,
     /// It sets off a trigger that may write any table.
     pub may_write_any: bool,
+    /// What it sets off by foreign keys and triggers, in words: `orders (delete)`.
+    pub sets_off: BTreeSet<String>,
     /// It changes a table that the schema does not have, which may be older than the table.
     pub misses_table: bool,
 }
@@ -114,12 +116,17 @@ impl Naming<'_> {
         let changes = changes.map(|(table, access)| TableChange { table, access, columns: columns(access) }).collect();
         let set_off = set_off(&self.catalog, changes);
         for (name, access) in &set_off.changes {
+            self.found.sets_off.insert(format!("{} ({})", name.name, access.as_str()));
             self.add_found(name, *access);
         }
         for (written, access) in &set_off.unknown_tables {
+            self.found.sets_off.insert(format!("{} ({})", written.name, access.as_str()));
             self.add_unknown(written, *access);
         }
-        self.found.may_write_any |= set_off.may_write_any;
+        if set_off.may_write_any {
+            self.found.may_write_any = true;
+            self.found.sets_off.insert("whatever its triggers change".to_owned());
+        }
     }
 
     fn add(&mut self, written: &WrittenTable, access: TableAccess) {

@@ -3,6 +3,8 @@
 use serde_json::json;
 
 use super::{Shop, each};
+use crate::page::human::Human;
+use crate::world::until;
 
 /// Rows that refer to each other in a chain, and tables whose changes are noted in another one, or not.
 fn tables(kind: &str) -> String {
@@ -119,7 +121,7 @@ fn content(shop: &Shop) -> String {
         "count(*) FROM children",
         "count(child_id) FROM toys",
         "10 * count(*) + count(CASE WHEN name = 'one' THEN 1 END) FROM watched",
-        "count(CASE WHEN name = 'one' THEN 1 END) FROM quiet",
+        "sum(id) + count(CASE WHEN name = 'one' THEN 1 END) FROM quiet",
         "count(CASE WHEN name = 'one' THEN 1 END) FROM wild",
     ]
     .map(|what| count(&what.replace("sum(id)", "coalesce(sum(id), 0)")))
@@ -155,6 +157,64 @@ fn a_rule_that_allows_must_have_what_a_change_sets_off() {
             assert_eq!(code(update), "no-approver", "{}", shop.kind);
             allow("\"db.shop.*\"");
             assert_eq!(code(update), "none", "{}", shop.kind);
+        }
+    });
+}
+
+/// The tables, keys and triggers that were read before lack what was made since.
+#[test]
+fn what_is_made_meanwhile_is_seen_before_a_change_is_made() {
+    each("writable = true", |shop| {
+        shop.sql(&tables(shop.kind));
+        let trigger = match shop.kind {
+            "sqlite" => "CREATE TRIGGER late AFTER DELETE ON quiet BEGIN INSERT INTO audit VALUES ('gone'); END;",
+            "postgres" => {
+                "CREATE OR REPLACE FUNCTION gone_it() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO audit (note) VALUES ('gone'); RETURN OLD; END$$; \
+                 CREATE TRIGGER late AFTER DELETE ON quiet FOR EACH ROW EXECUTE FUNCTION gone_it();"
+            }
+            _ => "CREATE TRIGGER late AFTER DELETE ON quiet FOR EACH ROW INSERT INTO audit (note) VALUES ('gone');",
+        };
+        let no_trigger = if shop.kind == "postgres" { "DROP TRIGGER late ON quiet;" } else { "DROP TRIGGER late;" };
+        let no_index = if shop.kind == "mariadb" { "DROP INDEX late_key ON quiet;" } else { "DROP INDEX late_key;" };
+        let index = "CREATE UNIQUE INDEX late_key ON quiet (name);";
+        let delete = "DELETE FROM quiet WHERE id = 1";
+        let replace = "REPLACE INTO quiet (id, name) VALUES (7, 'one')";
+        let mut cases = vec![(delete, trigger, no_trigger, "audit (insert)")];
+        if shop.kind != "postgres" {
+            cases.push((replace, index, no_index, "It overwrites or removes 1 row"));
+        }
+        for (statement, make, unmake, shown) in cases {
+            for made_after_card in [false, true] {
+                shop.sql(FRESH);
+                // The tables are read.
+                let try_it = json!({"statement": "DELETE FROM quiet WHERE id = 9", "dry_run": true});
+                assert_eq!(shop.code_of("shop_change", &try_it), "none", "{}", shop.kind);
+                if !made_after_card {
+                    shop.sql(make);
+                }
+                let id = shop.world.start("shop_change", &json!({"statement": statement, "dry_run": false}));
+                until("the change was tried", || Human::of(&shop.world).card(&id).contains("It was tried"));
+                let card = Human::of(&shop.world).card(&id);
+                assert_eq!(card.contains(shown), !made_after_card, "{}: {statement}: {card}", shop.kind);
+                if made_after_card {
+                    shop.sql(make);
+                }
+                let before = content(shop);
+                shop.world.decide(&id, "approve", "shop_change");
+                let result = shop.world.end_of(&id);
+                let code = result["error"]["code"].as_str().unwrap_or_default();
+                assert_eq!(code, if made_after_card { "drifted" } else { "" }, "{}: {result:#}", shop.kind);
+                assert_eq!(content(shop) == before, made_after_card, "{}: {statement}", shop.kind);
+                if !made_after_card && statement == delete {
+                    assert_eq!(
+                        result["data"]["also_changes"],
+                        json!(["audit (insert)", "counts (update)"]),
+                        "{}",
+                        shop.kind
+                    );
+                }
+                shop.sql(unmake);
+            }
         }
     });
 }

@@ -114,6 +114,7 @@ impl ShownChange {
             shown: self.shown,
             diff: self.diff.as_ref().map(LineDiff::plain),
             rows: self.rows.as_ref().map(VisibleText::plain),
+            sets_off: self.sets_off.iter().map(|words| hidden::escaped(words)).collect(),
             set_by_database: self.set_by_database.iter().map(VisibleText::plain).collect(),
         }
     }

@@ -1,7 +1,7 @@
 //! Changes: tried first, and made in one transaction that is rolled back if anything is not as it was shown.
 
 use protocol::code::Code;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sql::answer::Answer;
 use sql::database::{Rows, SqlStatement, TouchedRows, WriteMode, WriteOutcome, WriteQuery, WrittenRows};
 use sql::guard::{GuardedStatement, OtherRows};
@@ -14,6 +14,8 @@ use crate::runner::{Invocation, OutputData, RunnerContext, RunnerOutput};
 use crate::task::confirmation::TriedChange;
 use crate::task::failure::Failure;
 
+/// Separates the digest of the rows from that of what a change sets off.
+const SETS_OFF: &str = "+";
 const NOT_SHOWN: &str = "a human cannot be shown what this will do";
 const SAME_HINT: &str = "a change that a human approves must write exactly what was shown";
 
@@ -26,14 +28,21 @@ impl Sql {
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         let is_dry_run = self.is_dry_run(invocation)?;
-        let commit = || WriteMode::Commit { expected: invocation.approved_change.clone() };
-        let mode = if is_dry_run { WriteMode::DryRun } else { commit() };
+        let sets_off = self.sets_off(invocation, open);
+        let expected = match invocation.approved_change.as_deref().filter(|_| !is_dry_run) {
+            Some(approved) => Some(rows_of(approved, &sets_off)?),
+            None => None,
+        };
+        let mode = if is_dry_run { WriteMode::DryRun } else { WriteMode::Commit { expected } };
         let (outcome, _) = self.write(invocation, open, mode, cancel).await?;
         let before = outcome.before.clone().filter(|_| is_dry_run);
         let affected = outcome.rows_affected;
         let mut output = query::output(Answer::of_write(outcome, is_dry_run));
         let OutputData::Json(data) = &mut output.data else { return Ok(output) };
         data["rows_affected"] = affected.into();
+        if !sets_off.is_empty() {
+            data["also_changes"] = json!(sets_off);
+        }
         if let Some(before) = before {
             data["before"] = objects(&before).into();
         }
@@ -51,6 +60,7 @@ impl Sql {
         let shown = Invocation { is_shown: true, ..invocation.clone() };
         Box::pin(self.check_gates(&shown, &open, context, cancel)).await?;
         let (outcome, set_by_database) = self.write(&shown, &open, WriteMode::DryRun, cancel).await?;
+        let sets_off = self.sets_off(&shown, &open);
         // Rows that the statement itself returns are not compared, so they are not shown.
         let rows = [&outcome.before, &outcome.after];
         let is_shown = |name: &String| {
@@ -62,7 +72,8 @@ impl Sql {
             before: outcome.before.as_ref().map(objects),
             after: outcome.after.as_ref().map(objects),
             set_by_database: set_by_database.into_iter().filter(is_shown).collect(),
-            digest: outcome.digest,
+            digest: digest_of(&outcome.digest, &sets_off),
+            sets_off,
         })
     }
 
@@ -145,6 +156,20 @@ impl Sql {
         let outcome = outcome.map_err(|error| failure::of_database(&error, effect))?;
         Ok((outcome, set_by_database))
     }
+}
+
+/// What an approval is bound to: the digest of the rows, and what the change sets off, if that is something.
+fn digest_of(rows: &str, sets_off: &[String]) -> String {
+    if sets_off.is_empty() { rows.to_owned() } else { format!("{rows}{SETS_OFF}{}", sets_off.join(", ")) }
+}
+
+/// The digest of the rows in one that was approved. Fails if the change sets off something else by now.
+fn rows_of(approved: &str, sets_off: &[String]) -> Result<String, Failure> {
+    let rows = approved.split(SETS_OFF).next().unwrap_or_default();
+    if digest_of(rows, sets_off) != approved {
+        return Err(Failure::drifted("what the change sets off in other tables is not what the human was shown"));
+    }
+    Ok(rows.to_owned())
 }
 
 /// The rows as objects.

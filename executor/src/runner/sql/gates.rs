@@ -142,6 +142,14 @@ impl Sql {
         self.gates_by(invocation, names)
     }
 
+    /// What a change sets off in other tables, in words, by the tables of now.
+    pub(super) fn sets_off(&self, invocation: &Invocation, open: &OpenDatabase) -> Vec<String> {
+        let Some(schema) = open.database.known_schema() else { return Vec::new() };
+        let dialect = Some(open.database.dialect());
+        let names = KnownNames { dialect, likely_schemas: &[], schema: Some(&schema) };
+        self.gates_by(invocation, names).tables.into_iter().flat_map(|found| found.sets_off).collect()
+    }
+
     fn gates_by(&self, invocation: &Invocation, known: KnownNames<'_>) -> Gates {
         let tables = match self.operation() {
             // What cannot be read is not run.
@@ -159,7 +167,7 @@ impl Sql {
     }
 
     /// Fails if a rule refuses what the statement does with the tables that the database has, or asks about it although no
-    /// human was asked.
+    /// human was asked. Before a change, the tables are read anew.
     pub(super) async fn check_gates(
         &self,
         invocation: &Invocation,
@@ -167,7 +175,11 @@ impl Sql {
         context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<(), Failure> {
-        let Some(rules) = context.gate_rules.as_ref().filter(|rules| rules.have_gates()) else { return Ok(()) };
+        // What was read a while ago may lack a key by which a change removes rows, or what it sets off.
+        let freshness = if self.changes() { Freshness::New } else { Freshness::Recent };
+        let Some(rules) = context.gate_rules.as_ref().filter(|rules| rules.have_gates()) else {
+            return if self.changes() { query::schema(open, freshness, cancel).await.map(drop) } else { Ok(()) };
+        };
         if matches!(self.operation(), Operation::Describe(_) | Operation::ListTables(_)) {
             return Ok(());
         }
@@ -177,7 +189,7 @@ impl Sql {
             let likely_schemas = open.database.settings().likely_schemas();
             self.gates_by(invocation, KnownNames { dialect, likely_schemas: &likely_schemas, schema: None })
         });
-        let schema = query::schema(open, Freshness::Recent, cancel).await?;
+        let schema = query::schema(open, freshness, cancel).await?;
         let by = |schema: &Schema| {
             self.gates_by(invocation, KnownNames { dialect, likely_schemas: &[], schema: Some(schema) })
         };
