@@ -23,6 +23,8 @@ pub(crate) struct QueryWord {
     /// Its number in the index.
     pub(crate) number: u32,
     pub(crate) weight: f64,
+    /// As how much of a word of a phrase it counts: a neighbour in meaning is not what the user said.
+    pub(crate) share: f64,
     /// The clauses of the query that it is from, as bits.
     pub(crate) clauses: u8,
     /// Whether the user wrote it.
@@ -85,7 +87,7 @@ impl ComparedQuery {
 /// What a phrase of `length` words adds that shares these words with the query.
 fn support(scope: &Scope, shared: &[QueryWord], length: usize) -> f64 {
     let covered = shared.iter().filter(|word| scope.covers(word));
-    let (count, weight) = covered.fold((0.0, 0.0), |(count, sum), word| (count + 1.0, sum + word.weight));
+    let (count, weight) = covered.fold((0.0, 0.0), |(count, sum), word| (count + word.share, sum + word.weight));
     #[expect(clippy::cast_precision_loss, reason = "a phrase has a few words")]
     let of_phrase = count / length.max(1) as f64;
     let likeness = (of_phrase * weight / scope.weight.max(f64::EPSILON)).sqrt();
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     fn word(number: u32, clauses: u8, is_own: bool) -> QueryWord {
-        QueryWord { number, weight: 1.0, clauses, is_own }
+        QueryWord { number, weight: 1.0, share: 1.0, clauses, is_own }
     }
 
     #[test]
@@ -118,6 +120,14 @@ mod tests {
         let several = ComparedQuery::new(words([1, 2]), 2).support(&[vec![0, 1]]);
         assert!((alone - several).abs() < 1e-9);
         assert!(ComparedQuery::new(words([1, 1]), 1).support(&[vec![0, 1]]) < alone);
+    }
+
+    #[test]
+    fn a_neighbour_in_meaning_does_not_make_a_phrase_the_query() {
+        // `weather`, whose neighbour is `forecast`, and the phrase `weather forecast`.
+        let neighbour = QueryWord { share: 0.2, weight: 0.2, ..word(1, 1, false) };
+        let query = ComparedQuery::new(vec![word(0, 1, true), neighbour], 1);
+        assert!(query.support(&[vec![0, 1]]) < query.support(&[vec![0]]) * 0.7);
     }
 
     #[test]

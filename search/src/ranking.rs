@@ -100,10 +100,11 @@ impl Index {
             }
             let weight = term.weight * rarity(self.document_count() as usize, matching + learned_only);
             let (clauses, is_own) = (term.clauses, term.is_own);
+            let share = if is_own { 1.0 } else { term.weight.min(1.0) };
             if is_own {
                 most += weight * (K1 + 1.0);
             }
-            query_words.extend(entry.map(|entry| QueryWord { number: entry.number, weight, clauses, is_own }));
+            query_words.extend(entry.map(|entry| QueryWord { number: entry.number, weight, share, clauses, is_own }));
             for contribution in &found {
                 scores.add(contribution, weight, term.weight, term.clauses);
             }
@@ -111,9 +112,15 @@ impl Index {
         let mut hits = scores.hits();
         if hits.iter().take(MAX_COMPARED).any(|hit| hit.matched_in.contains(PHRASES)) {
             for other in &query.others {
-                let (weight, clauses, is_own) = (OTHER_WORD_WEIGHT, other.clauses, true);
+                let (weight, share, clauses, is_own) = (OTHER_WORD_WEIGHT, 1.0, other.clauses, true);
                 let entry = self.word(&other.word)?;
-                query_words.extend(entry.map(|entry| QueryWord { number: entry.number, weight, clauses, is_own }));
+                query_words.extend(entry.map(|entry| QueryWord {
+                    number: entry.number,
+                    weight,
+                    share,
+                    clauses,
+                    is_own,
+                }));
             }
             self.compare_phrases(&mut hits, &ComparedQuery::new(query_words, clauses))?;
         }

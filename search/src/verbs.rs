@@ -13,7 +13,7 @@ pub enum Verb {
 }
 
 /// What is left of the score of a hit that does something else than the query wants. A hit that does it gains nothing: it
-/// would win over those of which it is not known what they do.
+/// would win over those whose verb is unknown.
 const OTHER_VERB: f64 = 0.9;
 /// What is left of the score of a hit that deletes, if the query wants to read.
 const DELETE_FOR_READ: f64 = 0.3;
