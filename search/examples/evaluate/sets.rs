@@ -188,9 +188,7 @@ pub(crate) fn requests(packs: Packs) -> Vec<Requests> {
         subtools: Vec<String>,
     }
     let tests = project().join("tests");
-    let of_packs = names(&tests.join("packs"))
-        .into_iter()
-        .filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "jsonl"));
+    let of_packs = names(&tests.join("packs")).into_iter().filter(|name| name.strip_suffix(".jsonl").is_some());
     let (unseen, seen): (Vec<_>, Vec<_>) = of_packs.partition(|name| name.ends_with("-unseen.jsonl"));
     let path = |name: &String| tests.join("packs").join(name);
     let mut groups = vec![
