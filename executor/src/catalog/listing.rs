@@ -105,13 +105,17 @@ impl ListingEntry {
 /// What the index knows of a subtool.
 pub(super) fn document<'a>(name: &'a str, definition: &'a Definition) -> Document<'a> {
     let Definition { description, phrases, tags, input, .. } = definition;
-    let verb = match &definition.run {
+    Document { name, description, phrases, tags, verb: verb_of(definition), input }
+}
+
+/// What a subtool does, unless its name says it.
+pub(super) fn verb_of(definition: &Definition) -> Option<Verb> {
+    match &definition.run {
         // As in `delete_preview`, a name may have the verb of what is only looked at.
         _ if definition.annotations.read_only_hint => Some(Verb::Read),
         Run::Http(http) => Verb::of_http_method(http.method.as_str()),
         _ => None,
-    };
-    Document { name, description, phrases, tags, verb, input }
+    }
 }
 
 /// How often a listing is built again if its file turns out to be damaged.

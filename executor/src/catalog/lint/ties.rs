@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use search::{Document, Index, IndexWriter, LearnedRequests, Unusable};
+use search::{Document, Index, IndexWriter, LearnedRequests, Unusable, Verb};
 use serde_json::Map;
 
 use super::{Finding, LintScope, warning};
 use crate::catalog::Catalog;
+use crate::catalog::listing::verb_of;
 use crate::task::name::SubtoolName;
 
 /// Two subtools tie if the lower score is at least this share of the higher one.
@@ -23,6 +24,7 @@ pub(super) fn check(catalog: &Catalog, scope: &LintScope, findings: &mut Vec<Fin
 struct Described {
     name: SubtoolName,
     description: String,
+    verb: Option<Verb>,
     is_covered: bool,
 }
 
@@ -32,6 +34,7 @@ fn find(catalog: &Catalog, scope: &LintScope, findings: &mut Vec<Finding>) -> Re
         .map(|subtool| Described {
             name: subtool.name.clone(),
             description: subtool.definition.description.clone(),
+            verb: verb_of(&subtool.definition),
             is_covered: scope.covers_subtool(&subtool),
         })
         .collect();
@@ -63,9 +66,9 @@ fn find(catalog: &Catalog, scope: &LintScope, findings: &mut Vec<Finding>) -> Re
 fn index(described: &[Described]) -> Result<Index, Unusable> {
     let mut writer = IndexWriter::new(Vec::new())?;
     let input = Map::new();
-    for Described { name, description, .. } in described {
+    for Described { name, description, verb, .. } in described {
         let name = name.as_str();
-        writer.add(&Document { name, description, phrases: &[], tags: &[], verb: None, input: &input }, &[])?;
+        writer.add(&Document { name, description, phrases: &[], tags: &[], verb: *verb, input: &input }, &[])?;
     }
     Index::from_bytes(writer.finish(&[])?)
 }
