@@ -56,8 +56,6 @@ pub struct NamedTables {
     pub may_write_any: bool,
     /// What it sets off by foreign keys and triggers, in words: `orders (delete)`.
     pub sets_off: BTreeSet<String>,
-    /// It changes a table that the schema does not have, which may be older than the table.
-    pub misses_table: bool,
 }
 
 /// Returns the tables that `sql` touches; `None` if it cannot be read, or may do anything.
@@ -151,7 +149,6 @@ impl Naming<'_> {
 
     /// Adds a table that is not in the schema, or whose schema is not known.
     fn add_unknown(&mut self, written: &WrittenTable, access: TableAccess) {
-        self.found.misses_table |= access.is_write() && self.known.schema.is_some();
         let plain = written.name.to_lowercase();
         let mut names = BTreeSet::from([plain.clone()]);
         let exact = if let Some(schema) = &written.schema {

@@ -190,13 +190,7 @@ impl Sql {
             self.gates_by(invocation, KnownNames { dialect, likely_schemas: &likely_schemas, schema: None })
         });
         let schema = query::schema(open, freshness, cancel).await?;
-        let by = |schema: &Schema| {
-            self.gates_by(invocation, KnownNames { dialect, likely_schemas: &[], schema: Some(schema) })
-        };
-        let mut gates = by(&schema);
-        if gates.tables.as_ref().is_some_and(|found| found.misses_table) {
-            gates = by(&*query::schema(open, Freshness::New, cancel).await?);
-        }
+        let gates = self.gates_by(invocation, KnownNames { dialect, likely_schemas: &[], schema: Some(&schema) });
         let is_unasked = !invocation.is_shown && invocation.approved.is_none();
         if is_unasked && self.changes() && seen.is_some_and(|seen| !rules.still_allow(invocation, &seen, &gates)) {
             let message = "a human must be asked first: it changes more tables than the rule that allows it names";
