@@ -318,14 +318,7 @@ fn a_statement_of_a_definition_shows_what_it_overwrites_too() {
         for subtool in ["put_note", "put_time"] {
             for (meanwhile, outcome) in [("", ""), ("UPDATE shelf SET note = 'EVIL' WHERE id = 1", "drifted")] {
                 shop.sql(FRESH);
-                let id = shop.world.start(subtool, &json!({"id": 1}));
-                until("the change was tried", || {
-                    shop.world.result_file(&id)["success"] == false
-                        || Human::of(&shop.world).card(&id).contains("It was tried")
-                });
-                let result = shop.world.result_file(&id);
-                assert_eq!(result["state"], "awaiting_confirmation", "{}: {subtool}: {result:#}", shop.kind);
-                let card = Human::of(&shop.world).card(&id);
+                let (id, card) = shop.shown_of(subtool, &json!({"id": 1}));
                 assert!(card.contains("old one"), "{}: {subtool}: {card}", shop.kind);
                 if !meanwhile.is_empty() {
                     shop.sql(meanwhile);

@@ -3,8 +3,6 @@
 use serde_json::json;
 
 use super::{Shop, each};
-use crate::page::human::Human;
-use crate::world::until;
 
 /// Rows that refer to each other in a chain, and tables whose changes are noted in another one, or not.
 fn tables(kind: &str) -> String {
@@ -192,9 +190,7 @@ fn what_is_made_meanwhile_is_seen_before_a_change_is_made() {
                 if !made_after_card {
                     shop.sql(make);
                 }
-                let id = shop.world.start("shop_change", &json!({"statement": statement, "dry_run": false}));
-                until("the change was tried", || Human::of(&shop.world).card(&id).contains("It was tried"));
-                let card = Human::of(&shop.world).card(&id);
+                let (id, card) = shop.shown(statement);
                 assert_eq!(card.contains(shown), !made_after_card, "{}: {statement}: {card}", shop.kind);
                 if made_after_card {
                     shop.sql(make);

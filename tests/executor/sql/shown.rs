@@ -1,6 +1,6 @@
 //! What a human is shown of a change is what is written, or nothing is.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Shop, each};
 use crate::page::human::Human;
@@ -110,11 +110,17 @@ const MADE: &[(&str, &[&str], &str)] = &[
 impl Shop {
     /// Asks for a change, and returns its id and the card once it was tried.
     pub(super) fn shown(&self, statement: &str) -> (String, String) {
-        let id = self.world.start("shop_change", &json!({"statement": statement, "dry_run": false}));
+        self.shown_of("shop_change", &json!({"statement": statement, "dry_run": false}))
+    }
+
+    /// The same for any subtool.
+    pub(super) fn shown_of(&self, subtool: &str, input: &Value) -> (String, String) {
+        let id = self.world.start(subtool, input);
         until("the change was tried", || {
             Human::of(&self.world).card(&id).contains("It was tried") || self.world.result_file(&id)["success"] == false
         });
-        assert_eq!(self.world.result_file(&id)["state"], "awaiting_confirmation", "{}: {statement}", self.kind);
+        let result = self.world.result_file(&id);
+        assert_eq!(result["state"], "awaiting_confirmation", "{}: {subtool} {input}: {result:#}", self.kind);
         let card = Human::of(&self.world).card(&id);
         (id, card)
     }
@@ -185,9 +191,7 @@ fn a_statement_of_a_definition_writes_what_was_shown_too() {
         ] {
             for (is_overtaken, outcome) in [(true, "drifted"), (false, "")] {
                 shop.sql(FRESH);
-                let id = shop.world.start(subtool, &json!({"id": 1}));
-                until("the change was tried", || Human::of(&shop.world).card(&id).contains("It was tried"));
-                let card = Human::of(&shop.world).card(&id);
+                let (id, card) = shop.shown_of(subtool, &json!({"id": 1}));
                 assert!(card.contains(word), "{}: {subtool}: no `{word}` in {card}", shop.kind);
                 if is_overtaken {
                     shop.sql(meanwhile);
