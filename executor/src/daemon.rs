@@ -32,6 +32,7 @@ use crate::base::closed_process::close_process;
 use crate::base::jq_pool::JqPool;
 use crate::base::own_folders::OwnFolders;
 use crate::catalog::{Catalog, Sources, SourcesWatch};
+use crate::config::api_keys::ApiKeys;
 use crate::config::secret::Secrets;
 use crate::config::{Config, ParsedConfig};
 use crate::dispatcher::{Dispatcher, DispatcherLimits};
@@ -150,6 +151,7 @@ struct Daemon {
     inbox: Inbox,
     config_file: ConfigFile,
     keys: ApproverKeyring,
+    api_keys: ApiKeys,
     _config_watch: Option<RecommendedWatcher>,
     notifier: DesktopNotifier,
     sweeper: Sweeper,
@@ -302,6 +304,7 @@ impl Daemon {
             inbox: Inbox::new(mailbox.clone(), intake, switched_off, background.clone()),
             config_file,
             keys,
+            api_keys: ApiKeys::of(paths),
             _config_watch: config_watch,
             notifier: DesktopNotifier::new(paths, background.clone(), settings),
             sweeper: Sweeper::new(mailbox.clone(), data_folder, &config.executor),

@@ -188,6 +188,36 @@ async fn the_scope_ends_when_it_is_taken_back_and_with_its_key_and_survives_a_ki
     assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation");
 }
 
+/// What a key approved waits for its turn, and the key is gone when the turn comes.
+#[tokio::test]
+async fn what_a_revoked_key_approved_does_not_start() {
+    for is_killed in [false, true] {
+        let world = World::new();
+        let script = "echo \"$1\" >> marks; until [ -e go ]; do sleep 0.05; done";
+        let mark = json!({"description": "Leaves a mark, and ends when it may.", "concurrency": 1,
+            "input": {"type": "object", "properties": {"name": {"type": "string"}}},
+            "run": {"process": {"argv": ["sh", "-c", script, "mark", "{{ name }}"], "folder": "."}}});
+        world.define("marks.json", &json!({"mark": mark}));
+        let human = Human::of(&world);
+        let client = Client::of(&world, world.make_deciding_key(&human, "phone"));
+        let first = world.start("mark", &json!({"name": "first"}));
+        human.approve(&first);
+        let second = world.start("mark", &json!({"name": "second"}));
+        assert_eq!(client.approve(&second, |_| {}).await, Ok(State::Queued));
+        assert_eq!(world.run(&["serve", "key", "revoke", "phone"]).exit, 0);
+        if is_killed {
+            world.kill_executor();
+            let _human = Human::of(&world);
+        }
+        std::fs::write(world.folder().join("go"), "").expect("written");
+        let end = world.end_of(&second);
+        assert_eq!(end["status"], "denied", "{end}");
+        let message = end["error"]["message"].as_str().expect("a message");
+        assert!(message.contains("the API key that approved it may no longer decide"), "{message}");
+        assert!(!written_marks(&world).contains("second"));
+    }
+}
+
 /// A row in the record is no decision of a human: the executor knows what it was told itself.
 #[tokio::test]
 async fn a_scope_that_is_written_into_the_record_of_a_running_executor_decides_nothing() {

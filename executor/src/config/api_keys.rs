@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::base::trust;
+use crate::task::api_key::ApiKeyRef;
 
 /// What every key starts with.
 const PREFIX: &str = "amt_";
@@ -275,7 +276,8 @@ impl ApiKeys {
         File::open(self.folder())?.sync_all()
     }
 
-    fn folder(&self) -> &Path {
+    /// The folder of the file, in which changes can be watched.
+    pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or_else(|| Path::new("/"))
     }
 
@@ -292,6 +294,11 @@ impl ClientKey {
     /// What its client is called: a later key of the same name is another client.
     pub fn client(&self) -> String {
         format!("{}.{}", self.name, self.id)
+    }
+
+    /// The key, as a decision and its scope refer to it.
+    pub fn reference(&self) -> ApiKeyRef {
+        ApiKeyRef { name: self.name.clone(), hash: self.hash.clone() }
     }
 
     /// Whether the key has not expired.

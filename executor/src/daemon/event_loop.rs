@@ -96,7 +96,9 @@ impl Daemon {
         self.publish_problem(self.inbox.intake.settings().problem.as_ref());
         warn_if_failed("failed to tell callers about the disk", self.mailbox.publish_disk_problem(None));
         self.tasks.dispatcher.restore_key_counters(self.tasks.record.store().key_counters()?);
+        self.tasks.dispatcher.restore_decide_scopes(self.tasks.record.store().decide_scopes()?);
         self.keys.load(&mut self.tasks.dispatcher);
+        self.refresh_api_keys();
         recover::recover(&mut self.tasks, &self.inbox.intake, &self.mailbox, open)?;
         let requests = self.inbox.unanswered()?;
         self.answer_requests(requests, Vec::new())?;

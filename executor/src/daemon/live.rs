@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 
+use protocol::error::chain;
 use protocol::fault;
 use protocol::mailbox::disk::DiskProblem;
 use protocol::mailbox::presence::ConfigProblem;
@@ -13,6 +14,7 @@ use super::Daemon;
 use super::background::DaemonEvent;
 use tokio::sync::oneshot;
 
+use crate::config::api_keys::ClientKey;
 use crate::dispatcher::{DecisionAction, DecisionError, DecisionResult, Effects, Event, Reassessment};
 use crate::intake::settings::Settings;
 use crate::page::{PageCommand, PageMessage};
@@ -37,6 +39,7 @@ impl Daemon {
             self.apply(next);
             fault::point("reload", "applied");
         }
+        self.refresh_api_keys();
         let pinned = self.inbox.intake.settings().config().confirm.keys.clone();
         let has_new_keys = self.keys.look(pinned.as_deref(), &mut self.tasks.dispatcher);
         let has_new_definitions = (needs_definitions || is_replaced) && self.inbox.intake.refresh();
@@ -45,6 +48,19 @@ impl Daemon {
         }
         let now = self.tasks.clock.now();
         (is_replaced || has_new_keys || has_new_definitions).then(|| self.inbox.reassess(&self.tasks.dispatcher, now))
+    }
+
+    /// Tells the dispatcher which API keys there are. It needs to know before a key decides, and before what a key
+    /// approved starts.
+    pub(super) fn refresh_api_keys(&mut self) {
+        if !self.tasks.dispatcher.has_decide_scopes() {
+            return;
+        }
+        let keys = self.api_keys.list().unwrap_or_else(|error| {
+            tracing::error!(error = chain(&error), "the API keys cannot be used: none of them may decide");
+            Vec::new()
+        });
+        self.tasks.dispatcher.set_api_keys(keys.iter().map(ClientKey::reference).collect());
     }
 
     /// Tells callers whether the configuration file is in force.

@@ -50,7 +50,6 @@ pub(super) fn recover(
         task.not_before = task.not_before.map(|at| at.min(latest));
     }
     tasks.dispatcher.restore_grants(store.grants()?);
-    tasks.dispatcher.restore_decide_scopes(store.decide_scopes()?);
     tasks.dispatcher.restore_confirmations(&store.confirmations_since(now - CONFIRMATION_WINDOW)?, now);
     let cool_down = intake.settings().config().confirm.cool_down.get();
     let lately = store.ended_since(now.checked_sub(cool_down).unwrap_or(Timestamp::MIN))?;

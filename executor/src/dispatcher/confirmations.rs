@@ -25,6 +25,7 @@ use super::{Action, Dispatcher, Effects, StepDetails, advance_with, failed_end};
 use crate::base::webauthn::{Assertion, Base64Url, WebauthnError};
 use crate::store::{Change, ConfirmationUpdate};
 use crate::task::Task;
+use crate::task::api_key::ApiKeyRef;
 use crate::task::confirmation::{
     Confirmation, DecidedBy, Decision, Digest, ReplacedValues, Verdict, denied, drifted, expired,
 };
@@ -156,6 +157,8 @@ pub(super) struct PendingConfirmations {
     total_asked: u64,
     grants: BTreeMap<GrantId, Grant>,
     pub(super) decide_scopes: DecideScopes,
+    /// The API keys that there are.
+    pub(super) api_keys: Vec<ApiKeyRef>,
 }
 
 #[derive(Debug)]

@@ -34,6 +34,16 @@ impl Dispatcher {
         self.confirmations.decide_scopes = scopes.into_iter().map(|scope| (scope.key.hash.clone(), scope)).collect();
     }
 
+    /// Only these API keys decide, and only what they approved starts: others were revoked.
+    pub fn set_api_keys(&mut self, keys: Vec<ApiKeyRef>) {
+        self.confirmations.api_keys = keys;
+    }
+
+    /// Whether a scope was ever given, so that it matters which API keys there are.
+    pub fn has_decide_scopes(&self) -> bool {
+        !self.confirmations.decide_scopes.is_empty()
+    }
+
     pub(super) fn change_scope(&mut self, ticket: Ticket, change: ScopeChange, now: Timestamp, effects: &mut Effects) {
         let changed = match change {
             ScopeChange::Give { key, expires_at, session: given_by, touch } => {
@@ -89,12 +99,14 @@ impl Dispatcher {
 
     fn may_decide(&self, key: &ApiKeyRef, now: Timestamp) -> bool {
         let scope = self.confirmations.decide_scopes.get(&key.hash).filter(|scope| scope.key == *key);
-        scope.is_some_and(|scope| scope.status(self.scope_judge(now)) == ScopeStatus::Live)
+        let is_live = scope.is_some_and(|scope| scope.status(self.scope_judge(now)) == ScopeStatus::Live);
+        is_live && self.confirmations.api_keys.contains(key)
     }
 
-    /// Whether what a key approved may not start any more, since its scope was taken back.
+    /// Whether what a key approved may not start any more, since the key was revoked or its scope was taken back.
     pub(super) fn is_taken_back(&self, key: &ApiKeyRef) -> bool {
-        self.confirmations.decide_scopes.get(&key.hash).is_none_or(|scope| scope.taken_back_at.is_some())
+        !self.confirmations.api_keys.contains(key)
+            || self.confirmations.decide_scopes.get(&key.hash).is_none_or(|scope| scope.taken_back_at.is_some())
     }
 
     /// Remembers that an API key has decided, in the commit of its decision.

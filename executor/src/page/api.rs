@@ -29,7 +29,6 @@ use crate::dispatcher::{DecisionAction, DecisionError};
 use crate::runner::ask_user::UserQuestion;
 use crate::store::StoreError;
 use crate::task::Task;
-use crate::task::api_key::ApiKeyRef;
 use crate::task::confirmation::{Digest, ReplacedValues};
 
 /// The most gates in one answer; the rest is counted.
@@ -123,7 +122,7 @@ pub(super) async fn decide(
     }
     let gate = gate_of(&page, &task, &mut BackgroundReader::new(&page)).map_err(unreadable)?.ok_or_else(no_gate)?;
     let (action, note) = action(&page, &task, &gate.needs, decision)?;
-    let key = ApiKeyRef { name: key.name, hash: key.hash };
+    let key = key.reference();
     let session = format!("key:{}", key.name);
     match page.send(PageCommand::DecideWithKey { key, task: id, shown, action, note }, session).await {
         None => Err(stopping()),

@@ -23,7 +23,6 @@ use super::views::ViewError;
 use crate::config::api_keys::ClientKey;
 use crate::store::StoreError;
 use crate::store::sqlite::records::RecordReader;
-use crate::task::api_key::ApiKeyRef;
 use crate::task::confirmation::Assurance;
 use crate::task::decide_scope::{DecideScope, ScopeJudge, ScopeStatus};
 
@@ -134,8 +133,7 @@ fn verified_key(page: &Page, headers: &HeaderMap) -> Result<ClientKey, Response>
 impl Page {
     /// Whether this key may decide now. The dispatcher asks itself again at each decision.
     pub(super) fn may_decide(&self, key: &ClientKey) -> Result<bool, StoreError> {
-        let expires_at = key.expires_at;
-        let key = ApiKeyRef { name: key.name.clone(), hash: key.hash.clone() };
+        let (expires_at, key) = (key.expires_at, key.reference());
         let scopes = self.read(RecordReader::decide_scopes)?;
         // The human gave it to the entry that was shown.
         let scope = scopes.iter().find(|scope| scope.key == key && scope.expires_at == expires_at);

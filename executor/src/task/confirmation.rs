@@ -361,6 +361,12 @@ pub(crate) fn denied(reason: Option<&str>) -> ErrorBody {
     )
 }
 
+/// The error of a task that was approved and may not start, since what approved it no longer counts.
+pub(crate) fn no_longer_approved(why: &str) -> ErrorBody {
+    ErrorBody::new(Code::Denied, format!("its approval no longer counts: {why}"))
+        .hint("tell the user; if it is still wanted, run it again, and a human is asked")
+}
+
 /// The error of a task that expired without a decision, or after an approval but before it could start.
 pub(crate) fn expired(confirmation: &Confirmation) -> ErrorBody {
     let waited = confirmation.expires_at.duration_since(confirmation.asked_at);

@@ -11,19 +11,48 @@ use executor::config::api_keys::{ApiKeys, ClientKey};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
+use protocol::mailbox::watch::watch_folder;
 use protocol::shell::Shell;
 use protocol::task::State;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::SessionService;
 use super::log::EventLog;
 use crate::turn::Asker;
 
-/// How often revoked keys are looked for.
-const INTERVAL: Duration = Duration::from_millis(300);
+/// How often revoked keys are looked for if the file of keys reports no change: changes may be missed.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// How often, where the file system reports none.
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Why the work of a revoked key ended.
 const REASON: &str = "its API key was revoked";
+
+/// Why a client no longer waits for its tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClientEnd {
+    Left,
+    KeyRevoked,
+}
+
+impl ClientEnd {
+    /// Whether it ends a task in this state. What a human has to decide would be done for a client that maybe asks again;
+    /// of a revoked key, what was approved or needs no approval does not start either.
+    fn ends(self, state: State) -> bool {
+        match state {
+            State::AwaitingConfirmation => true,
+            State::Accepted | State::Queued => self == Self::KeyRevoked,
+            _ => false,
+        }
+    }
+
+    fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Left => None,
+            Self::KeyRevoked => Some(REASON),
+        }
+    }
+}
 
 /// The keys that were revoked and may still have work here. Clones share them.
 #[derive(Debug, Clone)]
@@ -39,9 +68,9 @@ impl RevokedKeys {
         asker.key.as_ref().is_some_and(|key| self.0.borrow().contains(key))
     }
 
-    /// Why the client's tasks are cancelled, if its key was revoked.
-    pub(super) fn reason(&self, asker: &Asker) -> Option<&'static str> {
-        self.have(asker).then_some(REASON)
+    /// How the client ended, which does not wait any more.
+    pub(super) fn end_of(&self, asker: &Asker) -> ClientEnd {
+        if self.have(asker) { ClientEnd::KeyRevoked } else { ClientEnd::Left }
     }
 
     /// Waits until the client's key is revoked; without end if it has none.
@@ -66,6 +95,11 @@ impl SessionService {
     /// Ends what revoked keys left behind, as long as the service runs.
     pub(crate) async fn end_revoked(self: &Arc<Self>, keys: &ApiKeys) {
         let (mut known, mut done) = (BTreeSet::new(), BTreeSet::new());
+        let changes = Arc::new(Notify::new());
+        let changed = Arc::clone(&changes);
+        let watch = watch_folder(keys.folder(), move |_| changed.notify_one())
+            .inspect_err(|error| tracing::debug!(%error, "the API keys are not watched"));
+        let pause = if watch.is_ok() { INTERVAL } else { POLL_INTERVAL };
         loop {
             // Before the keys: a session is made after its key, so the key of each of these was there.
             let sessions = self.index.sessions_of_keys();
@@ -92,7 +126,8 @@ impl SessionService {
             }
             tokio::select! {
                 () = self.stopping.cancelled() => return,
-                () = tokio::time::sleep(INTERVAL) => {}
+                () = changes.notified() => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
@@ -116,34 +151,23 @@ impl SessionService {
             &live.log,
             &self.shell,
             Caller { session: Some(live.label.clone()), ..self.caller.clone() },
-            Some(REASON),
+            ClientEnd::KeyRevoked,
         )
         .await;
         Ok(())
     }
 }
 
-/// Cancels the tasks that no human has decided about; with a `reason`, that is of a revoked key, all that have not started.
-pub(super) async fn cancel_waiting(
-    log: &EventLog,
-    shell: &Arc<dyn Shell>,
-    caller: Caller,
-    reason: Option<&'static str>,
-) {
-    let open = log.open_tasks();
-    // Of a revoked key, what was approved or needs no approval does not start either.
-    let has_not_started = |state: State| {
-        let is_waiting = state == State::AwaitingConfirmation;
-        is_waiting || reason.is_some() && matches!(state, State::Accepted | State::Queued)
-    };
-    let waiting: Vec<_> = open.into_iter().filter(|(_, state)| has_not_started(*state)).collect();
+/// Cancels the tasks that the client's end ends.
+pub(super) async fn cancel_waiting(log: &EventLog, shell: &Arc<dyn Shell>, caller: Caller, end: ClientEnd) {
+    let waiting: Vec<_> = log.open_tasks().into_iter().filter(|(_, state)| end.ends(*state)).collect();
     if waiting.is_empty() {
         return;
     }
     let shell = Arc::clone(shell);
     let cancelled = tokio::task::spawn_blocking(move || {
         for (task, _) in waiting {
-            shell.call(&cancel_line(&task.id.to_string(), reason), "", &caller);
+            shell.call(&cancel_line(&task.id.to_string(), end.reason()), "", &caller);
         }
     });
     if cancelled.await.is_err() {

@@ -116,8 +116,7 @@ pub(super) async fn ask(
         };
         ended.cancel();
         if sender.is_closed() || revoked.have(&asker) {
-            // What waits for a human would be done for a client that has gone, and maybe asks again.
-            cancel_waiting(&log, &shell, own_caller, revoked.reason(&asker)).await;
+            cancel_waiting(&log, &shell, own_caller, revoked.end_of(&asker)).await;
         }
         if let Err(error) = ran {
             log.fail(error);

@@ -5,7 +5,7 @@ use protocol::task::{State, Step, TaskId};
 
 use crate::dispatcher::{Dispatcher, Effects};
 use crate::task::Task;
-use crate::task::confirmation::{Confirmation, DecidedBy, denied, expired};
+use crate::task::confirmation::{Confirmation, DecidedBy, expired, no_longer_approved};
 
 impl Dispatcher {
     /// Whether a queued task may start. If its approval has expired or was revoked, ends the task and returns false.
@@ -32,11 +32,11 @@ impl Dispatcher {
             DecidedBy::Page(_) => false,
         };
         if confirmation.decision.as_ref().is_none_or(|decision| is_revoked(&decision.by)) {
-            let reason = match confirmation.decision.as_ref().map(|decision| &decision.by) {
+            let why = match confirmation.decision.as_ref().map(|decision| &decision.by) {
                 Some(DecidedBy::ApiKey(_)) => "the API key that approved it may no longer decide",
                 _ => "the grant that approved it had ended or was revoked before it started",
             };
-            let error = denied(Some(reason));
+            let error = no_longer_approved(why);
             self.end_before_start(id, Step::Deny, now, |_| error, effects);
             false
         } else if is_approved && expires_at(confirmation) <= now {

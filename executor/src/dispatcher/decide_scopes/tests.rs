@@ -22,6 +22,7 @@ const INSTANCE: &str = "0123456789abcdef";
 fn bench() -> Bench {
     let mut bench = Bench::new(limits(20));
     bench.dispatcher.set_page(INSTANCE.to_owned(), origin());
+    bench.dispatcher.set_api_keys(vec![key("aa"), key("bb"), key("before")]);
     bench
 }
 
@@ -102,7 +103,12 @@ fn a_key_remembers_and_edits_nothing() {
 }
 
 #[test]
-fn what_was_approved_by_a_key_does_not_start_after_its_scope_was_taken_back() {
+fn what_was_approved_by_a_key_does_not_start_after_its_scope_or_the_key_was_taken_back() {
+    check_that_it_does_not_start(|bench| drop(take(bench, "aa")));
+    check_that_it_does_not_start(|bench| bench.dispatcher.set_api_keys(Vec::new()));
+}
+
+fn check_that_it_does_not_start(take_back: impl FnOnce(&mut Bench)) {
     let (mut bench, plain) = (bench(), definition(json!({})));
     give(&mut bench, key("aa"), None);
     let later = bench.now + Duration::from_mins(1);
@@ -111,10 +117,19 @@ fn what_was_approved_by_a_key_does_not_start_after_its_scope_was_taken_back() {
     bench.admit(&task, &plain);
     let digest = bench.stored(task.id).confirmation.expect("a confirmation").digest;
     assert_eq!(approve(&mut bench, (task.id, digest), "aa").replies, [Ok(vec![(task.id, State::Queued)])]);
-    take(&mut bench, "aa");
+    take_back(&mut bench);
     bench.pass(Duration::from_secs(61));
     assert_eq!(bench.handle(Event::Tick).performed, []);
     assert_eq!(bench.stored(task.id).state, State::Denied);
+}
+
+#[test]
+fn a_key_that_is_gone_decides_nothing() {
+    let mut bench = bench();
+    give(&mut bench, key("aa"), None);
+    let shown = pending(&mut bench, json!({"n": 1}), &definition(json!({})));
+    bench.dispatcher.set_api_keys(vec![key("bb")]);
+    assert!(is_refused(&approve(&mut bench, shown, "aa")));
 }
 
 #[test]
@@ -122,6 +137,7 @@ fn a_scope_survives_a_crash() {
     let (mut bench, plain) = (bench(), definition(json!({})));
     give(&mut bench, key("aa"), None);
     bench.crash(Some(&plain));
+    bench.dispatcher.set_api_keys(vec![key("aa")]);
     let shown = pending(&mut bench, json!({"n": 1}), &plain);
     assert_eq!(approve(&mut bench, shown, "aa").performed, [shown.0]);
 }
