@@ -23,6 +23,9 @@ fn world() -> (World, Stub) {
         if asked["role"] == "user" && asked.to_string().contains("Write a note") {
             return StubAnswer::runs("", &["agent-magic-tool run note text=hello"]);
         }
+        if asked["role"] == "user" && asked.to_string().contains("Look later") {
+            return StubAnswer::runs("", &["agent-magic-tool run look --in 1h"]);
+        }
         StubAnswer::says("It is under way.")
     });
     let held = echo_model::start_holding(world.folder().join("held"));
@@ -125,4 +128,26 @@ fn the_turns_the_queue_and_the_cards_of_a_revoked_key_end_at_once_and_those_of_o
     fs::remove_file(world.folder().join("held")).expect("removed");
     until("it is answered", || state(&server, "else")["state"] == "idle");
     assert!(state(&server, "else")["answer"].as_str().is_some_and(|answer| answer.contains("else")));
+}
+
+#[test]
+fn what_a_revoked_key_scheduled_does_not_start_and_needs_no_human_for_that() {
+    let (world, _stub) = world();
+    let look = json!({"description": "Looks.", "annotations": {"readOnlyHint": true}, "input": {},
+        "run": {"process": {"argv": ["true"]}}});
+    world.define("look.json", &json!({"look": look}));
+    let (phone, other) = (world.make_api_key("phone").key, world.make_api_key("other").key);
+    let server = Server::start(&world);
+    let scheduled = |key: &str, session: &str| {
+        let body = json!({"session": session, "message": "Look later", "wait": false});
+        assert_eq!(submit(&server, key, &body).status, 202);
+        let mut events = server.follow_with(session, &format!("{}Last-Event-ID: 0.0.0\r\n", bearer(key)));
+        events.until("task").pop().expect("a task").data["id"].as_str().expect("an id").to_owned()
+    };
+    let (gone, kept) = (scheduled(&phone, "gone"), scheduled(&other, "kept"));
+    let status = |id: &str| world.result_file(id)["status"].clone();
+    assert_eq!((status(&gone), status(&kept)), (json!("pending"), json!("pending")));
+    assert_eq!(world.run(&["serve", "key", "revoke", "phone"]).exit, 0);
+    until("the task has ended", || status(&gone) == "cancelled");
+    assert_eq!(status(&kept), "pending", "the key of another client");
 }
