@@ -70,6 +70,7 @@ mod record;
 mod record_lock;
 mod recover;
 mod reload;
+mod requests;
 mod signals;
 mod status;
 mod stop;

@@ -16,7 +16,6 @@ use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
 
 use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
-use crate::base::webauthn::Assertion;
 use crate::catalog::definition::Definition;
 use crate::config::Config;
 use crate::runner::{AttemptNews, RecordedSignal};
@@ -24,12 +23,12 @@ use crate::store::switched_off::SwitchedOffTool;
 use crate::store::{Change, ConfirmationUpdate, Transition};
 use crate::task::confirmation::{Confirmation, Digest, ReplacedValues};
 use crate::task::failure::Retry;
-use crate::task::grant::GrantId;
 use crate::task::name::SubtoolName;
 use crate::task::{End, Outcome, Task};
 
 mod admission;
 mod cancellation;
+mod commands;
 mod confirmations;
 pub mod decide_scopes;
 mod ending;
@@ -49,9 +48,8 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use confirmations::{
-    CONFIRMATION_WINDOW, ConfirmationLimits, DecideRequest, DecisionAction, DecisionError, DecisionResult, Ticket,
-};
+pub use commands::{DecisionError, DecisionResult, HumanCommand, Ticket};
+pub use confirmations::{CONFIRMATION_WINDOW, ConfirmationLimits, DecideRequest, HumanVerdict};
 use confirmations::{PendingConfirmations, after};
 use ending::into_unknown;
 use fair_queue::FairQueue;
@@ -77,10 +75,10 @@ const MAX_ASKED_DELAY: Duration = Duration::from_hours(24);
 pub enum Event {
     /// A request became a task: its input is valid, and policy does not refuse it.
     Admit(Box<Admission>),
-    /// The sender of `request` cancels `task`.
+    /// The sender of `request` cancels the task `id`.
     Cancel {
         request: TaskId,
-        task: TaskId,
+        id: TaskId,
         caller: Box<Caller>,
         reason: Option<String>,
     },
@@ -90,8 +88,10 @@ pub enum Event {
         caller: Box<Caller>,
         session: String,
     },
-    /// The sender of a request resolves a task that ended as unknown.
+    /// The sender of a request says what happened to a task that ended as unknown.
     Resolve(Box<ResolveRequest>),
+    /// The request has this answer, whatever state the tasks are in.
+    Answer(TaskId, Box<Answer>),
     /// The wall clock was set back; the times given to the dispatcher are `ahead` of it from now on.
     SetClock {
         ahead: SignedDuration,
@@ -103,16 +103,8 @@ pub enum Event {
         attempt: u32,
         news: AttemptNews,
     },
-    /// A human decides on tasks that wait for confirmation.
-    Decide(Box<DecideRequest>),
-    /// A human revokes a grant.
-    Revoke {
-        ticket: Ticket,
-        grant: GrantId,
-        touch: Option<Box<Assertion>>,
-    },
-    /// A human lets an API key decide, or no longer.
-    ChangeScope(Ticket, Box<decide_scopes::ScopeChange>),
+    /// A human commands something.
+    Command(Ticket, Box<HumanCommand>),
     /// The preview of a task is known. `confirmation`, which contains it, replaces the one with the digest `expected`.
     SetPreview {
         id: TaskId,
@@ -127,6 +119,13 @@ pub enum Event {
     Drain,
     /// Stop all running attempts; each of them still reports.
     Interrupt,
+}
+
+impl Event {
+    /// The request is refused, whatever state the tasks are in.
+    pub fn refusal(request: TaskId, error: ErrorBody) -> Self {
+        Self::Answer(request, Box::new(Answer::Refused(error)))
+    }
 }
 
 /// A new task with what is needed to admit it.
@@ -159,7 +158,7 @@ pub enum Action {
         task: Box<Task>,
         definition: Arc<Definition>,
     },
-    /// Report the result of a human's command to the page.
+    /// Report the result of a human's command.
     Reply(Ticket, DecisionResult),
     Perform {
         task: Box<Task>,
@@ -346,16 +345,20 @@ impl Dispatcher {
         self.expire(now, effects);
         match event {
             Event::Admit(admission) => self.admit(*admission, now, effects),
-            Event::Cancel { request, task, caller, reason } => {
-                self.cancel(request, task, (&caller, reason.as_deref()), now, effects);
+            Event::Cancel { request, id, caller, reason } => {
+                let state = self.cancel(id, (&caller, reason.as_deref()), now, effects);
+                let answer = state.map_or_else(Answer::Refused, |state| Answer::Cancelling { id, state });
+                effects.actions.push(Action::Answer(request, Box::new(answer)));
             }
             Event::Abandon { request, caller, session } => self.abandon(request, &caller, &session, now, effects),
-            Event::Resolve(request) => self.handle_resolve(*request, now, effects),
+            Event::Resolve(request) => self.resolve_for_caller(*request, now, effects),
+            Event::Answer(request, answer) => effects.actions.push(Action::Answer(request, answer)),
             Event::AttemptFinished(report) => self.finish(*report, now, effects),
             Event::AttemptTold { id, attempt, news } => self.note_news(id, attempt, news, effects),
-            Event::Decide(request) => self.decide(*request, now, effects),
-            Event::Revoke { ticket, grant, touch } => self.revoke(ticket, grant, touch.as_deref(), now, effects),
-            Event::ChangeScope(ticket, change) => self.change_scope(ticket, *change, now, effects),
+            Event::Command(ticket, command) => {
+                let result = self.obey(*command, now, effects);
+                effects.actions.push(Action::Reply(ticket, result));
+            }
             Event::SetPreview { id, expected, confirmation } => {
                 self.set_preview(id, expected, confirmation, now, effects);
             }

@@ -2,6 +2,7 @@
 //!
 //! Holds the catalog and keeps it up to date. What happens to an admitted task is up to the dispatcher.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,7 @@ use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::TakenRequest;
-use protocol::mailbox::request::{Answer, InvalidRequest, Operation, Request, RunRequest};
-use protocol::resolution::ResolvedBy;
+use protocol::mailbox::request::{InvalidRequest, Request, RunRequest};
 use protocol::schedule;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value, json};
@@ -37,7 +37,6 @@ use crate::task::Task;
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
 use crate::task::notes::TaskNotes;
-use crate::task::resolution::ResolutionClaim;
 
 pub mod approver;
 mod hidden;
@@ -67,40 +66,18 @@ pub struct Intake {
     prompts: PathBuf,
 }
 
-/// What the daemon has to do for a request.
+/// What a valid request to run a subtool becomes.
 #[derive(Debug)]
-pub enum IntakeOutcome {
-    Run {
+pub enum ValidRun {
+    Task {
         task: Box<Task>,
         definition: Arc<Definition>,
     },
-    Cancel {
-        task: TaskId,
-        caller: Box<Caller>,
-        reason: Option<String>,
-    },
-    Resolve {
-        task: TaskId,
-        caller: Box<Caller>,
-        verdict: ResolutionClaim,
-    },
-    Abandon {
-        session: String,
-        caller: Box<Caller>,
-    },
-    Forget {
-        session: String,
-        uid: u32,
-    },
-    Status,
     /// What a dry run would send.
     Plan {
         tool: SubtoolName,
-        caller: Box<Caller>,
         plan: Value,
     },
-    /// The request is refused.
-    Answer(Answer),
 }
 
 impl Intake {
@@ -239,75 +216,32 @@ impl Intake {
         configured.chain(catalog.longest_window()).max()
     }
 
-    /// Parses and checks a request from the mailbox. The user id always comes from the mailbox, never from the
-    /// request itself.
-    pub fn read(&self, taken: &TakenRequest, now: Timestamp) -> IntakeOutcome {
-        let request = match &taken.bytes {
-            Ok(bytes) => parse(bytes),
-            Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
-                let error = ErrorBody::new(Code::RequestTooLarge, format!("the request is too large: {error}"))
-                    .hint("put large data into a file and pass its path");
-                Err(error)
-            }
-            Err(error) => Err(ErrorBody::new(Code::BadRequest, format!("failed to read the request: {error}"))),
-        };
-        let request = match request {
-            Ok(request) => request,
-            Err(error) => return IntakeOutcome::Answer(Answer::Refused(error)),
-        };
-        let caller = Caller { uid: taken.uid, ..request.caller };
-        match request.operation {
-            Operation::Run(run) => self.run(taken.id, caller, *run, now),
-            Operation::Cancel { id, reason } => IntakeOutcome::Cancel { task: id, caller: Box::new(caller), reason },
-            Operation::Resolve { id, happened, note } => {
-                // A mailbox request is never a human's decision: only the page can establish that.
-                let verdict = ResolutionClaim { happened, by: ResolvedBy::Caller, note };
-                IntakeOutcome::Resolve { task: id, caller: Box::new(caller), verdict }
-            }
-            Operation::Abandon { session } => IntakeOutcome::Abandon { session, caller: Box::new(caller) },
-            Operation::Forget { session } if caller.owner().is_some() && caller.session.as_ref() != Some(&session) => {
-                let error = ErrorBody::new(Code::HumansOnly, "the session belongs to another caller")
-                    .hint("if it is to be deleted, ask the user to do so in a terminal");
-                IntakeOutcome::Answer(Answer::Refused(error))
-            }
-            Operation::Forget { session } => IntakeOutcome::Forget { session, uid: taken.uid },
-            Operation::Status => IntakeOutcome::Status,
-        }
-    }
-
-    fn run(&self, id: TaskId, caller: Caller, mut run: RunRequest, now: Timestamp) -> IntakeOutcome {
-        let refused = |error| IntakeOutcome::Answer(Answer::Refused(error));
+    /// Checks a request to run a subtool.
+    pub fn run(&self, id: TaskId, caller: Caller, mut run: RunRequest, now: Timestamp) -> Result<ValidRun, ErrorBody> {
         let (settings, catalog) = (self.settings(), Arc::clone(&self.catalog.borrow()));
         // The built-in question belongs to tasks that run, not to their callers.
         let is_theirs = run.tool != QUESTION || caller.depth > 0 && run.idempotency_key.is_some();
         let may_use = is_theirs && caller.tool_scope.covers(&run.tool);
-        let Some(subtool) = catalog.get(&run.tool).filter(|_| may_use) else {
-            return refused(catalog.absent(&run.tool, &caller.tool_scope));
-        };
+        let subtool =
+            catalog.get(&run.tool).filter(|_| may_use).ok_or_else(|| catalog.absent(&run.tool, &caller.tool_scope))?;
         if subtool.definition.run.delegates()
             && let Some(error) = too_deep(&run.tool, caller.depth, settings.config())
         {
-            return refused(error);
+            return Err(error);
         }
         if let Some(error) = trust::beyond_trust(&run.tool, &subtool.definition, &caller) {
-            return refused(error);
+            return Err(error);
         }
         let mut input = std::mem::take(&mut run.input);
-        if let Err(error) = words::read(&run.words, &subtool.schema, &mut input) {
-            return refused(error);
-        }
+        words::read(&run.words, &subtool.schema, &mut input)?;
         subtool.schema.fill_defaults(&mut input);
-        if let Err(error) = hidden::check_no_token(&input) {
-            return refused(error);
-        }
+        hidden::check_no_token(&input)?;
         let problems = hidden::problems(&subtool, &input, settings.runner_context.secrets.seal());
         if !problems.is_empty() {
-            return refused(invalid(&subtool, &problems));
+            return Err(invalid(&subtool, &problems));
         }
-        let checked = privileges::check(&subtool.definition, &input, &settings.config().access.privileges);
-        if let Err(error) = checked.and_then(|()| reason::check(&subtool, run.reason.as_deref())) {
-            return refused(error);
-        }
+        privileges::check(&subtool.definition, &input, &settings.config().access.privileges)?;
+        reason::check(&subtool, run.reason.as_deref())?;
         let case = PolicyCase {
             name: &subtool.name,
             definition: &subtool.definition,
@@ -317,14 +251,9 @@ impl Intake {
         };
         let ruling = settings.policy.decide_for_session(case);
         let decision = ruling.decision;
-        let run_at = match run.at.map(|at| schedule::check(at, now)).transpose() {
-            Ok(run_at) => run_at,
-            Err(error) => return refused(error),
-        };
+        let run_at = run.at.map(|at| schedule::check(at, now)).transpose()?;
         // From here on, only an attempt opens the hidden values.
-        if let Err(error) = hidden::hide(&subtool, &mut input, settings.runner_context.secrets.seal()) {
-            return refused(error);
-        }
+        hidden::hide(&subtool, &mut input, settings.runner_context.secrets.seal())?;
         let wait = ApproverWait::of(&caller, run.if_no_approver);
         let mut invocation = Invocation {
             id: id.to_string(),
@@ -338,14 +267,14 @@ impl Intake {
             invocation.input = seal::shown(&input);
             let mut plan = match subtool.definition.run.plan(&invocation, settings.config()) {
                 Ok(plan) => json!({subtool.definition.run.name(): plan}),
-                Err(failure) => return refused(refusal.unwrap_or(failure.error)),
+                Err(failure) => return Err(refusal.unwrap_or(failure.error)),
             };
             // Only then: what merely looks like a credential may be what the caller wants to see.
             if !plain_credentials::places(&subtool.definition.run).is_empty() {
                 credential::mask_value(&mut plan);
             }
             if let Some(error) = refusal {
-                return refused(error.detail("would_send", plan));
+                return Err(error.detail("would_send", plan));
             }
             let mut plan = json!({
                 "tool": run.tool,
@@ -360,12 +289,12 @@ impl Intake {
             if let Some(at) = run_at {
                 plan["run_at"] = at.to_string().into();
             }
-            return IntakeOutcome::Plan { tool: subtool.name.clone(), caller: Box::new(caller), plan };
+            return Ok(ValidRun::Plan { tool: subtool.name.clone(), plan });
         }
         // No human is asked about a call that can only fail.
         let missing = || self.missing_secret(&subtool.definition).filter(|_| decision == PolicyDecision::Ask);
         if let Some(error) = refusal.or_else(missing) {
-            return refused(error);
+            return Err(error);
         }
         let (tool, hash) = (subtool.name.clone(), subtool.hash.clone());
         let idempotency_key = run.idempotency_key.map(|key| caller.own_key(key));
@@ -379,12 +308,20 @@ impl Intake {
             let confirmation = self.confirmation(&task, &subtool.definition, &ruling, run.reason, now);
             task.confirmation = Some(Box::new(confirmation));
         }
-        IntakeOutcome::Run { task: Box::new(task), definition: Arc::clone(&subtool.definition) }
+        Ok(ValidRun::Task { task: Box::new(task), definition: Arc::clone(&subtool.definition) })
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Request, ErrorBody> {
-    Request::parse(bytes).map_err(|error| {
+/// Parses a request from the mailbox. The user id always comes from the mailbox, never from the request itself.
+pub fn parse(taken: &TakenRequest) -> Result<Request, ErrorBody> {
+    let bytes = taken.bytes.as_ref().map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            ErrorBody::new(Code::RequestTooLarge, format!("the request is too large: {error}"))
+                .hint("put large data into a file and pass its path")
+        }
+        _ => ErrorBody::new(Code::BadRequest, format!("failed to read the request: {error}")),
+    })?;
+    let request = Request::parse(bytes).map_err(|error| {
         let body = ErrorBody::new(Code::BadRequest, error.to_string());
         match error {
             InvalidRequest::Version(_) => {
@@ -392,7 +329,8 @@ fn parse(bytes: &[u8]) -> Result<Request, ErrorBody> {
             }
             InvalidRequest::Malformed(_) => body,
         }
-    })
+    })?;
+    Ok(Request { caller: Caller { uid: taken.uid, ..request.caller }, ..request })
 }
 
 /// Returns the error for an input with these problems, of which there is at least one.

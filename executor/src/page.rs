@@ -218,9 +218,9 @@ impl Page {
     }
 
     /// Sends a command to the daemon and waits for the result; `None` if the daemon is stopping.
-    async fn send(&self, command: PageCommand, session: String) -> Option<DecisionResult> {
+    async fn send(&self, command: impl Into<PageCommand>) -> Option<DecisionResult> {
         let (reply, result) = oneshot::channel();
-        if !(self.context.send)(PageMessage { command, session, reply }) {
+        if !(self.context.send)(PageMessage { command: command.into(), reply }) {
             return None;
         }
         result.await.ok()
@@ -228,7 +228,7 @@ impl Page {
 
     /// Has the daemon reload changed definitions.
     async fn refresh_catalog(&self) {
-        if self.send(PageCommand::RefreshCatalog, String::new()).await.is_none() {
+        if self.send(PageCommand::RefreshCatalog).await.is_none() {
             tracing::debug!("the catalog was not refreshed because the executor is stopping");
         }
     }
@@ -236,7 +236,7 @@ impl Page {
     /// Tells the daemon that a browser opened or closed the event stream.
     fn presence_changed(&self) {
         let (reply, _) = oneshot::channel();
-        if !(self.context.send)(PageMessage { command: PageCommand::PresenceChanged, session: String::new(), reply }) {
+        if !(self.context.send)(PageMessage { command: PageCommand::PresenceChanged, reply }) {
             tracing::debug!("the executor has stopped");
         }
     }

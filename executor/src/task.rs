@@ -58,6 +58,12 @@ pub struct Task {
 }
 
 impl Task {
+    /// Whether a human approved it with a touch of a key.
+    pub fn was_approved_with_touch(&self) -> bool {
+        let decision = self.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
+        decision.is_some_and(|decision| decision.proof.is_some())
+    }
+
     /// A task that was just accepted: without a schedule, a confirmation or an idempotency key.
     pub fn accepted(
         id: TaskId,

@@ -13,7 +13,7 @@ use executor::base::template::names::DeclaredNames;
 use executor::catalog::{Catalog, Sources};
 use executor::config::Config;
 use executor::config::secret::SecretName;
-use executor::intake::{Intake, IntakeOutcome};
+use executor::intake::{self, Intake, ValidRun};
 use executor::results::result_file::{ApproverStatus, DataFile, render};
 use executor::runner::Invocation;
 use executor::task::effect::EffectClass;
@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::duration::PositiveDuration;
 use protocol::mailbox::TakenRequest;
-use protocol::mailbox::request::Request;
+use protocol::mailbox::request::{Operation, Request};
 use protocol::mailbox::result::is_final;
 use protocol::task::{State, TaskId};
 use protocol::{json, part};
@@ -57,7 +57,8 @@ pub fn request(bytes: &[u8]) {
     }
     let taken = TakenRequest { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.to_vec()), written_at: None };
     INTAKE.with(|intake| {
-        if let IntakeOutcome::Run { task, definition } = intake.read(&taken, at()) {
+        let Ok(Request { operation: Operation::Run(run), caller, .. }) = intake::parse(&taken) else { return };
+        if let Ok(ValidRun::Task { task, definition }) = intake.run(taken.id, caller, *run, at()) {
             assert_eq!((task.id, task.state, task.attempt), (taken.id, State::Accepted, 0));
             let known = intake.definition_of(&task);
             assert!(

@@ -40,8 +40,8 @@ pub struct Caller {
     /// The most sensitive data that the caller's model may get; `None` if the caller does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<DataClass>,
-    /// Which subtools the caller may use. Records of version 1 call this field `reach`.
-    #[serde(default, alias = "reach", skip_serializing_if = "ToolScope::is_everything")]
+    /// Which subtools the caller may use.
+    #[serde(default, skip_serializing_if = "ToolScope::is_everything")]
     pub tool_scope: ToolScope,
 }
 

@@ -17,10 +17,11 @@ use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
 use protocol::command_executor::definition;
 use protocol::error::chain;
+use protocol::mailbox::request::IfNoApprover;
 use serde_json::{Value, json};
 
 use super::tasks;
-use crate::commands::run::NoApprover;
+use crate::commands::run::if_no_approver;
 use crate::context::Context;
 use crate::error::Error;
 use crate::in_process::InProcess;
@@ -64,8 +65,8 @@ pub(crate) struct Args {
     read_only: bool,
     /// If a task needs approval and no human has the page open: `fail` refuses it, `wait` waits for a human;
     /// by default it waits on a terminal and fails elsewhere
-    #[arg(long, value_name = "WHAT")]
-    if_no_approver: Option<NoApprover>,
+    #[arg(long, value_name = "WHAT", value_parser = if_no_approver())]
+    if_no_approver: Option<IfNoApprover>,
     /// Print one JSON document: the answer, how the question ended, its cost, the open tasks; also if it failed
     #[arg(long)]
     json: bool,
@@ -149,7 +150,7 @@ fn open(
 ) -> Result<Session, Error> {
     let newest = if args.continue_newest { Some(newest(sessions, context)?) } else { None };
     let unattended = match args.if_no_approver {
-        Some(given) => given == NoApprover::Fail,
+        Some(given) => given == IfNoApprover::Fail,
         None => !context.output.stderr_is_terminal(),
     };
     let options = SessionOptions {

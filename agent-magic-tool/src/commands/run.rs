@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use protocol::code::{Code, Exit};
 use protocol::command_executor::DEFAULT_WAIT;
 use protocol::duration::PositiveDuration;
@@ -65,23 +66,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// What to do if a human must confirm it but the page is not open anywhere: wait, or fail at once
-    #[arg(long, value_name = "wait|fail", default_value = "wait", hide_default_value = true)]
-    if_no_approver: NoApprover,
+    #[arg(long, value_name = "wait|fail", default_value = "wait", hide_default_value = true, value_parser = if_no_approver())]
+    if_no_approver: IfNoApprover,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum NoApprover {
-    Wait,
-    Fail,
-}
-
-impl From<NoApprover> for IfNoApprover {
-    fn from(choice: NoApprover) -> Self {
-        match choice {
-            NoApprover::Wait => Self::Wait,
-            NoApprover::Fail => Self::Fail,
-        }
-    }
+/// The parser of `--if-no-approver`.
+pub(crate) fn if_no_approver() -> impl TypedValueParser<Value = IfNoApprover> {
+    PossibleValuesParser::new(["wait", "fail"]).map(|choice| match choice.as_str() {
+        "fail" => IfNoApprover::Fail,
+        _ => IfNoApprover::Wait,
+    })
 }
 
 /// Whether and how to print the result at once.
@@ -111,7 +105,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         idempotency_key: args.idempotency_key,
         dry_run: args.dry_run,
         reason: args.reason,
-        if_no_approver: args.if_no_approver.into(),
+        if_no_approver: args.if_no_approver,
         at,
         found_by: None,
     };

@@ -7,23 +7,19 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use protocol::clock;
 use protocol::error::chain;
+use protocol::mailbox;
 use protocol::mailbox::presence::ExecutorPhase;
-use protocol::mailbox::request::Answer;
-use protocol::mailbox::{self, TakenRequest};
 use protocol::paths::Paths;
-use protocol::task::TaskId;
-use protocol::{clock, fault};
 
 use super::background::DaemonEvent;
 use super::hooks::DeliveryReport;
-use super::inbox::RequestOutcome;
 use super::live::warn_if_failed;
-use super::record::disk_full;
 use super::reload::MAX_WRITE_PAUSE;
 use super::signals::Watchdog;
 use super::stop::Stop;
-use super::{Daemon, DaemonError, ExitReason, recover, status};
+use super::{Daemon, DaemonError, ExitReason, recover};
 use crate::dispatcher::Event;
 use crate::store::StoreError;
 use crate::task::Task;
@@ -197,7 +193,7 @@ impl Daemon {
         events.splice(..0, rules);
         self.tasks.on_deliveries(deliveries)?;
         if stop_requested || !self.owns_mailbox() {
-            self.tasks.turn(events, Vec::new())?;
+            self.tasks.turn(events)?;
             return Ok(Some(if stop_requested { ExitReason::Asked } else { ExitReason::Evicted }));
         }
         match unless_exhausted(self.look(events))? {
@@ -265,7 +261,7 @@ impl Daemon {
             Ok(requests) => requests,
             Err(error) => {
                 // Finished attempts must be recorded, whatever happened to the mailbox.
-                self.tasks.turn(events, Vec::new())?;
+                self.tasks.turn(events)?;
                 return Err(error.into());
             }
         };
@@ -276,91 +272,13 @@ impl Daemon {
         Ok(true)
     }
 
-    fn answer_requests(&mut self, requests: Vec<TakenRequest>, mut events: Vec<Event>) -> Result<(), DaemonError> {
-        // After the requests were taken: a request that was written after an edit is judged by that edit.
-        if !requests.is_empty()
-            && let Some(changed) = self.refresh_rules(true)
-        {
-            // Before anything else, but after an earlier change.
-            let earlier = events.iter().take_while(|event| matches!(event, Event::RulesChanged(_))).count();
-            events.insert(earlier, changed);
-        }
-        self.tasks.publisher.begin_step(requests.iter().map(|request| request.id));
-        let mut answers = Vec::new();
-        let read = requests.iter().try_for_each(|request| self.read_request(request, &mut events, &mut answers));
-        // Even if a request cannot be read: finished attempts must be recorded.
-        self.tasks.turn(events, answers)?;
-        read?;
-        for request in requests {
-            // A request without an answer stays taken: if this executor ends first, the next one answers it.
-            if !self.tasks.is_answered(request.id) {
-                continue;
-            }
-            if let Some(telemetry) = &self.tasks.telemetry {
-                telemetry.answer_written(request.written_at);
-            }
-            fault::point("request", "answered");
-            if self.tasks.publisher.has_request(request.id) {
-                self.mailbox.remove_taken(request.id)?;
-            }
-            fault::point("request", "done");
-        }
-        Ok(())
-    }
-
-    /// Reads a request, and adds what it leads to to `events` or `answers`.
-    fn read_request(
-        &mut self,
-        request: &TakenRequest,
-        events: &mut Vec<Event>,
-        answers: &mut Vec<(TaskId, Answer)>,
-    ) -> Result<(), DaemonError> {
-        let now = self.tasks.clock.now();
-        let answer = match self.inbox.read(request, &self.tasks.record, now)? {
-            RequestOutcome::Known(task) => {
-                self.tasks.publish(&task);
-                return Ok(());
-            }
-            RequestOutcome::Event(event) => {
-                events.push(event);
-                return Ok(());
-            }
-            RequestOutcome::Answer(answer) => answer,
-            RequestOutcome::Forget { session, uid } => self.forget_session(uid, &session)?,
-            RequestOutcome::Status => {
-                status::status(&self.identity, self.mailbox.root(), self.config_file.path(), &self.tasks, now)
-            }
-        };
-        answers.push((request.id, answer));
-        Ok(())
-    }
-
-    /// Forgets the ended tasks of a user's session. Open tasks stay, and so do tasks whose end is not recorded or
-    /// published yet.
-    fn forget_session(&mut self, uid: u32, session: &str) -> Result<Answer, StoreError> {
-        let mut ids = self.tasks.record.store().ended_in_session(uid, session)?;
-        ids.retain(|id| !self.tasks.publisher.is_late(*id));
-        if !self.sweeper.forget(&ids, &mut self.tasks.record)? {
-            return Ok(Answer::Refused(disk_full()));
-        }
-        self.tasks.publisher.remove_spares();
-        self.tasks.learner.forget(session);
-        if let Err(error) = self.mailbox.forget_query(Some(session)) {
-            tracing::warn!(%error, "failed to remove the last search of a session");
-        }
-        let open = self.tasks.dispatcher.open_in_session(uid, session);
-        let session = self.tasks.settings.runner_context().secrets.redact(session).into_owned();
-        tracing::info!(uid, %session, forgotten = ids.len(), open = open.len(), "session forgotten");
-        Ok(Answer::Forgotten { forgotten: ids.len(), open })
-    }
-
     /// Starts nothing from here on. Running attempts may finish within the grace period.
     fn begin_stop(&mut self, reason: ExitReason) -> Result<Mode, DaemonError> {
         tracing::info!(?reason, "the executor is stopping");
         if reason == ExitReason::Evicted {
             self.tasks.publisher.silence();
         }
-        self.tasks.turn(vec![Event::Drain], Vec::new())?;
+        self.tasks.turn(vec![Event::Drain])?;
         let grace = self.tasks.settings.current().config().executor.grace.get();
         if let Some(watchdog) = &self.watchdog {
             watchdog.on_stopping(grace);
@@ -388,11 +306,11 @@ impl Daemon {
         self.tasks.retry_late()?;
         self.tasks.on_deliveries(deliveries)?;
         if !events.is_empty() {
-            self.tasks.turn(events, Vec::new())?;
+            self.tasks.turn(events)?;
         }
         let running = self.tasks.dispatcher.running();
         if running > 0 && stop.interrupts_at(Instant::now()) {
-            self.tasks.turn(vec![Event::Interrupt], Vec::new())?;
+            self.tasks.turn(vec![Event::Interrupt])?;
         }
         if stop.has_timed_out() {
             tracing::warn!(running, "interrupted attempts did not report their ends in time");

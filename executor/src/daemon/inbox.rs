@@ -1,13 +1,15 @@
-//! The inbox: takes requests out of the mailbox and turns them into events and answers.
+//! The inbox: takes requests out of the mailbox, and judges those to run a subtool.
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use protocol::mailbox::request::Answer;
+use protocol::caller::Caller;
+use protocol::error::ErrorBody;
+use protocol::mailbox::request::{Answer, RunRequest};
 use protocol::mailbox::{Mailbox, TakenRequest, order};
-use serde_json::Value;
+use protocol::task::TaskId;
 
 use super::DaemonError;
 use super::background::{Background, DaemonEvent};
@@ -15,10 +17,11 @@ use super::record::{RecordKeeper, disk_full};
 use super::task_log;
 use super::watch::InboxWatch;
 use crate::catalog::definition::Definition;
-use crate::dispatcher::{Admission, Dispatcher, DispatcherLimits, Event, ResolveRequest, RulesChange};
-use crate::intake::{Intake, IntakeOutcome};
+use crate::dispatcher::{Admission, AppliedRateLimit, Dispatcher, DispatcherLimits, Event, RulesChange};
+use crate::intake::{Intake, ValidRun};
 use crate::store::switched_off::SwitchedOffTools;
 use crate::task::Task;
+use crate::task::name::SubtoolName;
 
 /// How long to wait before taking requests again after descriptors or memory ran out.
 const EXHAUSTION_RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -33,20 +36,6 @@ pub(super) struct Inbox {
     last_activity: Instant,
     /// Set after descriptors or memory ran out.
     retry_at: Option<Instant>,
-}
-
-/// What a taken request leads to.
-pub(super) enum RequestOutcome {
-    /// The task was accepted before a crash, and its caller was not answered: its result file is the answer.
-    Known(Box<Task>),
-    Event(Event),
-    Answer(Answer),
-    /// Forget the ended tasks of a session.
-    Forget {
-        session: String,
-        uid: u32,
-    },
-    Status,
 }
 
 impl Inbox {
@@ -111,66 +100,57 @@ impl Inbox {
         }))
     }
 
-    /// Reads one request. New tasks are refused while the record is behind.
-    pub(super) fn read(
+    /// Judges a request to run a subtool. New tasks are refused while the record is behind.
+    pub(super) fn run(
         &self,
-        request: &TakenRequest,
+        id: TaskId,
+        caller: Caller,
+        run: RunRequest,
         record: &RecordKeeper,
         now: Timestamp,
-    ) -> Result<RequestOutcome, DaemonError> {
-        let store = record.store();
-        if let Some(known) = store.task(request.id)? {
-            return Ok(RequestOutcome::Known(Box::new(known)));
-        }
-        let outcome = match self.intake.read(request, now) {
-            IntakeOutcome::Run { .. } if record.is_behind() => RequestOutcome::Answer(Answer::Refused(disk_full())),
-            IntakeOutcome::Run { task, definition } => {
-                let earlier = match &task.idempotency_key {
-                    Some(key) => store.task_by_key(task.caller.uid, key)?,
-                    None => None,
-                };
-                let mut rate_limits = self.intake.rate_limits(&task.tool);
-                if earlier.is_none() && rate_limits.iter().any(|applied| applied.limit.auto_disable) {
-                    if let Some(error) = self.switched_off.refuse(&task.tool, &task.caller)? {
-                        task_log::log_refusal(request.id, task.tool.as_str(), request.uid, &error);
-                        return Ok(RequestOutcome::Answer(Answer::Refused(error)));
-                    }
-                    let switched_on = self.switched_off.switched_on(&task.tool, &task.caller)?;
-                    for applied in &mut rate_limits {
-                        applied.switched_on = switched_on;
-                    }
-                }
-                let admission = Admission { task: *task, definition, rate_limits, earlier };
-                RequestOutcome::Event(Event::Admit(Box::new(admission)))
-            }
-            IntakeOutcome::Plan { tool, caller, plan } => {
-                let limits = self.intake.rate_limits(&tool);
-                let may_be_off = limits.iter().any(|applied| applied.limit.auto_disable);
-                let off = if may_be_off { self.switched_off.refuse(&tool, &caller)? } else { None };
-                RequestOutcome::Answer(off.map_or(Answer::Plan(plan), Answer::Refused))
-            }
-            IntakeOutcome::Cancel { task, caller, reason } => {
-                RequestOutcome::Event(Event::Cancel { request: request.id, task, caller, reason })
-            }
-            IntakeOutcome::Resolve { task: id, caller, verdict } => {
-                let asked =
-                    ResolveRequest { request: request.id, id, caller, task: store.task(id)?, verdict, touch: None };
-                RequestOutcome::Event(Event::Resolve(Box::new(asked)))
-            }
-            IntakeOutcome::Abandon { session, caller } => {
-                RequestOutcome::Event(Event::Abandon { request: request.id, caller, session })
-            }
-            IntakeOutcome::Forget { session, uid } => RequestOutcome::Forget { session, uid },
-            IntakeOutcome::Status => RequestOutcome::Status,
-            IntakeOutcome::Answer(answer) => RequestOutcome::Answer(answer),
+    ) -> Result<Event, DaemonError> {
+        let (name, asker) = (run.tool.clone(), caller.clone());
+        let refused = |error: ErrorBody| {
+            task_log::log_refusal(id, &name, asker.uid, &error);
+            Ok(Event::refusal(id, error))
         };
-        if let RequestOutcome::Answer(Answer::Refused(error)) = &outcome {
-            // The request may be malformed; what names the subtool is only for the log.
-            let parsed: Value =
-                request.bytes.as_ref().ok().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
-            let tool = parsed.pointer("/operation/run/tool").and_then(Value::as_str).unwrap_or_default();
-            task_log::log_refusal(request.id, tool, request.uid, error);
+        let (task, definition) = match self.intake.run(id, caller, run, now) {
+            Err(error) => return refused(error),
+            Ok(ValidRun::Plan { tool, plan }) => {
+                let off = self.switched_off(&tool, &asker, &self.intake.rate_limits(&tool))?;
+                return off.map_or_else(|| Ok(Event::Answer(id, Box::new(Answer::Plan(plan)))), refused);
+            }
+            Ok(ValidRun::Task { .. }) if record.is_behind() => return refused(disk_full()),
+            Ok(ValidRun::Task { task, definition }) => (*task, definition),
+        };
+        let earlier = match &task.idempotency_key {
+            Some(key) => record.store().task_by_key(task.caller.uid, key)?,
+            None => None,
+        };
+        let mut rate_limits = self.intake.rate_limits(&task.tool);
+        if earlier.is_none() && may_switch_off(&rate_limits) {
+            if let Some(error) = self.switched_off(&task.tool, &task.caller, &rate_limits)? {
+                return refused(error);
+            }
+            let switched_on = self.switched_off.switched_on(&task.tool, &task.caller)?;
+            for applied in &mut rate_limits {
+                applied.switched_on = switched_on;
+            }
         }
-        Ok(outcome)
+        Ok(Event::Admit(Box::new(Admission { task, definition, rate_limits, earlier })))
     }
+
+    /// Why the caller may not use a subtool now, if it was switched off for the caller.
+    fn switched_off(
+        &self,
+        tool: &SubtoolName,
+        caller: &Caller,
+        limits: &[AppliedRateLimit],
+    ) -> io::Result<Option<ErrorBody>> {
+        if may_switch_off(limits) { self.switched_off.refuse(tool, caller) } else { Ok(None) }
+    }
+}
+
+fn may_switch_off(limits: &[AppliedRateLimit]) -> bool {
+    limits.iter().any(|applied| applied.limit.auto_disable)
 }

@@ -12,10 +12,13 @@ use protocol::mailbox::presence::ConfigProblem;
 
 use super::Daemon;
 use super::background::DaemonEvent;
+use super::page::send_reply;
 use tokio::sync::oneshot;
 
 use crate::config::api_keys::ClientKey;
-use crate::dispatcher::{DecisionAction, DecisionError, DecisionResult, Effects, Event, Reassessment};
+use crate::dispatcher::{
+    DecideRequest, DecisionError, DecisionResult, Effects, Event, HumanCommand, HumanVerdict, Reassessment,
+};
 use crate::intake::settings::Settings;
 use crate::page::{PageCommand, PageMessage};
 use crate::store::StoreError;
@@ -120,28 +123,27 @@ impl Daemon {
 
     /// Turns a message of the page into an event. An edit that the rules refuse is not one.
     pub(super) fn on_page_message(&mut self, message: PageMessage) -> Result<Option<Event>, StoreError> {
-        let message = match message {
-            PageMessage { command: PageCommand::EnrolKey { name, key, touch }, reply, .. } => {
-                let (dispatcher, now) = (&mut self.tasks.dispatcher, self.tasks.clock.now());
+        let PageMessage { command, reply } = message;
+        let (dispatcher, now) = (&mut self.tasks.dispatcher, self.tasks.clock.now());
+        match command {
+            PageCommand::Dispatch(command) => match self.refusal_of_edit(&command) {
+                Some(error) => send_reply(reply, Err(error)),
+                None => return Ok(Some(self.tasks.page.on_command(command, reply))),
+            },
+            PageCommand::EnrolKey { name, key, touch } => {
                 let enrolled = self.keys.enrol((&name, *key), touch.as_ref(), dispatcher, now);
                 return self.commit_keys(enrolled, reply);
             }
-            PageMessage { command: PageCommand::RevokeKey { credential, touch }, reply, .. } => {
-                let revoked = self.keys.revoke(&credential, touch.as_ref(), &mut self.tasks.dispatcher);
+            PageCommand::RevokeKey { credential, touch } => {
+                let revoked = self.keys.revoke(&credential, touch.as_ref(), dispatcher);
                 return self.commit_keys(revoked, reply);
             }
-            message => message,
-        };
-        let event = match self.refusal_of_edit(&message.command) {
-            None => self.tasks.on_page_message(message),
-            Some(error) => {
-                if message.reply.send(Err(error)).is_err() {
-                    tracing::debug!("the page no longer waits for a reply");
-                }
-                None
-            }
-        };
-        Ok(event)
+            // The definitions were refreshed before the message was handled.
+            PageCommand::RefreshCatalog => send_reply(reply, Ok(Vec::new())),
+            // Result files say whether a human has the page open.
+            PageCommand::PresenceChanged => self.tasks.publish_positions(),
+        }
+        Ok(None)
     }
 
     /// Commits the counters that changed with the keys, answers, and has open tasks judged again: more may need a touch.
@@ -154,16 +156,15 @@ impl Daemon {
             Ok(effects) => self.tasks.carry_out(effects).map(|()| Ok(Vec::new()))?,
             Err(error) => Err(error),
         };
-        if reply.send(result).is_err() {
-            tracing::debug!("the page no longer waits for a reply");
-        }
+        send_reply(reply, result);
         let now = self.tasks.clock.now();
         Ok(Some(self.inbox.reassess(&self.tasks.dispatcher, now)))
     }
 
     /// The rules judged the input that the agent asked for. They must not refuse the one that replaces it.
-    fn refusal_of_edit(&self, command: &PageCommand) -> Option<DecisionError> {
-        let PageCommand::Decide { tasks, action: DecisionAction::Edit { input, .. }, .. } = command else {
+    fn refusal_of_edit(&self, command: &HumanCommand) -> Option<DecisionError> {
+        let HumanCommand::Decide(DecideRequest { tasks, verdict: HumanVerdict::Edit { input, .. }, .. }) = command
+        else {
             return None;
         };
         let (id, _) = tasks.first()?;

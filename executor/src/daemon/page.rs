@@ -4,27 +4,22 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
-use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::request::Answer;
 use protocol::paths::Paths;
-use protocol::resolution::ResolvedBy;
-use protocol::task::{State, TaskId};
+use protocol::task::State;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use super::DaemonError;
 use super::background::{Background, DaemonEvent};
 use crate::config::api_keys::ApiKeys;
-use crate::dispatcher::decide_scopes::ScopeChange;
-use crate::dispatcher::{DecideRequest, DecisionError, DecisionResult, Dispatcher, Event, ResolveRequest, Ticket};
+use crate::dispatcher::{DecisionResult, Dispatcher, Event, HumanCommand, Ticket};
 use crate::intake::Intake;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::settings::LiveSettings;
-use crate::page::{self, KeysView, PageCommand, PageContext, PageMessage, PageSessions, PageSite, TaskChange};
+use crate::page::{self, KeysView, PageContext, PageSessions, PageSite, TaskChange};
 use crate::store::sqlite::records::RecordReader;
 use crate::task::Task;
-use crate::task::confirmation::{DecidedBy, ReplacedValues};
-use crate::task::resolution::ResolutionClaim;
+use crate::task::confirmation::ReplacedValues;
 
 /// Capacity of the channel of task changes. An open page that falls further behind reads the record again.
 const MAX_TASK_CHANGES: usize = 256;
@@ -41,6 +36,7 @@ pub(super) struct PageEndpoint {
     approver: Arc<ApproverPresence>,
     /// Where to send the results of the commands that the page sent.
     replies: HashMap<Ticket, oneshot::Sender<DecisionResult>>,
+    next_ticket: u64,
     task_changes: broadcast::Sender<TaskChange>,
     positions: PublishedPositions,
     mailbox: Mailbox,
@@ -65,8 +61,19 @@ impl PageEndpoint {
         settings: LiveSettings,
     ) -> Self {
         let (task_changes, positions) = (broadcast::Sender::new(MAX_TASK_CHANGES), PublishedPositions::default());
-        let (is_served, sessions, replies) = (false, None, HashMap::new());
-        Self { site, is_served, sessions, approver, replies, task_changes, positions, mailbox, background, settings }
+        Self {
+            site,
+            is_served: false,
+            sessions: None,
+            approver,
+            replies: HashMap::new(),
+            next_ticket: 0,
+            task_changes,
+            positions,
+            mailbox,
+            background,
+            settings,
+        }
     }
 
     /// Serves the page, unless the configuration disables it. Without a free port tasks go on, but no human can
@@ -132,45 +139,12 @@ impl PageEndpoint {
         self.is_open() || self.sessions.as_ref().is_some_and(|sessions| sessions.has_browser(idle))
     }
 
-    /// Turns a message of the page into an event; its result is sent by [`Self::reply`].
-    pub(super) fn on_message(&mut self, message: PageMessage) -> Option<Event> {
-        let PageMessage { command, session, reply } = message;
-        let ticket = TaskId::new();
-        let event = match command {
-            PageCommand::Decide { tasks, action, grant, touch } => {
-                let (by, note) = (DecidedBy::Page(session), None);
-                Event::Decide(Box::new(DecideRequest { ticket, tasks, action, by, note, grant, touch }))
-            }
-            PageCommand::DecideWithKey { key, task, shown, action, note } => {
-                let (tasks, by) = (vec![(task, shown)], DecidedBy::ApiKey(key));
-                let request = DecideRequest { ticket, tasks, action, by, note, grant: None, touch: None };
-                Event::Decide(Box::new(request))
-            }
-            PageCommand::GiveScope { key, expires_at, touch } => {
-                Event::ChangeScope(ticket, Box::new(ScopeChange::Give { key, expires_at, session, touch }))
-            }
-            PageCommand::TakeScope { hash } => Event::ChangeScope(ticket, Box::new(ScopeChange::TakeBack { hash })),
-            PageCommand::Revoke { grant, touch } => Event::Revoke { ticket, grant, touch: touch.map(Box::new) },
-            PageCommand::Cancel { task, uid } => {
-                let caller = Box::new(Caller { uid, ..Caller::default() });
-                Event::Cancel { request: ticket, task, caller, reason: None }
-            }
-            PageCommand::Resolve { task, happened, note, touch } => {
-                let verdict = ResolutionClaim { happened, by: ResolvedBy::Human, note };
-                let (id, caller) = (task.id, Box::new(task.caller.clone()));
-                let asked = ResolveRequest { request: ticket, id, caller, task: Some(*task), verdict, touch };
-                Event::Resolve(Box::new(asked))
-            }
-            PageCommand::RefreshCatalog => {
-                // The definitions were refreshed before the message was handled.
-                send_reply(reply, Ok(Vec::new()));
-                return None;
-            }
-            // The daemon has handled the keys, and the rest concerns only the positions.
-            PageCommand::EnrolKey { .. } | PageCommand::RevokeKey { .. } | PageCommand::PresenceChanged => return None,
-        };
+    /// Turns a command into an event; its result is sent by [`Self::reply`].
+    pub(super) fn on_command(&mut self, command: Box<HumanCommand>, reply: oneshot::Sender<DecisionResult>) -> Event {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
         self.replies.insert(ticket, reply);
-        Some(event)
+        Event::Command(ticket, command)
     }
 
     /// Asks the human again about a task, with the values that it would replace.
@@ -178,11 +152,6 @@ impl PageEndpoint {
         let asked = task.confirmation.as_ref()?;
         let confirmation = Box::new(asked.with_preview(&self.site.instance, &task, found));
         Some(Event::SetPreview { id: task.id, expected: asked.digest, confirmation })
-    }
-
-    /// Whether `ticket` belongs to a command of the page.
-    pub(super) fn awaits(&self, ticket: Ticket) -> bool {
-        self.replies.contains_key(&ticket)
     }
 
     /// Sends the result of a command to the page.
@@ -218,18 +187,7 @@ impl PageEndpoint {
     }
 }
 
-/// The answer to a request, as the result of a command of the page.
-pub(super) fn decision_result(answer: &Answer) -> DecisionResult {
-    match answer {
-        Answer::Cancelling { id, state } => Ok(vec![(*id, *state)]),
-        Answer::Resolved { id, .. } => Ok(vec![(*id, State::Unknown)]),
-        Answer::SameAs(id) => Err(DecisionError::NotPending(*id)),
-        Answer::Refused(error) => Err(DecisionError::Refused(Box::new(error.clone()))),
-        Answer::Plan(_) | Answer::Abandoned(_) | Answer::Forgotten { .. } | Answer::Status(_) => Ok(Vec::new()),
-    }
-}
-
-fn send_reply(reply: oneshot::Sender<DecisionResult>, result: DecisionResult) {
+pub(super) fn send_reply(reply: oneshot::Sender<DecisionResult>, result: DecisionResult) {
     if reply.send(result).is_err() {
         tracing::debug!("the page no longer waits for a reply");
     }

@@ -175,7 +175,7 @@ pub(super) fn refuse_new(dispatcher: &mut Dispatcher, effects: &mut Effects, now
     let (running, waiting): (Vec<_>, Vec<_>) = new.iter().partition(|task| started.contains(&task.id));
     for task in waiting {
         let event =
-            Event::Cancel { request: task.id, task: task.id, caller: Box::new(task.caller.clone()), reason: None };
+            Event::Cancel { request: task.id, id: task.id, caller: Box::new(task.caller.clone()), reason: None };
         dispatcher.handle(event, now, effects);
     }
     for task in running {

@@ -12,13 +12,12 @@ use super::attempts::AttemptPool;
 use super::hooks::{DeliveryReport, HookDeliveries};
 use super::learner::Learner;
 use super::monotonic_clock::MonotonicClock;
-use super::page::{PageEndpoint, decision_result};
+use super::page::PageEndpoint;
 use super::publisher::Publisher;
 use super::record::{CommitOutcome, RecordKeeper, refuse_new};
 use super::task_log;
 use crate::dispatcher::{Action, Dispatcher, Effects, Event};
 use crate::intake::settings::LiveSettings;
-use crate::page::{PageCommand, PageMessage};
 use crate::store::StoreError;
 use crate::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 use crate::task::Task;
@@ -46,8 +45,8 @@ pub(super) struct TaskDriver {
 }
 
 impl TaskDriver {
-    /// Hands `events` to the dispatcher and carries out the effects, and then sends `answers`.
-    pub(super) fn turn(&mut self, events: Vec<Event>, answers: Vec<(TaskId, Answer)>) -> Result<(), StoreError> {
+    /// Hands `events` to the dispatcher and carries out the effects.
+    pub(super) fn turn(&mut self, events: Vec<Event>) -> Result<(), StoreError> {
         let now = self.clock.now();
         let mut effects = Effects::default();
         let mut admitted = HashMap::new();
@@ -69,7 +68,6 @@ impl TaskDriver {
                 task_log::log_refusal(*id, tool.as_str(), *uid, error);
             }
         }
-        effects.actions.extend(answers.into_iter().map(|(id, answer)| Action::Answer(id, Box::new(answer))));
         self.carry_out(effects)
     }
 
@@ -146,15 +144,6 @@ impl TaskDriver {
         if changes.is_empty() { Ok(()) } else { self.carry_out(Effects { changes, actions: Vec::new() }) }
     }
 
-    /// Turns a message of the page into an event.
-    pub(super) fn on_page_message(&mut self, message: PageMessage) -> Option<Event> {
-        if matches!(message.command, PageCommand::PresenceChanged) {
-            // Result files say whether a human has the page open.
-            self.publish_positions();
-        }
-        self.page.on_message(message)
-    }
-
     /// Whether no task is open and every change is recorded.
     pub(super) fn is_idle(&self) -> bool {
         self.dispatcher.is_idle() && !self.record.is_behind()
@@ -183,7 +172,7 @@ impl TaskDriver {
         self.page.next_deadline(&self.dispatcher).filter(|_| !self.record.is_behind())
     }
 
-    fn publish_positions(&mut self) {
+    pub(super) fn publish_positions(&mut self) {
         for (position, task) in self.page.take_positions(&self.dispatcher, self.clock.now()) {
             self.publisher.publish(task, Some(position));
         }
@@ -241,11 +230,8 @@ impl TaskDriver {
         }
     }
 
-    /// Answers a request, which came from the mailbox or from the page.
+    /// Answers a request from the mailbox.
     fn answer(&mut self, request: TaskId, answer: Box<Answer>) {
-        if self.page.awaits(request) {
-            return self.page.reply(request, decision_result(&answer));
-        }
         if let Some(telemetry) = &self.telemetry {
             telemetry.answered(&answer);
         }

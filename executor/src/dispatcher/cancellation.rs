@@ -24,24 +24,19 @@ impl Dispatcher {
         ids
     }
 
+    /// Cancels an open task that the caller may touch. Returns its new state.
     pub(super) fn cancel(
         &mut self,
-        request: TaskId,
         id: TaskId,
         (caller, reason): (&Caller, Option<&str>),
         now: Timestamp,
         effects: &mut Effects,
-    ) {
-        let is_own = self.open.get(&id).is_some_and(|open| caller.may_touch(&open.task.caller));
-        let answer = if is_own {
-            Answer::Cancelling { id, state: self.stop(id, reason, now, effects) }
-        } else {
-            Answer::Refused(
-                ErrorBody::new(Code::UnknownTask, format!("no open task `{id}`"))
-                    .hint("to list the tasks: agent-magic-tool tasks"),
-            )
-        };
-        effects.actions.push(Action::Answer(request, Box::new(answer)));
+    ) -> Result<State, ErrorBody> {
+        if self.open.get(&id).is_some_and(|open| caller.may_touch(&open.task.caller)) {
+            return Ok(self.stop(id, reason, now, effects));
+        }
+        Err(ErrorBody::new(Code::UnknownTask, format!("no open task `{id}`"))
+            .hint("to list the tasks: agent-magic-tool tasks"))
     }
 
     /// Cancels an open task, or starts to if it is running. Returns its new state.

@@ -18,11 +18,11 @@ use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
+use super::commands::{DecisionError, DecisionResult};
 use super::decide_scopes::DecideScopes;
 use super::fair_queue::{QueueKey, queue_key};
-use super::touch_verifier::TouchRequest;
 use super::{Action, Dispatcher, Effects, StepDetails, advance_with, failed_end};
-use crate::base::webauthn::{Assertion, Base64Url, WebauthnError};
+use crate::base::webauthn::Assertion;
 use crate::store::{Change, ConfirmationUpdate};
 use crate::task::Task;
 use crate::task::api_key::ApiKeyRef;
@@ -66,11 +66,9 @@ pub struct ConfirmationLimits {
 /// A human's decision on one or more tasks.
 #[derive(Debug)]
 pub struct DecideRequest {
-    /// Identifies the [`Action::Reply`] to this request.
-    pub ticket: Ticket,
     /// The tasks, each with the digest of what the human was shown. The decision applies to all of them or to none.
     pub tasks: Vec<(TaskId, Digest)>,
-    pub action: DecisionAction,
+    pub verdict: HumanVerdict,
     /// A session of the page, or an API key.
     pub by: DecidedBy,
     /// The human's words for the agent, with an approval.
@@ -81,12 +79,9 @@ pub struct DecideRequest {
     pub touch: Option<Assertion>,
 }
 
-/// Identifies a command of the page.
-pub type Ticket = TaskId;
-
 /// What the human decided.
 #[derive(Debug, Clone)]
-pub enum DecisionAction {
+pub enum HumanVerdict {
     Approve,
     Deny {
         reason: Option<String>,
@@ -101,39 +96,6 @@ pub enum DecisionAction {
     },
     /// Answer the task's question.
     Answer(Value),
-}
-
-/// The new states of the decided tasks.
-pub type DecisionResult = Result<Vec<(TaskId, State)>, DecisionError>;
-
-/// Why nothing was decided.
-#[derive(Debug, Clone, PartialEq)]
-pub enum DecisionError {
-    /// The task does not wait for a decision: it was decided, has ended or does not exist.
-    NotPending(TaskId),
-    /// The task changed since the human was shown it.
-    Stale(TaskId),
-    /// It needs a touch of a key, and came without.
-    NeedsTouch(Box<TouchRequest>),
-    /// The key that signed is not enrolled.
-    UnknownKey,
-    /// What a key signed is not valid for this.
-    BadTouch(WebauthnError),
-    /// The API key that decides may not.
-    NoScope,
-    /// A command of the page other than a decision was refused.
-    Refused(Box<ErrorBody>),
-}
-
-impl DecisionError {
-    /// The same, but this key may not sign.
-    #[must_use]
-    pub fn without_key(mut self, credential: &Base64Url) -> Self {
-        if let Self::NeedsTouch(request) = &mut self {
-            request.credentials.retain(|other| other != credential);
-        }
-        self
-    }
 }
 
 /// The pending confirmations, recent denials, the grants, and which API keys may decide.
@@ -342,18 +304,12 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn decide(&mut self, request: DecideRequest, now: Timestamp, effects: &mut Effects) {
+    pub(super) fn decide(&mut self, request: DecideRequest, now: Timestamp, effects: &mut Effects) -> DecisionResult {
         let refusal =
-            self.refusal_of_key(&request, now).or_else(|| self.decision_error(&request.tasks, &request.action));
-        let checked = match refusal {
-            Some(error) => Err(error),
-            None => self.touch_for(&request, effects),
-        };
-        let DecideRequest { ticket, tasks, action, by, note, grant, .. } = request;
-        let proof = match checked {
-            Ok(proof) => proof.map(Box::new),
-            Err(error) => return effects.actions.push(Action::Reply(ticket, Err(error))),
-        };
+            self.refusal_of_key(&request, now).or_else(|| self.decision_error(&request.tasks, &request.verdict));
+        refusal.map_or(Ok(()), Err)?;
+        let proof = self.touch_for(&request, effects)?.map(Box::new);
+        let DecideRequest { tasks, verdict, by, note, grant, .. } = request;
         if let Some(mut grant) = grant {
             grant.proof.clone_from(&proof);
             effects.changes.push(Change::Grant { grant: grant.clone(), expected_uses: None });
@@ -362,11 +318,10 @@ impl Dispatcher {
         self.count_decision(&by, now, effects);
         let mut decision = Decision::new(now, Verdict::Approved, by);
         (decision.reason, decision.proof) = (note, proof);
-        let decided = tasks
+        Ok(tasks
             .into_iter()
-            .map(|(id, _)| (id, self.decide_one(id, &action, decision.clone(), now, effects)))
-            .collect();
-        effects.actions.push(Action::Reply(ticket, Ok(decided)));
+            .map(|(id, _)| (id, self.decide_one(id, &verdict, decision.clone(), now, effects)))
+            .collect())
     }
 
     /// Replaces the confirmation of a task that still waits with one that contains its preview. A task that can only
@@ -393,8 +348,8 @@ impl Dispatcher {
         effects.actions.push(Action::Publish(Box::new(open.task.clone())));
     }
 
-    fn decision_error(&self, tasks: &[(TaskId, Digest)], action: &DecisionAction) -> Option<DecisionError> {
-        let approves = !matches!(action, DecisionAction::Deny { .. });
+    fn decision_error(&self, tasks: &[(TaskId, Digest)], verdict: &HumanVerdict) -> Option<DecisionError> {
+        let approves = !matches!(verdict, HumanVerdict::Deny { .. });
         let mut seen = BTreeSet::new();
         tasks.iter().find_map(|(id, digest)| {
             // The first decision on a task is final, also in one request.
@@ -414,11 +369,11 @@ impl Dispatcher {
         })
     }
 
-    /// Applies `action` to one task; `decision` says who decides and how that is proved. Returns its new state.
+    /// Applies `verdict` to one task; `decision` says who decides and how that is proved. Returns its new state.
     fn decide_one(
         &mut self,
         id: TaskId,
-        action: &DecisionAction,
+        verdict: &HumanVerdict,
         mut decision: Decision,
         now: Timestamp,
         effects: &mut Effects,
@@ -430,9 +385,9 @@ impl Dispatcher {
             open.task.confirmation.take().expect("a task that waits for a decision has a confirmation");
         let expected = confirmation.digest;
         let (mut step, mut end, mut input) = (Step::Enqueue, None, None);
-        match action {
-            DecisionAction::Approve => {}
-            DecisionAction::Deny { reason } => {
+        match verdict {
+            HumanVerdict::Approve => {}
+            HumanVerdict::Deny { reason } => {
                 decision.verdict = Verdict::Denied;
                 decision.reason.clone_from(reason);
                 self.confirmations
@@ -440,7 +395,7 @@ impl Dispatcher {
                     .insert(call_digest(&open.task), after(now, self.limits.confirmations.cool_down));
                 (step, end) = (Step::Deny, Some(failed_end(now, denied(reason.as_deref()))));
             }
-            DecisionAction::Edit { input: edited, files, digest, reason } => {
+            HumanVerdict::Edit { input: edited, files, digest, reason } => {
                 decision.verdict = Verdict::Edited;
                 decision.reason.clone_from(reason);
                 decision.asked_input = Some(std::mem::replace(&mut open.task.input, edited.clone()));
@@ -448,9 +403,9 @@ impl Dispatcher {
                 confirmation.digest = *digest;
                 input = Some(edited.clone());
             }
-            DecisionAction::Answer(answer) => decision.answer = Some(answer.clone()),
+            HumanVerdict::Answer(answer) => decision.answer = Some(answer.clone()),
         }
-        if matches!(action, DecisionAction::Approve | DecisionAction::Edit { .. }) {
+        if matches!(verdict, HumanVerdict::Approve | HumanVerdict::Edit { .. }) {
             decision.held_until = open.definition.hold.map(|hold| after(now, hold.get()));
         }
         confirmation.decision = Some(decision);
@@ -479,30 +434,22 @@ impl Dispatcher {
     /// Revokes a grant. Tasks that it approved and that have not started are denied when their turn comes.
     pub(super) fn revoke(
         &mut self,
-        ticket: Ticket,
         id: GrantId,
         touch: Option<&Assertion>,
         now: Timestamp,
         effects: &mut Effects,
-    ) {
+    ) -> DecisionResult {
         // What was allowed with a touch is taken back with one.
         let needs_touch = self.confirmations.grants.get(&id).is_some_and(|grant| self.is_proved(grant));
-        if needs_touch && let Err(error) = self.check_touch(Statement::RevokeGrant { grant: id }, touch, effects) {
-            return effects.actions.push(Action::Reply(ticket, Err(error)));
+        if needs_touch {
+            self.check_touch(Statement::RevokeGrant { grant: id }, touch, effects)?;
         }
-        let result = match self.confirmations.grants.get_mut(&id) {
-            Some(grant) => {
-                if grant.revoked_at.is_none() {
-                    grant.revoked_at = Some(now);
-                    effects
-                        .changes
-                        .push(Change::Grant { grant: Box::new(grant.clone()), expected_uses: Some(grant.uses) });
-                }
-                Ok(Vec::new())
-            }
-            None => Err(DecisionError::NotPending(id)),
-        };
-        effects.actions.push(Action::Reply(ticket, result));
+        let grant = self.confirmations.grants.get_mut(&id).ok_or(DecisionError::NotPending(id))?;
+        if grant.revoked_at.is_none() {
+            grant.revoked_at = Some(now);
+            effects.changes.push(Change::Grant { grant: Box::new(grant.clone()), expected_uses: Some(grant.uses) });
+        }
+        Ok(Vec::new())
     }
 
     /// Ends the tasks whose confirmation has expired.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 
-use super::{Action, DecideRequest, DecisionAction, DecisionError, Dispatcher, Effects, Ticket};
+use super::{DecideRequest, DecisionError, Dispatcher, Effects, HumanVerdict};
 use crate::base::webauthn::Assertion;
 use crate::store::Change;
 use crate::task::api_key::ApiKeyRef;
@@ -44,8 +44,13 @@ impl Dispatcher {
         !self.confirmations.decide_scopes.is_empty()
     }
 
-    pub(super) fn change_scope(&mut self, ticket: Ticket, change: ScopeChange, now: Timestamp, effects: &mut Effects) {
-        let changed = match change {
+    pub(super) fn change_scope(
+        &mut self,
+        change: ScopeChange,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<(), DecisionError> {
+        match change {
             ScopeChange::Give { key, expires_at, session: given_by, touch } => {
                 let before = self.confirmations.decide_scopes.get(&key.hash);
                 let scope = DecideScope {
@@ -62,8 +67,7 @@ impl Dispatcher {
                 self.give_scope(scope, touch.as_ref(), effects)
             }
             ScopeChange::TakeBack { hash } => self.take_scope(&hash, now, effects),
-        };
-        effects.actions.push(Action::Reply(ticket, changed.map(|()| Vec::new())));
+        }
     }
 
     /// Lets an API key decide. If the approver has keys, this needs a touch.
@@ -83,7 +87,7 @@ impl Dispatcher {
     fn take_scope(&mut self, hash: &str, now: Timestamp, effects: &mut Effects) -> Result<(), DecisionError> {
         let Some(scope) = self.confirmations.decide_scopes.get(hash) else {
             let error = ErrorBody::new(Code::NotFound, "this API key may not decide").hint("reload the page");
-            return Err(DecisionError::Refused(Box::new(error)));
+            return Err(error.into());
         };
         let taken_back_at = scope.taken_back_at.or(Some(now));
         self.save_scope(DecideScope { taken_back_at, ..scope.clone() }, effects);
@@ -93,7 +97,7 @@ impl Dispatcher {
     /// Why the decision is not made, if an API key makes it and may not.
     pub(super) fn refusal_of_key(&self, request: &DecideRequest, now: Timestamp) -> Option<DecisionError> {
         let DecidedBy::ApiKey(key) = &request.by else { return None };
-        let is_more = request.grant.is_some() || matches!(request.action, DecisionAction::Edit { .. });
+        let is_more = request.grant.is_some() || matches!(request.verdict, HumanVerdict::Edit { .. });
         (is_more || !self.may_decide(key, now)).then_some(DecisionError::NoScope)
     }
 

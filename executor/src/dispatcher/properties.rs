@@ -12,7 +12,8 @@ use protocol::caller::Caller;
 use protocol::code::Code;
 use serde_json::json;
 
-use super::tests::{Recorded, definition, failure, limits, rate_limits, recovery_info, told_sending};
+use super::HumanCommand;
+use super::tests::{Recorded, command, definition, failure, limits, rate_limits, recovery_info, told_sending};
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
@@ -268,7 +269,7 @@ impl PropertyModel {
             Act::Decide { which, verdict, is_stale } => self.decision(*which, *verdict, *is_stale)?,
             Act::Revoke { which } => {
                 let grants: Vec<_> = self.store.grants().expect("read").iter().map(|grant| grant.id).collect();
-                Event::Revoke { ticket: TaskId::new(), grant: pick(&grants, *which)?, touch: None }
+                command(HumanCommand::Revoke { grant: pick(&grants, *which)?, touch: None })
             }
             Act::Drift { which } => {
                 let waiting: Vec<_> = self.dispatcher.confirmable().map(|task| task.id).collect();
@@ -278,7 +279,7 @@ impl PropertyModel {
             Act::ChangeRules { which, verdict } => self.change_of_rules(*which, *verdict)?,
             Act::Cancel { which, uid } => {
                 let caller = Box::new(Caller { uid: *uid, ..Caller::default() });
-                Event::Cancel { request: TaskId::new(), task: pick(&self.known, *which)?, caller, reason: None }
+                Event::Cancel { request: TaskId::new(), id: pick(&self.known, *which)?, caller, reason: None }
             }
             Act::Finish { which, how } => {
                 if self.running.is_empty() {
@@ -357,7 +358,7 @@ impl PropertyModel {
     }
 
     /// A human's decision on one of the tasks that wait.
-    fn decision(&mut self, which: usize, verdict: u8, is_stale: bool) -> Option<Event> {
+    fn decision(&mut self, which: usize, kind: u8, is_stale: bool) -> Option<Event> {
         let waiting: Vec<_> = self.dispatcher.confirmable().map(|task| task.id).collect();
         if waiting.is_empty() {
             return None;
@@ -366,23 +367,23 @@ impl PropertyModel {
         let task = self.store.task(id).expect("read").expect("stored");
         let confirmation = task.confirmation.clone().expect("a confirmation");
         let digest = if is_stale { Digest::of(&[]) } else { confirmation.digest };
-        let action = match verdict {
-            0 => DecisionAction::Deny { reason: None },
+        let verdict = match kind {
+            0 => HumanVerdict::Deny { reason: None },
             1 => {
                 let mut input = task.input.clone();
                 input.insert("edited".to_owned(), true.into());
                 let digest = confirmation.digest_of("", &task, &input);
-                DecisionAction::Edit { input, files: confirmation.files.clone(), digest, reason: None }
+                HumanVerdict::Edit { input, files: confirmation.files.clone(), digest, reason: None }
             }
-            _ => DecisionAction::Approve,
+            _ => HumanVerdict::Approve,
         };
-        let grant = (verdict == 2).then(|| Box::new(self.grant_like(&task)));
-        if !is_stale && verdict > 0 && task.state == State::AwaitingConfirmation {
+        let grant = (kind == 2).then(|| Box::new(self.grant_like(&task)));
+        if !is_stale && kind > 0 && task.state == State::AwaitingConfirmation {
             self.approved.insert(id);
         }
-        let (ticket, by) = (TaskId::new(), DecidedBy::Page(String::new()));
+        let by = DecidedBy::Page(String::new());
         let tasks = vec![(id, digest)];
-        Some(Event::Decide(Box::new(DecideRequest { ticket, tasks, action, by, note: None, grant, touch: None })))
+        Some(command(HumanCommand::Decide(DecideRequest { tasks, verdict, by, note: None, grant, touch: None })))
     }
 
     fn grant_like(&self, task: &Task) -> Grant {

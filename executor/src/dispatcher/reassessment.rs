@@ -145,8 +145,9 @@ mod tests {
     use protocol::code::Code;
     use serde_json::json;
 
-    use super::super::tests::{Bench, Turn, definition, error_of, limits, recovery_info, unconfirmed};
-    use super::super::{DecideRequest, DecisionAction, DecisionError, Event, FailureKind, RecoveryInfo};
+    use super::super::HumanCommand;
+    use super::super::tests::{Bench, Turn, command, definition, error_of, limits, recovery_info, unconfirmed};
+    use super::super::{DecideRequest, DecisionError, Event, FailureKind, HumanVerdict, RecoveryInfo};
     use super::*;
     use crate::store::Store as _;
     use crate::task::confirmation::Assurance;
@@ -173,10 +174,10 @@ mod tests {
 
     fn approve(bench: &mut Bench, id: TaskId) -> Turn {
         let digest = bench.stored(id).confirmation.expect("a confirmation").digest;
-        let (ticket, by) = (TaskId::new(), DecidedBy::Page("page".to_owned()));
-        let (tasks, action) = (vec![(id, digest)], DecisionAction::Approve);
-        let request = DecideRequest { ticket, tasks, action, by, note: None, grant: None, touch: None };
-        bench.handle(Event::Decide(Box::new(request)))
+        let by = DecidedBy::Page("page".to_owned());
+        let (tasks, verdict) = (vec![(id, digest)], HumanVerdict::Approve);
+        let request = DecideRequest { tasks, verdict, by, note: None, grant: None, touch: None };
+        bench.handle(command(HumanCommand::Decide(request)))
     }
 
     #[test]
@@ -314,10 +315,10 @@ mod tests {
             let input = json!({"n": 2}).as_object().expect("an object").clone();
             let asked = task.confirmation.as_ref().expect("a confirmation");
             let edited = asked.digest_of("", &task, &input);
-            let action = DecisionAction::Edit { input, files: Vec::new(), digest: edited, reason: None };
-            let (ticket, tasks) = (TaskId::new(), vec![(task.id, digest)]);
-            let request = DecideRequest { ticket, tasks, action, by, note: None, grant: None, touch: None };
-            bench.handle(Event::Decide(Box::new(request)));
+            let verdict = HumanVerdict::Edit { input, files: Vec::new(), digest: edited, reason: None };
+            let tasks = vec![(task.id, digest)];
+            let request = DecideRequest { tasks, verdict, by, note: None, grant: None, touch: None };
+            bench.handle(command(HumanCommand::Decide(request)));
             assert_eq!(bench.state(task.id), State::Queued, "it is held");
             let stronger = touch_demanded(&bench, task.id);
             let turn = change(&mut bench, vec![(task.id, stronger)]);

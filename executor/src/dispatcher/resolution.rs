@@ -11,13 +11,11 @@ use protocol::resolution::{Resolution, ResolvedBy};
 use protocol::task::TaskId;
 
 use super::{Action, Dispatcher, Effects};
-use crate::base::webauthn::Assertion;
 use crate::store::Change;
 use crate::task::resolution::ResolutionClaim;
-use crate::task::touch::Statement;
 use crate::task::{Task, resolution};
 
-/// A request, from a caller or the page, to resolve a task.
+/// A caller's request to resolve a task.
 #[derive(Debug)]
 pub struct ResolveRequest {
     pub request: TaskId,
@@ -25,44 +23,29 @@ pub struct ResolveRequest {
     pub caller: Box<Caller>,
     /// The stored task; `None` if there is no such task.
     pub task: Option<Task>,
-    pub verdict: ResolutionClaim,
-    /// What a key of the human signed.
-    pub touch: Option<Assertion>,
+    pub happened: bool,
+    pub note: Option<String>,
 }
 
 impl Dispatcher {
-    pub(super) fn handle_resolve(&mut self, resolve: ResolveRequest, now: Timestamp, effects: &mut Effects) {
-        let ResolveRequest { request, id, caller, task, verdict, touch } = resolve;
-        let task = task.filter(|task| caller.may_touch(&task.caller));
-        // A human who approved it with a touch resolves it with one.
-        let decision = task.as_ref().and_then(|task| task.confirmation.as_ref()?.decision.as_ref());
-        let was_touched = decision.is_some_and(|decision| decision.proof.is_some());
-        if verdict.by == ResolvedBy::Human && was_touched && !self.approver_keys().is_empty() {
-            let (happened, note) = (verdict.happened, verdict.note.clone());
-            let statement = Statement::Resolve { task: id, happened, note };
-            if let Err(error) = self.check_touch(statement, touch.as_ref(), effects) {
-                return effects.actions.push(Action::Reply(request, Err(error)));
-            }
-        }
-        let result = match task {
-            Some(_) if verdict.by == ResolvedBy::Caller && was_touched => Err(needs_touch(id)),
-            Some(task) => self.resolve(task, verdict, now, effects),
+    pub(super) fn resolve_for_caller(&mut self, resolve: ResolveRequest, now: Timestamp, effects: &mut Effects) {
+        let ResolveRequest { request, id, caller, task, happened, note } = resolve;
+        let result = match task.filter(|task| caller.may_touch(&task.caller)) {
+            Some(task) if task.was_approved_with_touch() => Err(needs_touch(id)),
+            Some(task) => self.resolve(task, ResolutionClaim { happened, by: ResolvedBy::Caller, note }, now, effects),
             None => Err(ErrorBody::new(Code::UnknownTask, format!("no task `{id}`"))
                 .hint("to list the tasks: agent-magic-tool tasks")),
         };
-        let answer = match result {
-            Ok(resolution) => Answer::Resolved { id, resolution },
-            Err(error) => Answer::Refused(error),
-        };
+        let answer = result.map_or_else(Answer::Refused, |resolution| Answer::Resolved { id, resolution });
         effects.actions.push(Action::Answer(request, Box::new(answer)));
     }
 
     /// Records the resolution of a stored task and publishes it. A later equal one succeeds, and a different one is
     /// refused, unless a human overrules a caller.
-    pub fn resolve(
+    pub(super) fn resolve(
         &mut self,
         mut task: Task,
-        verdict: ResolutionClaim,
+        claim: ResolutionClaim,
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<Resolution, ErrorBody> {
@@ -73,7 +56,7 @@ impl Dispatcher {
             Some(recorded) => task.resolution = Some(recorded.clone()),
             None => {}
         }
-        let resolution = resolution::resolve(&task, verdict, now)?;
+        let resolution = resolution::resolve(&task, claim, now)?;
         if task.resolution.as_ref() != Some(&resolution) {
             self.resolutions.insert(id, resolution.clone());
             effects.changes.push(Change::Resolve(id, Box::new(resolution.clone())));
@@ -102,10 +85,9 @@ mod tests {
 
     fn resolve(bench: &Bench, id: TaskId, uid: u32, happened: bool) -> Event {
         use crate::store::Store as _;
-        let verdict = ResolutionClaim { happened, by: ResolvedBy::Caller, note: None };
         let task = bench.store.task(id).expect("read");
         let caller = Box::new(Caller { uid, ..Caller::default() });
-        Event::Resolve(Box::new(ResolveRequest { request: TaskId::new(), id, caller, task, verdict, touch: None }))
+        Event::Resolve(Box::new(ResolveRequest { request: TaskId::new(), id, caller, task, happened, note: None }))
     }
 
     fn codes(answers: &[Answer]) -> Vec<Result<bool, Code>> {

@@ -149,7 +149,7 @@ impl Bench {
 
     pub(super) fn cancel(&mut self, id: TaskId, uid: u32) -> Turn {
         let caller = Box::new(Caller { uid, ..Caller::default() });
-        self.handle(Event::Cancel { request: TaskId::new(), task: id, caller, reason: None })
+        self.handle(Event::Cancel { request: TaskId::new(), id, caller, reason: None })
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
@@ -588,4 +588,9 @@ fn a_draining_dispatcher_starts_nothing_and_interrupts_only_on_request() {
     assert_eq!(bench.state(waiting.id), State::Queued);
     let turn = bench.crash(Some(&plain));
     assert_eq!(turn.performed, [running], "the next executor continues");
+}
+
+/// What a human commands, as an event.
+pub(super) fn command(command: HumanCommand) -> Event {
+    Event::Command(Ticket(0), Box::new(command))
 }

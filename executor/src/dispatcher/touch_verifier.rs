@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{DecideRequest, DecisionAction, DecisionError, Dispatcher, Effects};
+use super::{DecideRequest, DecisionError, Dispatcher, Effects, HumanVerdict};
 use jiff::Timestamp;
 
 use crate::base::webauthn::{Assertion, Base64Url, ExpectedOrigin, RelyingParty};
@@ -116,7 +116,7 @@ impl Dispatcher {
         request: &DecideRequest,
         effects: &mut Effects,
     ) -> Result<Option<TouchProof>, DecisionError> {
-        let is_denial = matches!(request.action, DecisionAction::Deny { .. });
+        let is_denial = matches!(request.verdict, HumanVerdict::Deny { .. });
         let is_needed = !is_denial
             && request
                 .tasks
@@ -175,16 +175,16 @@ impl Dispatcher {
 /// What is signed for a decision; `None` for a denial, which needs no touch.
 fn statement(request: &DecideRequest) -> Option<Statement> {
     let first = request.tasks.first().copied();
-    match (&request.action, &request.grant) {
-        (DecisionAction::Deny { .. }, _) => None,
-        (DecisionAction::Approve, None) => Some(Statement::Approve { tasks: request.tasks.clone() }),
-        (DecisionAction::Approve, Some(grant)) => {
+    match (&request.verdict, &request.grant) {
+        (HumanVerdict::Deny { .. }, _) => None,
+        (HumanVerdict::Approve, None) => Some(Statement::Approve { tasks: request.tasks.clone() }),
+        (HumanVerdict::Approve, Some(grant)) => {
             first.map(|(task, shown)| Statement::Remember { task, shown, grant: grant.content() })
         }
-        (DecisionAction::Edit { digest, .. }, _) => {
+        (HumanVerdict::Edit { digest, .. }, _) => {
             first.map(|(task, shown)| Statement::Edit { task, shown, edited: *digest })
         }
-        (DecisionAction::Answer(answer), _) => {
+        (HumanVerdict::Answer(answer), _) => {
             first.map(|(task, shown)| Statement::Answer { task, shown, answer: touch::digest_of_answer(answer) })
         }
     }

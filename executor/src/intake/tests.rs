@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use protocol::mailbox::request::VERSION;
+use protocol::mailbox::request::{Operation, VERSION};
 
 use super::*;
 use crate::dispatcher::Reassessment;
@@ -46,11 +46,21 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_700_000_000).expect("a time")
 }
 
-fn refusal(outcome: IntakeOutcome) -> ErrorBody {
-    match outcome {
-        IntakeOutcome::Answer(Answer::Refused(error)) => error,
-        other => panic!("not refused: {other:?}"),
+/// Reads a request to run a subtool.
+fn read(intake: &Intake, taken: &TakenRequest) -> Result<ValidRun, ErrorBody> {
+    let Request { operation: Operation::Run(run), caller, .. } = parse(taken)? else { panic!("a run") };
+    intake.run(taken.id, caller, *run, now())
+}
+
+fn task_of(intake: &Intake, taken: &TakenRequest) -> (Task, Arc<Definition>) {
+    match read(intake, taken) {
+        Ok(ValidRun::Task { task, definition }) => (*task, definition),
+        other => panic!("no task: {other:?}"),
     }
+}
+
+fn refusal(intake: &Intake, taken: &TakenRequest) -> ErrorBody {
+    read(intake, taken).expect_err("it is refused")
 }
 
 #[test]
@@ -58,7 +68,7 @@ fn a_valid_request_becomes_a_task_with_defaults_and_typed_words() {
     let folder = tempfile::tempdir().expect("a folder");
     let intake = intake(folder.path());
     let taken = asked(&json!({"run": {"tool": "greet", "words": {"name": "7"}, "idempotency_key": "k"}}));
-    let IntakeOutcome::Run { task, definition } = intake.read(&taken, now()) else { panic!("a task") };
+    let (task, definition) = task_of(&intake, &taken);
     let expected = Task {
         id: taken.id,
         input: json!({"name": "7", "times": 1}).as_object().expect("an object").clone(),
@@ -67,13 +77,10 @@ fn a_valid_request_becomes_a_task_with_defaults_and_typed_words() {
         idempotency_key: Some("k".to_owned()),
         ..Task::sample("greet", EffectClass::Read, now())
     };
-    assert_eq!(*task, expected);
+    assert_eq!(task, expected);
     assert!(Arc::ptr_eq(&intake.definition_of(&task).expect("the same"), &definition));
-    let IntakeOutcome::Run { task, .. } =
-        intake.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}, "words": {"times": "2"}}})), now())
-    else {
-        panic!("a task")
-    };
+    let words = asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}, "words": {"times": "2"}}}));
+    let (task, _) = task_of(&intake, &words);
     assert_eq!(task.input["times"], 2, "a word is parsed as the type in the schema");
 }
 
@@ -81,7 +88,7 @@ fn a_valid_request_becomes_a_task_with_defaults_and_typed_words() {
 fn an_invalid_request_is_refused_with_what_to_fix() {
     let folder = tempfile::tempdir().expect("a folder");
     let intake = intake(folder.path());
-    let refused = |ask: Value| refusal(intake.read(&asked(&ask), now()));
+    let refused = |ask: Value| refusal(&intake, &asked(&ask));
     let unknown = refused(json!({"run": {"tool": "gret"}}));
     assert_eq!((unknown.code, &unknown.details["nearest"][0]), (Code::UnknownSubtool, &json!("greet")));
     assert!(unknown.hint.expect("a hint").contains("`greet`"));
@@ -101,7 +108,7 @@ fn a_session_that_never_waits_is_told_what_to_do_and_of_no_option() {
     let intake = intake(folder.path());
     let caller = Caller { unattended: true, ..Caller::default() };
     let request = json!({"v": VERSION, "operation": {"run": {"tool": "send"}}, "caller": caller});
-    let refused = refusal(intake.read(&taken(request.to_string()), now()));
+    let refused = refusal(&intake, &taken(request.to_string()));
     assert_eq!(refused.code, Code::NoApprover);
     let expected = "tell the user to open it (agent-magic-tool executor page), then call it again";
     assert_eq!(refused.hint.as_deref(), Some(expected));
@@ -112,10 +119,10 @@ fn without_a_page_a_task_that_needs_confirmation_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     drop(intake(folder.path()));
     let intake = intake_with(folder.path(), "[page]\nenabled = false\n");
-    let refused = refusal(intake.read(&asked(&json!({"run": {"tool": "send"}})), now()));
+    let refused = refusal(&intake, &asked(&json!({"run": {"tool": "send"}})));
     assert_eq!(refused.code, Code::NoApprover);
-    let read = intake.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now());
-    assert!(matches!(read, IntakeOutcome::Run { .. }), "a task without confirmation is accepted");
+    let (task, _) = task_of(&intake, &asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})));
+    assert!(task.confirmation.is_none(), "a task without confirmation is accepted");
 }
 
 #[test]
@@ -123,7 +130,7 @@ fn a_task_that_needs_confirmation_carries_the_confirmation() {
     let folder = tempfile::tempdir().expect("a folder");
     let intake = intake(folder.path());
     let asked = asked(&json!({"run": {"tool": "send", "reason": "r".repeat(1_000)}}));
-    let IntakeOutcome::Run { task, .. } = intake.read(&asked, now()) else { panic!("a task") };
+    let (task, _) = task_of(&intake, &asked);
     let confirmation = task.confirmation.as_ref().expect("a confirmation");
     assert_eq!(confirmation.reason.as_ref().map(String::len), Some(confirmation::MAX_REASON_CHARS));
     assert_eq!(confirmation.digest, confirmation.digest_of("test", &task, &task.input));
@@ -140,21 +147,21 @@ fn a_malformed_request_is_refused_with_a_reason() {
         b"{".to_vec(),
         b"[]".to_vec(),
         b"\xff".to_vec(),
-        json!({"v": 1}).to_string().into_bytes(),
-        json!({"v": 1, "ask": run, "more": 1}).to_string().into_bytes(),
-        json!({"v": 1, "ask": {"run": {"tool": "greet", "inputs": {}}}}).to_string().into_bytes(),
-        json!({"v": 1, "ask": {"cancel": {"id": "../x"}}}).to_string().into_bytes(),
+        json!({"v": VERSION}).to_string().into_bytes(),
+        json!({"v": VERSION, "operation": run, "more": 1}).to_string().into_bytes(),
+        json!({"v": VERSION, "operation": {"run": {"tool": "greet", "inputs": {}}}}).to_string().into_bytes(),
+        json!({"v": VERSION, "operation": {"cancel": {"id": "../x"}}}).to_string().into_bytes(),
     ] {
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        assert_eq!(refusal(intake.read(&taken(bytes), now())).code, Code::BadRequest, "{text}");
+        assert_eq!(refusal(&intake, &taken(bytes)).code, Code::BadRequest, "{text}");
     }
-    let newer = refusal(intake.read(&taken(json!({"v": 3, "operation": run}).to_string()), now()));
+    let newer = refusal(&intake, &taken(json!({"v": 3, "operation": run}).to_string()));
     assert!(newer.message.contains("version 3") && newer.hint.is_some(), "{newer:?}");
     for (kind, code) in
         [(io::ErrorKind::FileTooLarge, Code::RequestTooLarge), (io::ErrorKind::InvalidInput, Code::BadRequest)]
     {
         let unreadable = TakenRequest { id: TaskId::new(), uid: 1000, bytes: Err(kind.into()), written_at: None };
-        assert_eq!(refusal(intake.read(&unreadable, now())).code, code);
+        assert_eq!(refusal(&intake, &unreadable).code, code);
     }
 }
 
@@ -164,7 +171,7 @@ fn a_dry_run_says_what_would_be_sent_and_whether_a_human_is_asked() {
     let intake = intake(folder.path());
     for (tool, asks) in [("greet", false), ("send", true)] {
         let taken = asked(&json!({"run": {"tool": tool, "input": {"name": "x"}, "dry_run": true}}));
-        let IntakeOutcome::Plan { plan, .. } = intake.read(&taken, now()) else { panic!("a plan") };
+        let Ok(ValidRun::Plan { plan, .. }) = read(&intake, &taken) else { panic!("a plan") };
         assert_eq!(plan["confirmation"].is_string(), asks, "{plan}");
         assert!(plan["would_send"]["process"].is_object(), "{plan}");
     }
@@ -177,33 +184,25 @@ fn a_read_only_session_may_only_run_read_only_subtools() {
     let run = |tool: &str| {
         let operation = json!({"run": {"tool": tool, "input": {"name": "x"}}});
         let request = json!({"v": VERSION, "operation": operation, "caller": {"read_only": true}});
-        intake.read(&taken(request.to_string()), now())
+        read(&intake, &taken(request.to_string()))
     };
-    assert!(matches!(run("greet"), IntakeOutcome::Run { .. }));
-    let error = refusal(run("send"));
+    assert!(matches!(run("greet"), Ok(ValidRun::Task { .. })));
+    let error = run("send").expect_err("it changes something");
     assert_eq!(error.code, Code::RefusedByPolicy);
     assert!(error.message.contains("this session is read-only"), "{}", error.message);
 }
 
 #[test]
-fn cancel_and_status_need_no_subtool() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let intake = intake(folder.path());
-    let id = TaskId::new();
-    let cancel = intake.read(&asked(&json!({"cancel": {"id": id}})), now());
-    assert!(matches!(cancel, IntakeOutcome::Cancel { task, caller, .. } if task == id && caller.uid == 1000));
-    assert!(matches!(intake.read(&asked(&json!("status")), now()), IntakeOutcome::Status));
+fn the_user_of_a_request_is_that_of_its_file() {
+    let request = parse(&asked(&json!("status"))).expect("it is valid");
+    assert_eq!((request.operation, request.caller.uid), (Operation::Status, 1000));
 }
 
 #[test]
 fn a_task_keeps_its_definition_only_while_that_is_unchanged() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut intake = intake(folder.path());
-    let IntakeOutcome::Run { task, .. } =
-        intake.read(&asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})), now())
-    else {
-        panic!("a task")
-    };
+    let (task, _) = task_of(&intake, &asked(&json!({"run": {"tool": "greet", "input": {"name": "x"}}})));
     fs::write(folder.path().join("subtools/other.json"), "{").expect("written");
     intake.refresh();
     assert!(intake.definition_of(&task).is_some(), "a bad file does not hide another one");
@@ -219,10 +218,7 @@ fn a_rule_that_demands_more_than_a_human_was_asked_for_has_it_asked_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let task = {
         let request = json!({"run": {"tool": "send", "input": {"n": 1}, "reason": "because"}});
-        match intake(folder.path()).read(&asked(&request), now()) {
-            IntakeOutcome::Run { task, .. } => *task,
-            other => panic!("{other:?}"),
-        }
+        task_of(&intake(folder.path()), &asked(&request)).0
     };
     let asked = task.confirmation.as_deref().expect("a confirmation");
     let rule = |demand: &str| format!("[[confirm.rules]]\ntools = [\"send\"]\nthen = \"ask\"\n{demand}");

@@ -17,7 +17,6 @@ use serde_json::{Map, Value, json};
 
 use super::approval_word::approval_word;
 use super::card::question_of;
-use super::command::PageCommand;
 use super::diff::LineDiff;
 use super::gate::{SessionName, refuse};
 use super::views::ViewError;
@@ -29,9 +28,9 @@ use crate::base::schema::Problem;
 use crate::base::webauthn::Assertion;
 use crate::catalog::Subtool;
 use crate::config::seal;
-use crate::dispatcher::{DecisionAction, DecisionError};
+use crate::dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
 use crate::task::Task;
-use crate::task::confirmation::{Confirmation, Digest};
+use crate::task::confirmation::{Confirmation, DecidedBy, Digest};
 use crate::task::fingerprint::Fingerprint;
 use crate::task::grant::{self, FieldCoverage, Grant, GrantId, GrantScope};
 
@@ -97,16 +96,16 @@ struct DecideBody {
 pub(super) async fn decide(State(page): PageState, Extension(session): CurrentSession, body: Bytes) -> ActionResult {
     let decision: DecideBody = parse_body(&body)?;
     let tasks: Vec<_> = decision.decisions.iter().map(DecidedTask::parse).collect::<Result<_, _>>()?;
-    let action = match decision.verdict {
-        DecideVerdict::Deny => DecisionAction::Deny { reason: note(decision.reason) },
+    let verdict = match decision.verdict {
+        DecideVerdict::Deny => HumanVerdict::Deny { reason: note(decision.reason) },
         DecideVerdict::Approve => {
             for (id, _) in &tasks {
                 check_approvable(&page, *id, decision.typed.as_deref(), tasks.len() > 1)?;
             }
-            DecisionAction::Approve
+            HumanVerdict::Approve
         }
     };
-    send_decision(&page, session, tasks, action, (None, decision.touch)).await
+    send_decision(&page, session, tasks, verdict, (None, decision.touch)).await
 }
 
 /// Refuses to approve a question, or a destructive task in a batch or without its name typed.
@@ -140,13 +139,15 @@ async fn send_decision(
     page: &Page,
     session: SessionName,
     tasks: Vec<(TaskId, Digest)>,
-    action: DecisionAction,
+    verdict: HumanVerdict,
     (grant, touch): (Option<Box<Grant>>, Option<Assertion>),
 ) -> ActionResult {
     if tasks.is_empty() {
         return Err(refuse(StatusCode::BAD_REQUEST, Code::BadRequest, "`decisions` is empty"));
     }
-    match page.send(PageCommand::Decide { tasks, action, grant, touch }, session.0).await {
+    let by = DecidedBy::Page(session.0);
+    let request = DecideRequest { tasks, verdict, by, note: None, grant, touch };
+    match page.send(HumanCommand::Decide(request)).await {
         None => Err(stopping()),
         Some(Err(error)) => Err(not_decided(page, error)),
         Some(Ok(decided)) => {
@@ -325,9 +326,9 @@ pub(super) async fn decide_edit(
     }
     check_approvable(&page, edit.id, edit.typed.as_deref(), false)?;
     let action = if input == task.input {
-        DecisionAction::Approve
+        HumanVerdict::Approve
     } else {
-        DecisionAction::Edit { input, files, digest, reason: note(edit.reason) }
+        HumanVerdict::Edit { input, files, digest, reason: note(edit.reason) }
     };
     send_decision(&page, session, vec![(edit.id, shown)], action, (None, edit.touch)).await
 }
@@ -373,7 +374,7 @@ pub(super) async fn answer(State(page): PageState, Extension(session): CurrentSe
             .accept(answered.content.unwrap_or_default(), &secret_prefix(&task), &page.runner_context().secrets)
             .map_err(|problems| invalid_input(&problems))?,
     };
-    send_decision(&page, session, vec![decided], DecisionAction::Answer(content), (None, answered.touch)).await
+    send_decision(&page, session, vec![decided], HumanVerdict::Answer(content), (None, answered.touch)).await
 }
 
 /// The prefix of the names of secrets that this task asked for.
@@ -388,10 +389,10 @@ struct CancelBody {
     id: TaskId,
 }
 
-pub(super) async fn cancel(State(page): PageState, Extension(session): CurrentSession, body: Bytes) -> ActionResult {
+pub(super) async fn cancel(State(page): PageState, body: Bytes) -> ActionResult {
     let CancelBody { id } = parse_body(&body)?;
     let task = existing_task(&page, id)?;
-    match page.send(PageCommand::Cancel { task: id, uid: task.caller.uid }, session.0).await {
+    match page.send(HumanCommand::Cancel { id, uid: task.caller.uid }).await {
         None => Err(stopping()),
         Some(Ok(states)) => {
             Ok(Json(json!({"id": id, "state": states.first().map(|(_, state)| state)})).into_response())
@@ -412,10 +413,11 @@ struct ResolveBody {
 }
 
 /// Records whether a task with an unknown outcome had its effect.
-pub(super) async fn resolve(State(page): PageState, Extension(session): CurrentSession, body: Bytes) -> ActionResult {
+pub(super) async fn resolve(State(page): PageState, body: Bytes) -> ActionResult {
     let ResolveBody { id, happened, note: text, touch } = parse_body(&body)?;
     let task = existing_task(&page, id)?;
-    match page.send(PageCommand::Resolve { task: Box::new(task), happened, note: note(text), touch }, session.0).await {
+    let command = HumanCommand::Resolve { task: Box::new(task), happened, note: note(text), touch };
+    match page.send(command).await {
         None => Err(stopping()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
         Some(Err(error)) => Err(not_decided(&page, error)),
@@ -540,7 +542,7 @@ pub(super) async fn grant(State(page): PageState, Extension(session): CurrentSes
     }
     check_approvable(&page, wanted.id, wanted.typed.as_deref(), false)?;
     let grant = Some(Box::new(grant));
-    send_decision(&page, session, vec![decided], DecisionAction::Approve, (grant, wanted.touch)).await
+    send_decision(&page, session, vec![decided], HumanVerdict::Approve, (grant, wanted.touch)).await
 }
 
 /// Counts how many of the recent requests a grant would have let run.
@@ -568,13 +570,9 @@ struct RevokeBody {
     touch: Option<Assertion>,
 }
 
-pub(super) async fn revoke_grant(
-    State(page): PageState,
-    Extension(session): CurrentSession,
-    body: Bytes,
-) -> ActionResult {
+pub(super) async fn revoke_grant(State(page): PageState, body: Bytes) -> ActionResult {
     let RevokeBody { id, touch } = parse_body(&body)?;
-    match page.send(PageCommand::Revoke { grant: id, touch }, session.0).await {
+    match page.send(HumanCommand::Revoke { grant: id, touch }).await {
         None => Err(stopping()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
         Some(Err(DecisionError::NotPending(_))) => Err(refuse(StatusCode::NOT_FOUND, Code::NotFound, "no such grant")),

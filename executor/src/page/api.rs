@@ -21,15 +21,14 @@ use super::actions::{
 use super::api_client::{ApiKeyStanding, Gate, GateDecision, GateList, GateNeed, GateOutcome, GateVerdict};
 use super::background::BackgroundReader;
 use super::card::{Card, question_of};
-use super::command::PageCommand;
 use super::gate::refuse;
 use super::views::ViewError;
 use crate::config::api_keys::ClientKey;
-use crate::dispatcher::{DecisionAction, DecisionError};
+use crate::dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
 use crate::runner::ask_user::UserQuestion;
 use crate::store::StoreError;
 use crate::task::Task;
-use crate::task::confirmation::{Digest, ReplacedValues};
+use crate::task::confirmation::{DecidedBy, Digest, ReplacedValues};
 
 /// The most gates in one answer; the rest is counted.
 const MAX_GATES: u32 = 50;
@@ -121,10 +120,10 @@ pub(super) async fn decide(
         return Err(not_decided(&page, DecisionError::Stale(id)));
     }
     let gate = gate_of(&page, &task, &mut BackgroundReader::new(&page)).map_err(unreadable)?.ok_or_else(no_gate)?;
-    let (action, note) = action(&page, &task, &gate.needs, decision)?;
-    let key = key.reference();
-    let session = format!("key:{}", key.name);
-    match page.send(PageCommand::DecideWithKey { key, task: id, shown, action, note }, session).await {
+    let (verdict, note) = verdict(&page, &task, &gate.needs, decision)?;
+    let (tasks, by) = (vec![(id, shown)], DecidedBy::ApiKey(key.reference()));
+    let request = DecideRequest { tasks, verdict, by, note, grant: None, touch: None };
+    match page.send(HumanCommand::Decide(request)).await {
         None => Err(stopping()),
         Some(Err(DecisionError::NeedsTouch(_))) => Err(needs_touch()),
         Some(Err(error)) => Err(not_decided(&page, error)),
@@ -147,12 +146,12 @@ fn needs_page() -> Response {
 }
 
 /// What is decided, and the note with an approval.
-fn action(
+fn verdict(
     page: &Page,
     task: &Task,
     needs: &GateNeed,
     decision: GateDecision,
-) -> Result<(DecisionAction, Option<String>), Response> {
+) -> Result<(HumanVerdict, Option<String>), Response> {
     let wrong = |code: Code, message: &str| Err(refuse(StatusCode::UNPROCESSABLE_ENTITY, code, message));
     let GateDecision { decision, word, note: text, answer, .. } = decision;
     let reason = note(text);
@@ -161,8 +160,8 @@ fn action(
         return wrong(Code::NoQuestion, "there is no question that this answers");
     }
     match (decision, needs) {
-        (GateVerdict::Deny, _) if is_question => Ok((DecisionAction::Answer(json!({"action": "decline"})), reason)),
-        (GateVerdict::Deny, _) => Ok((DecisionAction::Deny { reason }, None)),
+        (GateVerdict::Deny, _) if is_question => Ok((HumanVerdict::Answer(json!({"action": "decline"})), reason)),
+        (GateVerdict::Deny, _) => Ok((HumanVerdict::Deny { reason }, None)),
         (GateVerdict::Approve, GateNeed::Touch) => Err(needs_touch()),
         (GateVerdict::Approve, GateNeed::Page) => Err(needs_page()),
         (GateVerdict::Approve, GateNeed::Word { word: wanted }) if word.as_ref() != Some(wanted) => {
@@ -172,9 +171,9 @@ fn action(
             let Some(content) = answer else {
                 return wrong(Code::WantsAnswer, "this is a question; send the fields of its form as `answer`");
             };
-            Ok((DecisionAction::Answer(accepted(page, task, content)?), reason))
+            Ok((HumanVerdict::Answer(accepted(page, task, content)?), reason))
         }
-        (GateVerdict::Approve, GateNeed::Click | GateNeed::Word { .. }) => Ok((DecisionAction::Approve, reason)),
+        (GateVerdict::Approve, GateNeed::Click | GateNeed::Word { .. }) => Ok((HumanVerdict::Approve, reason)),
     }
 }
 

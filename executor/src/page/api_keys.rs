@@ -18,14 +18,14 @@ use serde_json::json;
 
 use super::Page;
 use super::actions::{ActionResult, not_decided, parse_body, stopping};
-use super::command::PageCommand;
 use super::gate::{SessionName, refuse};
 use super::views::ViewResult;
 use super::wording::{DisplayTime, span};
 use crate::base::webauthn::Assertion;
 use crate::config::api_keys::ClientKey;
+use crate::dispatcher::HumanCommand;
+use crate::dispatcher::decide_scopes::ScopeChange;
 use crate::store::sqlite::records::RecordReader;
-use crate::task::api_key::ApiKeyRef;
 use crate::task::confirmation::Assurance;
 use crate::task::decide_scope::{DecideScope, ScopeStatus};
 
@@ -148,8 +148,8 @@ pub(super) async fn give(
         let message = "this API key is no longer what was shown; look at it again";
         return Err(refuse(StatusCode::CONFLICT, Code::Stale, message));
     };
-    let command = PageCommand::GiveScope { key: ApiKeyRef { name, hash }, expires_at: key.expires_at, touch };
-    send(&page, command, session).await?;
+    let (key, expires_at) = (key.reference(), key.expires_at);
+    send(&page, ScopeChange::Give { key, expires_at, session: session.0, touch }).await?;
     Ok(Json(json!({"may_decide": true})).into_response())
 }
 
@@ -160,18 +160,14 @@ struct TakeBody {
 }
 
 /// No longer lets a key decide.
-pub(super) async fn take(
-    State(page): State<Arc<Page>>,
-    Extension(session): Extension<SessionName>,
-    body: Bytes,
-) -> ActionResult {
+pub(super) async fn take(State(page): State<Arc<Page>>, body: Bytes) -> ActionResult {
     let TakeBody { hash } = parse_body(&body)?;
-    send(&page, PageCommand::TakeScope { hash }, session).await?;
+    send(&page, ScopeChange::TakeBack { hash }).await?;
     Ok(Json(json!({"may_decide": false})).into_response())
 }
 
-async fn send(page: &Page, command: PageCommand, session: SessionName) -> Result<(), Response> {
-    match page.send(command, session.0).await {
+async fn send(page: &Page, change: ScopeChange) -> Result<(), Response> {
+    match page.send(HumanCommand::ChangeScope(change)).await {
         None => Err(stopping()),
         Some(Ok(_)) => Ok(()),
         Some(Err(error)) => Err(not_decided(page, error)),

@@ -164,7 +164,7 @@ pub(super) async fn enrol(
     let site = &page.context.site;
     let party = RelyingParty { id: site.rp_id(), origin: ExpectedOrigin::Exactly(site.origin()) };
     let key = registration.verify(&party, &challenge).map_err(|error| refused(&error.to_string()))?;
-    send(&page, PageCommand::EnrolKey { name, key: Box::new(key), touch }, &session).await?;
+    send(&page, PageCommand::EnrolKey { name, key: Box::new(key), touch }).await?;
     page.registrations.end(&session.0);
     Ok(Json(json!({"enrolled": true})).into_response())
 }
@@ -177,18 +177,14 @@ struct RevokeKeyBody {
     touch: Option<Assertion>,
 }
 
-pub(super) async fn revoke(
-    State(page): State<Arc<Page>>,
-    Extension(session): Extension<SessionName>,
-    body: Bytes,
-) -> ActionResult {
+pub(super) async fn revoke(State(page): State<Arc<Page>>, body: Bytes) -> ActionResult {
     let RevokeKeyBody { id, touch } = parse_body(&body)?;
-    send(&page, PageCommand::RevokeKey { credential: id, touch }, &session).await?;
+    send(&page, PageCommand::RevokeKey { credential: id, touch }).await?;
     Ok(Json(json!({"revoked": true})).into_response())
 }
 
-async fn send(page: &Page, command: PageCommand, session: &SessionName) -> Result<(), Response> {
-    match page.send(command, session.0.clone()).await {
+async fn send(page: &Page, command: PageCommand) -> Result<(), Response> {
+    match page.send(command).await {
         None => Err(stopping()),
         Some(Ok(_)) => Ok(()),
         Some(Err(error)) => Err(not_decided(page, error)),

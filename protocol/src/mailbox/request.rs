@@ -10,7 +10,7 @@ use crate::json;
 use crate::resolution::Resolution;
 use crate::task::{State, TaskId};
 
-/// The version of this format. A request of version 1 is converted; any other version is refused.
+/// The version of this format; any other one is refused.
 pub const VERSION: u32 = 2;
 
 /// One request file.
@@ -28,13 +28,11 @@ impl Request {
         Self { v: VERSION, operation, caller }
     }
 
-    /// Parses a request file of this version or of version 1.
+    /// Parses a request file.
     pub fn parse(bytes: &[u8]) -> Result<Self, InvalidRequest> {
-        let mut file: Value = json::parse(bytes).map_err(|error| InvalidRequest::Malformed(error.to_string()))?;
-        match file.get("v").and_then(Value::as_u64) {
-            Some(1) => upgrade(&mut file),
-            Some(version) if version != u64::from(VERSION) => return Err(InvalidRequest::Version(version)),
-            _ => {}
+        let file: Value = json::parse(bytes).map_err(|error| InvalidRequest::Malformed(error.to_string()))?;
+        if let Some(version) = file.get("v").and_then(Value::as_u64).filter(|version| *version != u64::from(VERSION)) {
+            return Err(InvalidRequest::Version(version));
         }
         serde_json::from_value(file).map_err(|error| InvalidRequest::Malformed(error.to_string()))
     }
@@ -42,29 +40,10 @@ impl Request {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRequest {
-    #[error("the request has version {0}; this executor understands versions 1 and {VERSION}")]
+    #[error("the request has version {0}; this executor understands version {VERSION}")]
     Version(u64),
     #[error("the request is malformed: {0}")]
     Malformed(String),
-}
-
-/// Converts a request of version 1, which has the caller's fields beside the operation.
-fn upgrade(file: &mut Value) {
-    let Some(fields) = file.as_object_mut() else { return };
-    let mut caller = Map::new();
-    for (old, new) in
-        [("session", "session"), ("folder", "folder"), ("depth", "depth"), ("wakes", "wakes"), ("reach", "tool_scope")]
-    {
-        caller.extend(fields.shift_remove(old).map(|value| (new.to_owned(), value)));
-    }
-    if let Some(mut operation) = fields.shift_remove("ask") {
-        let run = operation.get_mut("run").and_then(Value::as_object_mut);
-        let read_only = run.and_then(|run| run.shift_remove("read_only"));
-        caller.extend(read_only.map(|value| ("read_only".to_owned(), value)));
-        fields.insert("operation".to_owned(), operation);
-    }
-    fields.insert("caller".to_owned(), caller.into());
-    fields.insert("v".to_owned(), VERSION.into());
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -172,39 +151,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_of_version_1_still_loads() {
-        let old = br#"{"v": 1, "ask": {"run": {"tool": "t", "input": {"a": 1}, "read_only": true}}, "session": "s",
-                       "folder": "/work", "depth": 1, "wakes": true, "reach": [["git_*"]]}"#;
-        let run = RunRequest {
-            tool: "t".to_owned(),
-            input: Map::from_iter([("a".to_owned(), 1.into())]),
-            ..RunRequest::default()
-        };
-        let caller = Caller {
-            uid: 0,
-            session: Some("s".to_owned()),
-            folder: Some("/work".into()),
-            depth: 1,
-            wakes: true,
-            read_only: true,
-            unattended: false,
-            trust: None,
-            tool_scope: crate::tool_scope::ToolScope::from_env_value(r#"[["git_*"]]"#),
-        };
-        assert_eq!(Request::parse(old), Ok(Request::new(Operation::run(run), caller)));
-        assert_eq!(
-            Request::parse(br#"{"v": 1, "ask": "status"}"#),
-            Ok(Request::new(Operation::Status, Caller::default()))
-        );
-    }
-
-    #[test]
     fn a_request_round_trips_and_unknown_versions_are_refused() {
         let request = Request::new(Operation::Status, Caller { unattended: true, ..Caller::default() });
         let text = serde_json::to_vec(&request).expect("a request serializes");
         assert_eq!(Request::parse(&text), Ok(request));
-        assert_eq!(Request::parse(br#"{"v": 3, "operation": "status"}"#), Err(InvalidRequest::Version(3)));
-        for malformed in ["", "[]", "1", "{}", r#"{"v": 2}"#, r#"{"v": 1, "ask": "status", "more": 1}"#] {
+        for version in [1, 3] {
+            let other = format!(r#"{{"v": {version}, "operation": "status"}}"#);
+            assert_eq!(Request::parse(other.as_bytes()), Err(InvalidRequest::Version(version)));
+        }
+        for malformed in ["", "[]", "1", "{}", r#"{"v": 2}"#, r#"{"v": 2, "operation": "status", "more": 1}"#] {
             assert!(matches!(Request::parse(malformed.as_bytes()), Err(InvalidRequest::Malformed(_))), "{malformed}");
         }
     }

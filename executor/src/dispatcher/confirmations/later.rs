@@ -69,10 +69,11 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::{DecideRequest, DecisionAction};
+    use super::super::{DecideRequest, HumanVerdict};
     use crate::catalog::definition::Definition;
     use crate::dispatcher::Event;
-    use crate::dispatcher::tests::{Bench, definition, limits, unconfirmed};
+    use crate::dispatcher::HumanCommand;
+    use crate::dispatcher::tests::{Bench, command, definition, limits, unconfirmed};
     use crate::task::Task;
     use crate::task::confirmation::DecidedBy;
     use protocol::mailbox::request::Answer;
@@ -111,15 +112,14 @@ mod tests {
             let asked = bench.stored(task.id).confirmation.expect("a confirmation");
             assert_eq!(asked.asked_at, bench.now);
             let request = DecideRequest {
-                ticket: TaskId::new(),
                 tasks: vec![(task.id, asked.digest)],
-                action: DecisionAction::Answer(json!({"answer": "yes"})),
+                verdict: HumanVerdict::Answer(json!({"answer": "yes"})),
                 by: DecidedBy::Page("page".to_owned()),
                 note: None,
                 grant: None,
                 touch: None,
             };
-            let turn = bench.handle(Event::Decide(Box::new(request)));
+            let turn = bench.handle(command(HumanCommand::Decide(request)));
             assert_eq!(turn.performed.contains(&task.id), !is_busy, "the answer goes on at once");
         }
     }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use protocol::mailbox::request::Answer;
 use serde_json::json;
 
-use super::super::tests::{Bench, Turn, definition, error_of, limits, unconfirmed};
+use super::super::tests::{Bench, Turn, command, definition, error_of, limits, unconfirmed};
 use super::super::{DispatcherLimits, Event, FailureKind, RulesChange};
 use super::*;
 use crate::catalog::definition::Definition;
+use crate::dispatcher::HumanCommand;
 use crate::store::Store as _;
 use crate::task::failure::{Retry, SideEffect};
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
@@ -21,20 +22,20 @@ fn digest(bench: &Bench, id: TaskId) -> Digest {
     bench.stored(id).confirmation.expect("a confirmation").digest
 }
 
-fn decide(bench: &mut Bench, tasks: &[(TaskId, Digest)], action: DecisionAction) -> Turn {
-    decide_with_grant(bench, tasks, action, None)
+fn decide(bench: &mut Bench, tasks: &[(TaskId, Digest)], verdict: HumanVerdict) -> Turn {
+    decide_with_grant(bench, tasks, verdict, None)
 }
 
 fn decide_with_grant(
     bench: &mut Bench,
     tasks: &[(TaskId, Digest)],
-    action: DecisionAction,
+    verdict: HumanVerdict,
     grant: Option<Grant>,
 ) -> Turn {
-    let (ticket, by) = (TaskId::new(), DecidedBy::Page("page".to_owned()));
+    let by = DecidedBy::Page("page".to_owned());
     let grant = grant.map(Box::new);
-    let request = DecideRequest { ticket, tasks: tasks.to_vec(), action, by, note: None, grant, touch: None };
-    bench.handle(Event::Decide(Box::new(request)))
+    let request = DecideRequest { tasks: tasks.to_vec(), verdict, by, note: None, grant, touch: None };
+    bench.handle(command(HumanCommand::Decide(request)))
 }
 
 /// Admits a task that waits for confirmation.
@@ -58,9 +59,9 @@ fn an_approval_starts_the_task_and_a_second_decision_is_rejected() {
     let mut bench = Bench::new(limits(1));
     let id = pending(&mut bench, json!({}));
     let of = [(id, digest(&bench, id))];
-    let turn = decide(&mut bench, &of, DecisionAction::Approve);
+    let turn = decide(&mut bench, &of, HumanVerdict::Approve);
     assert_eq!((turn.performed, turn.replies), (vec![id], vec![Ok(vec![(id, State::Queued)])]));
-    let turn = decide(&mut bench, &of, DecisionAction::Deny { reason: None });
+    let turn = decide(&mut bench, &of, HumanVerdict::Deny { reason: None });
     assert_eq!((turn.performed, turn.replies), (vec![], vec![Err(DecisionError::NotPending(id))]));
     let decision = bench.stored(id).confirmation.and_then(|asked| asked.decision).expect("a decision");
     assert_eq!((decision.verdict, decision.by), (Verdict::Approved, DecidedBy::Page("page".to_owned())));
@@ -71,7 +72,7 @@ fn a_denied_task_never_runs_and_its_error_gives_the_reason() {
     let mut bench = Bench::new(limits(1));
     let id = pending(&mut bench, json!({}));
     let of = [(id, digest(&bench, id))];
-    let turn = decide(&mut bench, &of, DecisionAction::Deny { reason: Some("not today".to_owned()) });
+    let turn = decide(&mut bench, &of, HumanVerdict::Deny { reason: Some("not today".to_owned()) });
     assert_eq!((turn.performed, turn.published), (vec![], vec![(id, State::Denied)]));
     let task = bench.stored(id);
     let error = error_of(&task);
@@ -89,10 +90,10 @@ fn a_decision_with_another_digest_is_stale_and_a_batch_is_all_or_nothing() {
     let mut bench = Bench::new(limits(5));
     let (first, second) = (pending(&mut bench, json!({"n": 1})), pending(&mut bench, json!({"n": 2})));
     let (one, two) = (digest(&bench, first), digest(&bench, second));
-    let turn = decide(&mut bench, &[(first, one), (second, one)], DecisionAction::Approve);
+    let turn = decide(&mut bench, &[(first, one), (second, one)], HumanVerdict::Approve);
     assert_eq!((turn.performed, turn.replies), (vec![], vec![Err(DecisionError::Stale(second))]));
     assert_eq!(bench.state(first), State::AwaitingConfirmation);
-    let turn = decide(&mut bench, &[(first, one), (second, two)], DecisionAction::Approve);
+    let turn = decide(&mut bench, &[(first, one), (second, two)], HumanVerdict::Approve);
     assert_eq!(turn.performed, [first, second]);
 }
 
@@ -101,8 +102,8 @@ fn a_task_that_a_batch_names_twice_is_not_decided() {
     let mut bench = Bench::new(limits(5));
     let id = pending(&mut bench, json!({}));
     let twice = [(id, digest(&bench, id)), (id, digest(&bench, id))];
-    for action in [DecisionAction::Approve, DecisionAction::Deny { reason: None }] {
-        let turn = decide(&mut bench, &twice, action);
+    for verdict in [HumanVerdict::Approve, HumanVerdict::Deny { reason: None }] {
+        let turn = decide(&mut bench, &twice, verdict);
         assert_eq!((turn.performed, turn.replies), (vec![], vec![Err(DecisionError::NotPending(id))]));
         assert_eq!(bench.state(id), State::AwaitingConfirmation);
     }
@@ -115,7 +116,7 @@ fn an_edited_task_runs_with_the_new_input_and_keeps_the_original() {
     let of = [(id, digest(&bench, id))];
     let Value::Object(input) = json!({"to": "bob"}) else { unreachable!() };
     let new = Digest::of(&[b"new"]);
-    let edit = DecisionAction::Edit {
+    let edit = HumanVerdict::Edit {
         input: input.clone(),
         files: Vec::new(),
         digest: new,
@@ -139,7 +140,7 @@ fn an_unanswered_confirmation_expires_and_a_late_approval_is_rejected() {
     bench.handle(Event::Tick);
     assert_eq!(bench.state(id), State::AwaitingConfirmation);
     bench.now = deadline;
-    let turn = decide(&mut bench, &of, DecisionAction::Approve);
+    let turn = decide(&mut bench, &of, HumanVerdict::Approve);
     assert_eq!((turn.performed, turn.replies), (vec![], vec![Err(DecisionError::NotPending(id))]));
     assert_eq!((bench.state(id), error_of(&bench.stored(id)).code), (State::Expired, Code::Expired));
     assert_eq!(bench.dispatcher.next_deadline(), None);
@@ -151,7 +152,7 @@ fn an_approved_task_that_cannot_start_in_time_expires() {
     let first = pending(&mut bench, json!({"n": 1}));
     let second = pending(&mut bench, json!({"n": 2}));
     let of = [(first, digest(&bench, first)), (second, digest(&bench, second))];
-    assert_eq!(decide(&mut bench, &of, DecisionAction::Approve).performed, [first]);
+    assert_eq!(decide(&mut bench, &of, HumanVerdict::Approve).performed, [first]);
     bench.pass(Duration::from_hours(1));
     assert_eq!(bench.succeed(first).performed, []);
     assert_eq!(bench.state(second), State::Expired);
@@ -168,7 +169,7 @@ fn a_pending_confirmation_survives_a_crash_without_waiting_longer() {
     assert_eq!(bench.dispatcher.next_deadline(), Some(bench.now + CONFIRMATION_WINDOW));
     bench.now += SignedDuration::from_hours(365 * 24);
     bench.crash(Some(&plain()));
-    assert_eq!(decide(&mut bench, &of, DecisionAction::Approve).performed, [id]);
+    assert_eq!(decide(&mut bench, &of, HumanVerdict::Approve).performed, [id]);
 }
 
 #[test]
@@ -177,7 +178,7 @@ fn a_changed_definition_ends_pending_and_approved_tasks() {
     let running = bench.start(crate::task::effect::EffectClass::Once, &plain());
     let (waits, approved) = (pending(&mut bench, json!({"n": 1})), pending(&mut bench, json!({"n": 2})));
     let of = [(approved, digest(&bench, approved))];
-    decide(&mut bench, &of, DecisionAction::Approve);
+    decide(&mut bench, &of, HumanVerdict::Approve);
     let confirmable: BTreeSet<_> = bench.dispatcher.confirmable().map(|task| task.id).collect();
     assert_eq!(confirmable, BTreeSet::from([waits, approved]));
     let change = RulesChange { limits: limits(1), drifted: vec![waits, approved], reassessed: Vec::new() };
@@ -251,7 +252,7 @@ fn a_scheduled_task_that_drifted_leaves_no_deadline_behind() {
     task.run_at = Some(bench.now + SignedDuration::from_hours(2));
     bench.admit(&task, &plain());
     let of = [(task.id, digest(&bench, task.id))];
-    decide(&mut bench, &of, DecisionAction::Approve);
+    decide(&mut bench, &of, HumanVerdict::Approve);
     assert_eq!((bench.state(task.id), bench.dispatcher.next_deadline()), (State::Queued, task.run_at));
     let change = RulesChange { limits: limits(1), drifted: vec![task.id], reassessed: Vec::new() };
     bench.handle(Event::RulesChanged(Box::new(change)));
@@ -279,7 +280,7 @@ fn a_call_at_another_time_is_another_task() {
         assert!(matches!(turn.answers.as_slice(), [Answer::SameAs(id)] if *id == expected), "{minutes:?}: {turn:?}");
     }
     let of = [(admitted[1], digest(&bench, admitted[1]))];
-    decide(&mut bench, &of, DecisionAction::Approve);
+    decide(&mut bench, &of, HumanVerdict::Approve);
     let again = at(&bench, Some(60));
     assert_eq!(bench.admit(&again, &plain()).published, [(again.id, State::AwaitingConfirmation)]);
 }
@@ -301,7 +302,7 @@ fn a_new_session_does_not_get_a_human_asked_again() {
     let shared = bench.admit(&same, &plain());
     assert!(matches!(shared.answers.as_slice(), [Answer::SameAs(first)] if *first == id), "{shared:?}");
     let of = [(id, digest(&bench, id))];
-    decide(&mut bench, &of, DecisionAction::Deny { reason: None });
+    decide(&mut bench, &of, HumanVerdict::Deny { reason: None });
     let again = elsewhere(&bench, json!({}), "new");
     assert_eq!(refusal(&bench.admit(&again, &plain())), Code::Denied, "in another session and folder");
     bench.crash(Some(&plain()));
@@ -386,7 +387,7 @@ fn a_grant_approves_matching_calls_up_to_its_uses_and_survives_a_crash() {
     let id = pending(&mut bench, json!({"n": 1}));
     let of = [(id, digest(&bench, id))];
     let grant = grant_of(&bench, id, Some(("n", FieldCoverage::AtMost(5.into()))), Some(2));
-    assert_eq!(decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant.clone())).performed, [id]);
+    assert_eq!(decide_with_grant(&mut bench, &of, HumanVerdict::Approve, Some(grant.clone())).performed, [id]);
     let through = unconfirmed(bench.now, json!({"n": 5}));
     assert_eq!(bench.admit(&through, &plain()).performed, [through.id]);
     let decision = bench.stored(through.id).confirmation.and_then(|asked| asked.decision).expect("a decision");
@@ -416,7 +417,7 @@ fn a_grant_approves_nothing_that_starts_after_its_end() {
         let id = pending(&mut bench, json!({"n": 1}));
         let of = [(id, digest(&bench, id))];
         let grant = grant_of(&bench, id, Some(("n", FieldCoverage::Anything)), None);
-        decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant));
+        decide_with_grant(&mut bench, &of, HumanVerdict::Approve, Some(grant));
         let scheduled =
             Task { run_at: starts_in.map(|after| bench.now + after), ..unconfirmed(bench.now, json!({"n": 2})) };
         bench.admit(&scheduled, &plain());
@@ -434,7 +435,7 @@ fn a_grant_that_ends_while_a_task_is_queued_approves_it_no_more() {
         let id = pending(&mut bench, json!({"n": 1}));
         let of = [(id, digest(&bench, id))];
         let grant = grant_of(&bench, id, Some(("n", FieldCoverage::Anything)), None);
-        decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant));
+        decide_with_grant(&mut bench, &of, HumanVerdict::Approve, Some(grant));
         if is_retry {
             bench.succeed(id);
         }
@@ -463,7 +464,7 @@ fn a_rule_that_came_after_a_grant_outranks_it() {
         let id = pending(&mut bench, json!({"n": 1}));
         let of = [(id, digest(&bench, id))];
         let grant = Grant { rules: [old].into(), ..grant_of(&bench, id, Some(("n", FieldCoverage::Anything)), None) };
-        decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant));
+        decide_with_grant(&mut bench, &of, HumanVerdict::Approve, Some(grant));
         let mut task = unconfirmed(bench.now, json!({"n": 2}));
         task.confirmation.as_mut().expect("a confirmation").asked_by = asked_by.clone();
         assert_eq!(bench.admit(&task, &plain()).performed.len(), usize::from(is_approved), "{asked_by:?}");
@@ -476,14 +477,14 @@ fn revoking_a_grant_denies_the_tasks_that_have_not_started() {
     let id = pending(&mut bench, json!({}));
     let of = [(id, digest(&bench, id))];
     let grant = grant_of(&bench, id, None, None);
-    decide_with_grant(&mut bench, &of, DecisionAction::Approve, Some(grant.clone()));
+    decide_with_grant(&mut bench, &of, HumanVerdict::Approve, Some(grant.clone()));
     let queued = unconfirmed(bench.now, json!({}));
     assert_eq!(bench.admit(&queued, &plain()).published, [(queued.id, State::Queued)]);
-    let turn = bench.handle(Event::Revoke { ticket: TaskId::new(), grant: grant.id, touch: None });
+    let turn = bench.handle(command(HumanCommand::Revoke { grant: grant.id, touch: None }));
     assert_eq!(turn.replies, [Ok(vec![])]);
     assert_eq!(bench.succeed(id).performed, []);
     assert_eq!(bench.state(queued.id), State::Denied);
-    let none = bench.handle(Event::Revoke { ticket: TaskId::new(), grant: id, touch: None });
+    let none = bench.handle(command(HumanCommand::Revoke { grant: id, touch: None }));
     assert_eq!(none.replies, [Err(DecisionError::NotPending(id))]);
 }
 
@@ -496,7 +497,7 @@ fn approve_held(bench: &mut Bench, input: Value) -> TaskId {
     let task = unconfirmed(bench.now, input);
     bench.admit(&task, &held());
     let of = [(task.id, digest(bench, task.id))];
-    let turn = decide(bench, &of, DecisionAction::Approve);
+    let turn = decide(bench, &of, HumanVerdict::Approve);
     assert_eq!((turn.performed, turn.replies), (vec![], vec![Ok(vec![(task.id, State::Queued)])]));
     task.id
 }
@@ -527,7 +528,7 @@ fn a_held_task_can_be_stopped_and_does_not_expire_while_it_is_held() {
     bench.admit(&task, &held());
     bench.now = task.confirmation.as_ref().expect("a confirmation").expires_at - SignedDuration::from_secs(1);
     let of = [(task.id, digest(&bench, task.id))];
-    decide(&mut bench, &of, DecisionAction::Approve);
+    decide(&mut bench, &of, HumanVerdict::Approve);
     bench.pass(Duration::from_secs(20));
     bench.handle(Event::Tick);
     assert_eq!(bench.state(task.id), State::Running);

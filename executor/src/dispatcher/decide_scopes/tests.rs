@@ -7,11 +7,12 @@ use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
 use super::super::Event;
-use super::super::tests::{Bench, Turn, definition, limits, unconfirmed};
+use super::super::tests::{Bench, Turn, command, definition, limits, unconfirmed};
 use super::*;
 use crate::base::webauthn::soft_key::{Ceremony, SoftKey};
 use crate::base::webauthn::{Base64Url, PublicKey};
 use crate::catalog::definition::Definition;
+use crate::dispatcher::HumanCommand;
 use crate::store::Store as _;
 use crate::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
 use crate::task::confirmation::{Digest, Verdict};
@@ -36,12 +37,12 @@ fn key(hash: &str) -> ApiKeyRef {
 
 fn give(bench: &mut Bench, key: ApiKeyRef, touch: Option<Assertion>) -> Turn {
     let change = ScopeChange::Give { key, expires_at: None, session: "page".to_owned(), touch };
-    bench.handle(Event::ChangeScope(TaskId::new(), Box::new(change)))
+    bench.handle(command(HumanCommand::ChangeScope(change)))
 }
 
 fn take(bench: &mut Bench, hash: &str) -> Turn {
     let change = ScopeChange::TakeBack { hash: hash.to_owned() };
-    bench.handle(Event::ChangeScope(TaskId::new(), Box::new(change)))
+    bench.handle(command(HumanCommand::ChangeScope(change)))
 }
 
 fn pending(bench: &mut Bench, input: Value, definition: &Arc<Definition>) -> (TaskId, Digest) {
@@ -50,17 +51,17 @@ fn pending(bench: &mut Bench, input: Value, definition: &Arc<Definition>) -> (Ta
     (task.id, bench.stored(task.id).confirmation.expect("a confirmation").digest)
 }
 
-fn request(task: (TaskId, Digest), key: ApiKeyRef, action: DecisionAction) -> DecideRequest {
-    let (ticket, by, note) = (TaskId::new(), DecidedBy::ApiKey(key), Some("fine".to_owned()));
-    DecideRequest { ticket, tasks: vec![task], action, by, note, grant: None, touch: None }
+fn request(task: (TaskId, Digest), key: ApiKeyRef, verdict: HumanVerdict) -> DecideRequest {
+    let (by, note) = (DecidedBy::ApiKey(key), Some("fine".to_owned()));
+    DecideRequest { tasks: vec![task], verdict, by, note, grant: None, touch: None }
 }
 
 fn decide(bench: &mut Bench, request: DecideRequest) -> Turn {
-    bench.handle(Event::Decide(Box::new(request)))
+    bench.handle(command(HumanCommand::Decide(request)))
 }
 
 fn approve(bench: &mut Bench, task: (TaskId, Digest), hash: &str) -> Turn {
-    decide(bench, request(task, key(hash), DecisionAction::Approve))
+    decide(bench, request(task, key(hash), HumanVerdict::Approve))
 }
 
 fn is_refused(turn: &Turn) -> bool {
@@ -72,11 +73,11 @@ fn a_key_decides_only_while_it_has_the_scope_and_its_decisions_are_recorded() {
     let (mut bench, plain) = (bench(), definition(json!({})));
     let shown = pending(&mut bench, json!({"n": 1}), &plain);
     assert!(is_refused(&approve(&mut bench, shown, "aa")));
-    assert!(is_refused(&decide(&mut bench, request(shown, key("aa"), DecisionAction::Deny { reason: None }))));
+    assert!(is_refused(&decide(&mut bench, request(shown, key("aa"), HumanVerdict::Deny { reason: None }))));
     assert_eq!(give(&mut bench, key("aa"), None).replies, [Ok(vec![])]);
     assert!(is_refused(&approve(&mut bench, shown, "bb")), "another key under the same name");
     let renamed = ApiKeyRef { name: "other".to_owned(), ..key("aa") };
-    assert!(is_refused(&decide(&mut bench, request(shown, renamed, DecisionAction::Approve))), "under another name");
+    assert!(is_refused(&decide(&mut bench, request(shown, renamed, HumanVerdict::Approve))), "under another name");
     let stale = approve(&mut bench, (shown.0, Digest::of(&[])), "aa");
     assert_eq!(stale.replies, [Err(DecisionError::Stale(shown.0))]);
     assert_eq!(approve(&mut bench, shown, "aa").performed, [shown.0]);
@@ -98,7 +99,7 @@ fn a_key_remembers_and_edits_nothing() {
     let mut bench = bench();
     give(&mut bench, key("aa"), None);
     let shown = pending(&mut bench, json!({"n": 1}), &definition(json!({})));
-    let edit = DecisionAction::Edit { input: Map::new(), files: Vec::new(), digest: Digest::of(&[]), reason: None };
+    let edit = HumanVerdict::Edit { input: Map::new(), files: Vec::new(), digest: Digest::of(&[]), reason: None };
     assert!(is_refused(&decide(&mut bench, request(shown, key("aa"), edit))));
 }
 
@@ -189,6 +190,6 @@ fn with_a_key_of_the_approver_only_a_touch_gives_the_scope_and_it_covers_nothing
     let shown = pending(&mut bench, json!({"n": 2}), &grave);
     let turn = approve(&mut bench, shown, "aa");
     assert!(matches!(turn.replies[..], [Err(DecisionError::NeedsTouch(_))]), "{:?}", turn.replies);
-    let denied = decide(&mut bench, request(shown, key("aa"), DecisionAction::Deny { reason: None }));
+    let denied = decide(&mut bench, request(shown, key("aa"), HumanVerdict::Deny { reason: None }));
     assert_eq!(denied.replies, [Ok(vec![(shown.0, State::Denied)])], "to deny needs none");
 }

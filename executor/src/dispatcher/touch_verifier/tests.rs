@@ -6,11 +6,11 @@ use std::sync::Arc;
 use protocol::task::{State, TaskId};
 use serde_json::{Value, json};
 
-use super::super::Event;
-use super::super::tests::{Bench, Turn, definition, limits, unconfirmed};
+use super::super::tests::{Bench, Turn, command, definition, limits, unconfirmed};
 use super::*;
 use crate::base::webauthn::soft_key::{Ceremony, SoftKey};
 use crate::base::webauthn::{PublicKey, WebauthnError};
+use crate::dispatcher::HumanCommand;
 use crate::store::Store as _;
 use crate::task::approver_key::{ApproverKey, EnrolledBy};
 use crate::task::confirmation::{DecidedBy, Verdict};
@@ -73,13 +73,13 @@ fn touch(key: &SoftKey, challenge: Digest, change: impl Fn(&mut Ceremony)) -> As
     }
 }
 
-fn request(tasks: &[(TaskId, Digest)], action: DecisionAction) -> DecideRequest {
-    let (ticket, by) = (TaskId::new(), DecidedBy::Page("page".to_owned()));
-    DecideRequest { ticket, tasks: tasks.to_vec(), action, by, note: None, grant: None, touch: None }
+fn request(tasks: &[(TaskId, Digest)], verdict: HumanVerdict) -> DecideRequest {
+    let by = DecidedBy::Page("page".to_owned());
+    DecideRequest { tasks: tasks.to_vec(), verdict, by, note: None, grant: None, touch: None }
 }
 
 fn decide(bench: &mut Bench, request: DecideRequest) -> Turn {
-    bench.handle(Event::Decide(Box::new(request)))
+    bench.handle(command(HumanCommand::Decide(request)))
 }
 
 /// Sends a decision without a touch, which must be refused, and returns the challenge that it gets.
@@ -107,17 +107,17 @@ fn with_a_key_what_is_grave_needs_its_touch_and_nothing_else_does() {
     ];
     for (index, (fields, expected)) in definitions.into_iter().enumerate() {
         let shown = pending(&mut bench, json!({"n": index}), &definition(fields.clone()));
-        let turn = decide(&mut bench, request(&[shown], DecisionAction::Approve));
+        let turn = decide(&mut bench, request(&[shown], HumanVerdict::Approve));
         assert_eq!(matches!(turn.replies[..], [Err(DecisionError::NeedsTouch(_))]), expected, "{fields}");
     }
     // Without any key the page alone decides.
     enrol(&mut bench, &[]);
     let shown = pending(&mut bench, json!({"n": "without"}), &grave());
-    assert_eq!(decide(&mut bench, request(&[shown], DecisionAction::Approve)).performed, [shown.0]);
+    assert_eq!(decide(&mut bench, request(&[shown], HumanVerdict::Approve)).performed, [shown.0]);
     // A denial never needs one.
     enrol(&mut bench, &[&key]);
     let shown = pending(&mut bench, json!({"n": "denied"}), &grave());
-    let turn = decide(&mut bench, request(&[shown], DecisionAction::Deny { reason: None }));
+    let turn = decide(&mut bench, request(&[shown], HumanVerdict::Deny { reason: None }));
     assert_eq!(turn.published, [(shown.0, State::Denied)]);
 }
 
@@ -171,7 +171,7 @@ fn a_demanded_touch_is_needed_whatever_the_task_does_and_also_when_all_keys_are_
         confirmation.needs = Some(Assurance::Touch);
         let shown = (task.id, confirmation.digest);
         bench.admit(&task, &definition(json!({})));
-        challenge(&mut bench, request(&[shown], DecisionAction::Approve));
+        challenge(&mut bench, request(&[shown], HumanVerdict::Approve));
     }
 }
 
@@ -179,9 +179,9 @@ fn a_demanded_touch_is_needed_whatever_the_task_does_and_also_when_all_keys_are_
 fn a_touch_approves_what_was_shown_and_is_kept_as_its_proof() {
     let (mut bench, key) = with_key();
     let shown = pending(&mut bench, json!({"n": 1}), &grave());
-    let wanted = challenge(&mut bench, request(&[shown], DecisionAction::Approve));
+    let wanted = challenge(&mut bench, request(&[shown], HumanVerdict::Approve));
     let signed = touch(&key, wanted, |_| {});
-    let approve = || DecideRequest { touch: Some(signed.clone()), ..request(&[shown], DecisionAction::Approve) };
+    let approve = || DecideRequest { touch: Some(signed.clone()), ..request(&[shown], HumanVerdict::Approve) };
     assert_eq!(decide(&mut bench, approve()).performed, [shown.0]);
     let task = bench.stored(shown.0);
     let proof = proof_of(&task, None).expect("it is proved");
@@ -198,10 +198,10 @@ fn every_wrong_touch_is_refused() {
     let stranger = SoftKey::es256("x");
     let shown = pending(&mut bench, json!({"n": 1}), &grave());
     let other = pending(&mut bench, json!({"n": 2}), &grave());
-    let wanted = challenge(&mut bench, request(&[shown], DecisionAction::Approve));
-    let of_other = challenge(&mut bench, request(&[other], DecisionAction::Approve));
-    let of_both = challenge(&mut bench, request(&[shown, other], DecisionAction::Approve));
-    let of_reversed = challenge(&mut bench, request(&[other, shown], DecisionAction::Approve));
+    let wanted = challenge(&mut bench, request(&[shown], HumanVerdict::Approve));
+    let of_other = challenge(&mut bench, request(&[other], HumanVerdict::Approve));
+    let of_both = challenge(&mut bench, request(&[shown, other], HumanVerdict::Approve));
+    let of_reversed = challenge(&mut bench, request(&[other, shown], HumanVerdict::Approve));
     let mut impostor = SoftKey::es256("a");
     impostor.counter = 11;
     let mut used = SoftKey::es256("b");
@@ -223,13 +223,13 @@ fn every_wrong_touch_is_refused() {
         (touch(&stranger, wanted, |_| {}), Err(DecisionError::UnknownKey)),
     ];
     for (signed, expected) in table {
-        let approve = DecideRequest { touch: Some(signed), ..request(&[shown], DecisionAction::Approve) };
+        let approve = DecideRequest { touch: Some(signed), ..request(&[shown], HumanVerdict::Approve) };
         let turn = decide(&mut bench, approve);
         assert_eq!((turn.replies, turn.performed), (vec![expected], vec![]));
         assert_eq!(bench.state(shown.0), State::AwaitingConfirmation);
     }
     // Two tasks are approved by a touch for both, in the order that was signed.
-    let both = |touch| DecideRequest { touch: Some(touch), ..request(&[shown, other], DecisionAction::Approve) };
+    let both = |touch| DecideRequest { touch: Some(touch), ..request(&[shown, other], HumanVerdict::Approve) };
     let turn = decide(&mut bench, both(touch(&key, of_reversed, |_| {})));
     assert_eq!(turn.replies, [bad(WebauthnError::WrongChallenge)]);
     assert_eq!(decide(&mut bench, both(touch(&key, of_both, |_| {}))).performed, [shown.0, other.0]);
@@ -238,9 +238,8 @@ fn every_wrong_touch_is_refused() {
     }
     // The key has counted to 11 now.
     let third = pending(&mut bench, json!({"n": 3}), &grave());
-    let wanted = challenge(&mut bench, request(&[third], DecisionAction::Approve));
-    let again =
-        DecideRequest { touch: Some(touch(&key, wanted, |_| {})), ..request(&[third], DecisionAction::Approve) };
+    let wanted = challenge(&mut bench, request(&[third], HumanVerdict::Approve));
+    let again = DecideRequest { touch: Some(touch(&key, wanted, |_| {})), ..request(&[third], HumanVerdict::Approve) };
     assert_eq!(decide(&mut bench, again).replies, [bad(WebauthnError::CounterWentBack)]);
 }
 
@@ -249,9 +248,8 @@ fn a_counter_that_an_earlier_executor_saw_still_counts() {
     let (mut bench, key) = with_key();
     bench.dispatcher.restore_key_counters([(Base64Url(key.credential.clone()), 40)]);
     let shown = pending(&mut bench, json!({}), &grave());
-    let wanted = challenge(&mut bench, request(&[shown], DecisionAction::Approve));
-    let stale =
-        DecideRequest { touch: Some(touch(&key, wanted, |_| {})), ..request(&[shown], DecisionAction::Approve) };
+    let wanted = challenge(&mut bench, request(&[shown], HumanVerdict::Approve));
+    let stale = DecideRequest { touch: Some(touch(&key, wanted, |_| {})), ..request(&[shown], HumanVerdict::Approve) };
     assert_eq!(decide(&mut bench, stale).replies, [Err(DecisionError::BadTouch(WebauthnError::CounterWentBack))]);
 }
 
@@ -262,8 +260,8 @@ fn an_edit_and_an_answer_are_signed_as_what_they_are() {
     let shown = pending(&mut bench, json!({"to": "eve"}), &grave());
     let task = bench.stored(shown.0);
     let digest = task.confirmation.as_ref().expect("a confirmation").digest_of(INSTANCE, &task, &input);
-    let edit = || DecisionAction::Edit { input: input.clone(), files: Vec::new(), digest, reason: None };
-    let of_approval = challenge(&mut bench, request(&[shown], DecisionAction::Approve));
+    let edit = || HumanVerdict::Edit { input: input.clone(), files: Vec::new(), digest, reason: None };
+    let of_approval = challenge(&mut bench, request(&[shown], HumanVerdict::Approve));
     let wanted = challenge(&mut bench, request(&[shown], edit()));
     for (signed, is_right) in [(of_approval, false), (wanted, true)] {
         let turn =
@@ -278,7 +276,7 @@ fn an_edit_and_an_answer_are_signed_as_what_they_are() {
 
     key.counter += 1;
     let shown = pending(&mut bench, json!({"q": 1}), &grave());
-    let answer = |word: &str| DecisionAction::Answer(json!({"answer": word}));
+    let answer = |word: &str| HumanVerdict::Answer(json!({"answer": word}));
     let wanted = challenge(&mut bench, request(&[shown], answer("yes")));
     for (word, is_right) in [("no", false), ("yes", true)] {
         let signed = touch(&key, wanted, |_| {});
@@ -309,7 +307,7 @@ fn a_grant_is_worth_what_it_was_made_with() {
     let shown = pending(&mut bench, json!({"n": 1}), &plain);
     let made = grant(&bench, shown.0);
     let turn =
-        decide(&mut bench, DecideRequest { grant: Some(Box::new(made)), ..request(&[shown], DecisionAction::Approve) });
+        decide(&mut bench, DecideRequest { grant: Some(Box::new(made)), ..request(&[shown], HumanVerdict::Approve) });
     assert_eq!(turn.performed, [shown.0]);
     let covered = unconfirmed(bench.now, json!({"n": 2}));
     assert_eq!(bench.admit(&covered, &plain).performed, [covered.id]);
@@ -320,9 +318,9 @@ fn a_grant_is_worth_what_it_was_made_with() {
     let remember = |touch| DecideRequest {
         grant: Some(Box::new(made.clone())),
         touch,
-        ..request(&[shown], DecisionAction::Approve)
+        ..request(&[shown], HumanVerdict::Approve)
     };
-    let of_approval = challenge(&mut bench, request(&[shown], DecisionAction::Approve));
+    let of_approval = challenge(&mut bench, request(&[shown], HumanVerdict::Approve));
     let wanted = challenge(&mut bench, remember(None));
     assert_ne!(of_approval, wanted, "to remember is more than to approve");
     let turn = decide(&mut bench, remember(Some(touch(&key, of_approval, |_| {}))));
@@ -338,7 +336,7 @@ fn a_grant_is_worth_what_it_was_made_with() {
 
     // To end it needs a touch as well.
     key.counter += 1;
-    let revoke = |touch| Event::Revoke { ticket: TaskId::new(), grant: made.id, touch };
+    let revoke = |touch| command(HumanCommand::Revoke { grant: made.id, touch });
     let turn = bench.handle(revoke(None));
     let [Err(DecisionError::NeedsTouch(wanted))] = turn.replies.as_slice() else { panic!("{:?}", turn.replies) };
     let wanted = wanted.challenge;
@@ -349,7 +347,7 @@ fn a_grant_is_worth_what_it_was_made_with() {
     pending(&mut bench, json!({"n": 5}), &grave());
     enrol(&mut bench, &[&key, &second]);
     key.counter += 1;
-    let signed = Some(Box::new(touch(&key, wanted, |_| {})));
+    let signed = Some(touch(&key, wanted, |_| {}));
     assert_eq!(bench.handle(revoke(signed)).replies, [Ok(Vec::new())]);
     pending(&mut bench, json!({"n": 6}), &grave());
 }
@@ -360,7 +358,7 @@ fn a_reset_voids_every_older_grant() {
     let plain = definition(json!({}));
     let shown = pending(&mut bench, json!({"n": 1}), &plain);
     let made = grant(&bench, shown.0);
-    decide(&mut bench, DecideRequest { grant: Some(Box::new(made)), ..request(&[shown], DecisionAction::Approve) });
+    decide(&mut bench, DecideRequest { grant: Some(Box::new(made)), ..request(&[shown], HumanVerdict::Approve) });
     let covered = unconfirmed(bench.now, json!({"n": 2}));
     assert_eq!(bench.admit(&covered, &plain).performed, [covered.id]);
     bench.dispatcher.set_approver_keys(ApproverKeys { keys: Vec::new(), reset_at: Some(bench.now) });
@@ -373,10 +371,10 @@ type TaskEdit = fn(&mut Task);
 fn a_changed_record_is_not_proved() {
     let (mut bench, key) = with_key();
     let shown = pending(&mut bench, json!({"n": 1}), &grave());
-    let wanted = challenge(&mut bench, request(&[shown], DecisionAction::Approve));
+    let wanted = challenge(&mut bench, request(&[shown], HumanVerdict::Approve));
     decide(
         &mut bench,
-        DecideRequest { touch: Some(touch(&key, wanted, |_| {})), ..request(&[shown], DecisionAction::Approve) },
+        DecideRequest { touch: Some(touch(&key, wanted, |_| {})), ..request(&[shown], HumanVerdict::Approve) },
     );
     let task = bench.stored(shown.0);
     let changes: [(TaskEdit, Unproved); 5] = [

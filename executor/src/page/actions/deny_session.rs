@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{ActionResult, CurrentSession, PageState, existing_task, note, parse_body, send_decision};
-use crate::dispatcher::DecisionAction;
+use crate::dispatcher::HumanVerdict;
 use crate::page::views::ViewError;
 
 /// The most tasks that are denied at once; far more than may wait.
@@ -45,5 +45,5 @@ pub(in crate::page) async fn deny_session(
     if tasks.is_empty() {
         return Ok(Json(json!({"decided": []})).into_response());
     }
-    send_decision(&page, session, tasks, DecisionAction::Deny { reason: note(asked.reason) }, (None, None)).await
+    send_decision(&page, session, tasks, HumanVerdict::Deny { reason: note(asked.reason) }, (None, None)).await
 }

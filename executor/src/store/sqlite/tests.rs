@@ -56,7 +56,7 @@ fn a_resolved_task_of_the_last_release_is_migrated() {
     }
     let task = super::super::contract::task(None);
     let (id, at) = (task.id.to_string(), task.created_at.as_microsecond());
-    let caller = r#"{"uid": 1000, "session": "s", "reach": [["git_*"]]}"#;
+    let caller = r#"{"uid": 1000, "session": "s", "tool_scope": [["git_*"]]}"#;
     connection
         .execute(
             "INSERT INTO tasks (id, tool, input, definition_hash, effect, uid, caller, created_at, state, attempt,
