@@ -31,6 +31,7 @@ mod cancellation;
 mod commands;
 mod confirmations;
 pub mod decide_scopes;
+mod decision_error;
 mod ending;
 mod fair_queue;
 mod lookup;
@@ -48,9 +49,10 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use commands::{DecisionError, DecisionResult, HumanCommand, Ticket};
+pub use commands::{HumanCommand, Ticket};
 pub use confirmations::{CONFIRMATION_WINDOW, ConfirmationLimits, DecideRequest, HumanVerdict};
 use confirmations::{PendingConfirmations, after};
+pub use decision_error::{DecisionError, DecisionResult};
 use ending::into_unknown;
 use fair_queue::FairQueue;
 use lookup::LookupPhase;

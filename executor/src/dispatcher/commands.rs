@@ -2,15 +2,14 @@
 
 use jiff::Timestamp;
 use protocol::caller::Caller;
-use protocol::error::ErrorBody;
 use protocol::resolution::ResolvedBy;
 use protocol::task::{State, TaskId};
 
 use super::confirmations::DecideRequest;
 use super::decide_scopes::ScopeChange;
-use super::touch_verifier::TouchRequest;
+use super::decision_error::DecisionResult;
 use super::{Dispatcher, Effects};
-use crate::base::webauthn::{Assertion, Base64Url, WebauthnError};
+use crate::base::webauthn::Assertion;
 use crate::task::Task;
 use crate::task::grant::GrantId;
 use crate::task::resolution::ResolutionClaim;
@@ -33,45 +32,6 @@ pub enum HumanCommand {
     Cancel { id: TaskId, uid: u32 },
     /// Says whether a task that ended as `unknown` had its effect. `task` is the task as recorded.
     Resolve { task: Box<Task>, happened: bool, note: Option<String>, touch: Option<Assertion> },
-}
-
-/// The new states of the decided tasks.
-pub type DecisionResult = Result<Vec<(TaskId, State)>, DecisionError>;
-
-/// Why nothing was decided.
-#[derive(Debug, Clone, PartialEq)]
-pub enum DecisionError {
-    /// The task does not wait for a decision: it was decided, has ended or does not exist.
-    NotPending(TaskId),
-    /// The task changed since the human was shown it.
-    Stale(TaskId),
-    /// It needs a touch of a key, and came without.
-    NeedsTouch(Box<TouchRequest>),
-    /// The key that signed is not enrolled.
-    UnknownKey,
-    /// What a key signed is not valid for this.
-    BadTouch(WebauthnError),
-    /// The API key that decides may not.
-    NoScope,
-    /// A command of the page other than a decision was refused.
-    Refused(Box<ErrorBody>),
-}
-
-impl DecisionError {
-    /// The same, but this key may not sign.
-    #[must_use]
-    pub fn without_key(mut self, credential: &Base64Url) -> Self {
-        if let Self::NeedsTouch(request) = &mut self {
-            request.credentials.retain(|other| other != credential);
-        }
-        self
-    }
-}
-
-impl From<ErrorBody> for DecisionError {
-    fn from(error: ErrorBody) -> Self {
-        Self::Refused(Box::new(error))
-    }
 }
 
 impl Dispatcher {

@@ -18,8 +18,8 @@ use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
-use super::commands::{DecisionError, DecisionResult};
 use super::decide_scopes::DecideScopes;
+use super::decision_error::{DecisionError, DecisionResult};
 use super::fair_queue::{QueueKey, queue_key};
 use super::{Action, Dispatcher, Effects, StepDetails, advance_with, failed_end};
 use crate::base::webauthn::Assertion;
