@@ -33,6 +33,11 @@ pub(crate) enum Stdin {
 }
 
 impl Stdin {
+    /// Whether the caller is in the same process: a model that has no shell, and so no files either.
+    pub(crate) fn is_of_model(&self) -> bool {
+        matches!(self, Self::Text(_))
+    }
+
     /// Reads to the end, but at most `bytes` bytes.
     pub(crate) fn read_at_most(&self, bytes: u64) -> io::Result<Vec<u8>> {
         let mut read = Vec::new();

@@ -27,11 +27,11 @@ pub(crate) fn text(text: &str) -> Result<&str, String> {
 
 fn is_plain(text: &str) -> bool {
     !OPENINGS.iter().any(|opening| text.contains(opening))
-        && !REFERENCES.iter().any(|prefix| is_reference(text, prefix))
+        && !REFERENCES.iter().any(|prefix| has_reference(text, prefix))
 }
 
 /// Whether `text`, or a word of it, begins with `prefix`.
-fn is_reference(text: &str, prefix: &str) -> bool {
+fn has_reference(text: &str, prefix: &str) -> bool {
     text.match_indices(prefix).any(|(at, _)| {
         text[..at].chars().next_back().is_none_or(|before| !before.is_ascii_alphanumeric() && before != '_')
     })

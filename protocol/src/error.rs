@@ -37,6 +37,18 @@ impl ErrorBody {
 
 /// Formats an error and its causes on one line, joined by `: `.
 pub fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    let all = std::iter::successors(Some(error), |error| error.source());
+    all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// The causes of an error, without the error itself.
+pub fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |error| error.source())
+}
+
+/// The innermost cause alone: what an HTTP client puts around it repeats the URL, which may contain a secret.
+pub fn innermost_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    causes(error).last().map_or_else(|| "no reason given".to_owned(), ToString::to_string)
 }

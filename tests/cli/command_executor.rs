@@ -172,6 +172,8 @@ fn no_shell_syntax_runs_another_program() {
         "jq -n '[inputs]' CANARY",
         "grep -r alive .",
         "agent-magic-tool run say --input=@CANARY",
+        "agent-magic-tool run say text=@CANARY --wait",
+        "agent-magic-tool run say text:=@CANARY --wait",
         "agent-magic-tool run say text=x <(rm CANARY)",
         "agent-magic-tool executor stop",
         "agent-magic-tool secret list",

@@ -107,6 +107,56 @@ fn input_comes_from_fields_files_and_standard_input() {
 }
 
 #[test]
+fn a_field_takes_its_value_from_a_file_standard_input_or_the_result_of_a_task() {
+    let world = World::new();
+    echo(&world);
+    fs::write(world.folder().join("note.txt"), "from a file\n").expect("written");
+    fs::write(world.folder().join("list.json"), r#"["ann", "bob"]"#).expect("written");
+    let run = |arguments: &[&str]| world.run_with(&[&["run", "echo"], arguments].concat(), "from standard input");
+    let input = |arguments: &[&str]| {
+        let ran = run(arguments);
+        assert_eq!(ran.exit, 0, "{ran}");
+        ran.json()["input"].clone()
+    };
+    assert_eq!(
+        input(&["text=@note.txt", "to:=@list.json"]),
+        json!({"text": "from a file\n", "to": ["ann", "bob"], "times": 1})
+    );
+    assert_eq!(input(&["text=@-"])["text"], "from standard input");
+    assert_eq!(input(&["text=@@note.txt"])["text"], "@note.txt");
+    assert_eq!(input(&["text=ann@note.txt"])["text"], "ann@note.txt");
+
+    world.define("list.json", &json!({"rows": {"description": "Returns rows.", "input": {}, "annotations": {"readOnlyHint": true},
+        "run": {"process": {"argv": ["printf", r#"[{"name": "ann", "n": 3}, {"name": "bob", "n": 4}]"#], "output": "json"}}}}));
+    let rows = world.run(&["run", "rows", "--wait"]).json()["id"].as_str().expect("an id").to_owned();
+    let of = |expression: &str| format!("@{rows}{expression}");
+    assert_eq!(input(&[&format!("text={}", of(".[0].name"))])["text"], "ann");
+    let typed = input(&["text=x", &format!("times={}", of(".[0].n")), &format!("to={}", of(".|map(.name)"))]);
+    assert_eq!(typed, json!({"text": "x", "times": 3, "to": ["ann", "bob"]}));
+    let text = world.run(&["run", "echo", "text=first", "--wait"]).json()["id"].as_str().expect("an id").to_owned();
+    assert_eq!(input(&[&format!("text=@{text}")])["text"], "first");
+
+    let refused = |field: &str| {
+        let ran = run(&[field]);
+        assert_eq!(ran.exit, if field.contains("missing") || field.contains("0000") { 3 } else { 2 }, "{ran}");
+        ran.error()["message"].as_str().expect("a message").to_owned()
+    };
+    assert!(refused("text=@missing.txt").contains("there is no such file"));
+    assert!(refused("text=@00000000000000000000000000000000").contains("no task"));
+    fs::write(world.folder().join("binary"), [0xff, 0xfe]).expect("written");
+    assert!(refused("text=@binary").contains("is not text"));
+    fs::write(world.folder().join("large"), "x".repeat((1 << 20) + 1)).expect("written");
+    assert!(refused("text=@large").contains("larger than"));
+    world.define(
+        "slow.json",
+        &json!({"slow": {"description": "Takes a minute.", "input": {},
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["sleep", "60"]}}}}),
+    );
+    let slow = world.start("slow", &json!({}));
+    assert!(refused(&format!("text=@{slow}")).contains("has not ended"));
+}
+
+#[test]
 fn large_integers_stay_exact() {
     let world = World::new();
     world.define("id.json", &json!({"id": {"description": "Returns a number.", "input": {"type": "object", "properties": {"n": {"type": "integer"}}},

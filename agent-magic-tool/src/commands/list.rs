@@ -36,6 +36,11 @@ const MAX_HITS: usize = 20;
 /// How many of the hits of a query are listed with their schemas, unless `--full` is given. The others take a line each:
 /// a schema is most of what an entry costs.
 const MAX_FULL: usize = 3;
+/// The share of the best score that a hit needs for its schema: what scores less is rarely the one that is wanted.
+const MIN_SCORE_OF_SCHEMAS: f64 = 0.6;
+/// How many bytes the hits of a query take with their schemas, about 1,000 tokens. Only the first schema is printed whatever
+/// the others leave.
+const MAX_BYTES_OF_HITS: usize = 4_096;
 /// How many of the subtools beyond the limit the note names.
 const MAX_NAMED_BEYOND_LIMIT: usize = 10;
 /// How many of the best hits are looked at as a whole, whatever the limit: a page with a lower one begins alike.
@@ -80,6 +85,19 @@ struct Line {
     has_schema: bool,
     /// Why it cannot run now, and who can change that.
     needs: Option<String>,
+}
+
+impl Line {
+    fn score(&self) -> f64 {
+        self.hit.as_ref().map_or(0.0, |hit| hit.score)
+    }
+
+    /// How many bytes it takes without a schema, about.
+    fn short_bytes(&self) -> usize {
+        self.entry.name.len()
+            + format::first_sentence(&self.entry.description).len()
+            + self.needs.as_ref().map_or(0, String::len)
+    }
 }
 
 /// What is listed, and what the notes say of the rest.
@@ -305,16 +323,36 @@ impl ListQuery<'_> {
             None if lines.len() > MAX_FULL => 0,
             _ => MAX_FULL,
         };
-        let mut is_cut = false;
-        for (place, line) in lines.iter_mut().enumerate() {
-            line.has_schema = place < full;
-            if line.has_schema && !self.is_full && self.format.has_schemas() {
-                let shortened = shorten::shorten(&line.entry.input);
-                is_cut |= shortened.is_cut;
-                line.entry.input = shortened.schema;
-            }
-        }
+        let is_cut = self.choose_schemas(&mut lines, full);
         Ok(ListingPage { lines, total, writers: matching - total, rest, is_cut, best_of_none })
+    }
+
+    /// Chooses which lines have a schema, at most the first `full` ones, and shortens those. Returns whether one was.
+    fn choose_schemas(&self, lines: &mut [Line], full: usize) -> bool {
+        // The other formats are for programs, which hand each hit on with its schema.
+        let query = self.query.filter(|_| !self.is_full && self.names.is_empty() && self.format == Format::Json);
+        let least = lines.iter().map(Line::score).fold(0.0, f64::max) * MIN_SCORE_OF_SCHEMAS;
+        let mut bytes: usize = lines.iter().map(Line::short_bytes).sum();
+        let (mut is_cut, mut is_first) = (false, true);
+        for (place, line) in lines.iter_mut().enumerate() {
+            line.has_schema = place < full && (query.is_none() || line.score() >= least);
+            if !line.has_schema || self.is_full || !self.format.has_schemas() {
+                continue;
+            }
+            let shortened = match query {
+                Some(query) => shorten::shorten_for(&line.entry.input, query),
+                None => shorten::shorten(&line.entry.input),
+            };
+            let more = shortened.schema.get().len() + line.entry.description.len();
+            if query.is_some() && !is_first && bytes + more > MAX_BYTES_OF_HITS {
+                line.has_schema = false;
+                continue;
+            }
+            (bytes, is_first) = (bytes + more, false);
+            is_cut |= shortened.is_cut;
+            line.entry.input = shortened.schema;
+        }
+        is_cut
     }
 
     /// The words of the best hit, if none of the first ones is close to the query.
@@ -337,13 +375,12 @@ impl ListQuery<'_> {
         if self.query.is_none() {
             return;
         }
-        let score = |line: &Line| line.hit.as_ref().map_or(0.0, |hit| hit.score);
         // Whatever the limit, the first ones stay the first ones.
         let first = lines.len().min(MAX_ORDERED);
         let lines = &mut lines[..first];
         for place in (0..lines.len()).rev().filter(|place| lines[*place].needs.is_some()).collect::<Vec<_>>() {
-            let least = score(&lines[place]) * MIN_SCORE_OF_OTHERS;
-            let after = lines[place + 1..].iter().take_while(|other| other.needs.is_none() && score(other) >= least);
+            let least = lines[place].score() * MIN_SCORE_OF_OTHERS;
+            let after = lines[place + 1..].iter().take_while(|other| other.needs.is_none() && other.score() >= least);
             let end = place + 1 + after.count();
             lines[place..end].rotate_left(1);
         }

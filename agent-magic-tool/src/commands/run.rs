@@ -1,19 +1,18 @@
 //! `run`: delegates a task, and returns as soon as its result file exists.
 
-use std::io::Read as _;
-
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use protocol::code::{Code, Exit};
+use protocol::code::Exit;
 use protocol::command_executor::DEFAULT_WAIT;
 use protocol::duration::PositiveDuration;
 use protocol::handover::Reply;
+use protocol::mailbox::Mailbox;
 use protocol::mailbox::presence::ConfigProblem;
 use protocol::mailbox::request::{Answer, IfNoApprover, Operation, RunRequest};
-use protocol::mailbox::{MAX_REQUEST_BYTES, Mailbox};
+use protocol::schedule;
 use protocol::task::TaskId;
-use protocol::{json, schedule};
 use serde_json::{Map, Value};
 
+pub(super) use self::input::read_input;
 use crate::answer;
 use crate::context::Context;
 use crate::error::Error;
@@ -24,12 +23,11 @@ use crate::result_data;
 use crate::waiting::{self, WaitMode};
 use crate::wake_promise::WakePromise;
 
+mod input;
+
 /// The hint for JSON from which a shell has removed the quotes.
 pub(crate) const USE_STDIN: &str = "the shell removed the quotes; write the fields as key=value, or pass the JSON on \
 standard input: agent-magic-tool run NAME --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF";
-/// The hint for JSON that is wrong in itself.
-const WRITE_FIELDS: &str = "write the fields as key=value, or pass the JSON on standard input: \
-agent-magic-tool run NAME --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -38,7 +36,8 @@ pub(crate) struct Args {
     /// The input: a JSON object, `@FILE` to read it from a file, or `-` to read it from standard input
     #[arg(long, short, value_name = "JSON|@FILE|-")]
     input: Option<String>,
-    /// Single input fields: `key=text` (converted to the type in the schema) or `key:=JSON`
+    /// Single input fields: `key=text` (converted to the type in the schema) or `key:=JSON`. `key=@FILE` takes the value from a
+    /// file, `key=@-` from standard input, `key=@ID` or `key=@ID.jq` from the result of a task, `key=@@x` is the text `@x`
     #[arg(value_name = "KEY=VALUE")]
     fields: Vec<String>,
     /// Wait up to this long [60s if no duration is given] and print the result as it is then
@@ -110,7 +109,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         found_by: None,
     };
     for field in &args.fields {
-        read_field(field, &mut request)?;
+        input::read_field(field, &mut request, context)?;
     }
     let has_key = request.idempotency_key.is_some();
     let is_scheduled = request.at.is_some();
@@ -177,132 +176,4 @@ fn accepted(id: TaskId, options: &WaitOptions, mailbox: &Mailbox, context: &Cont
     };
     let files = waiting::wait_for(&[id], WaitMode::All, Some(wait.get()), mailbox, context)?;
     answer::print(&files, options.jq.as_deref(), mailbox, context)
-}
-
-/// Reads the value of `--input`: JSON, `@FILE`, or `-` for standard input.
-pub(super) fn read_input(value: &str, name: &str, context: &Context) -> Result<Map<String, Value>, Error> {
-    let text = match (value, value.strip_prefix('@')) {
-        ("-", _) => context
-            .stdin
-            .read_at_most(MAX_REQUEST_BYTES + 1)
-            .map_err(|error| Error::io("failed to read standard input", &error))?,
-        (_, Some(path)) => {
-            check_file(path, context)?;
-            read_input_file(path)?
-        }
-        _ => value.as_bytes().to_vec(),
-    };
-    if text.len() as u64 > MAX_REQUEST_BYTES {
-        return Err(Error::new(Code::RequestTooLarge, format!("the input is larger than {MAX_REQUEST_BYTES} bytes"))
-            .hint("put large data into a file and pass its path"));
-    }
-    let from = if value == "-" { "standard input" } else { "the input" };
-    match json::parse(&text) {
-        Ok(Value::Object(input)) => Ok(input),
-        Ok(_) => Err(Error::new(Code::InvalidJson, format!("{from} must be a JSON object"))
-            .hint(format!("its fields: agent-magic-tool list tools {name}"))),
-        Err(_) if text.iter().all(u8::is_ascii_whitespace) => {
-            Err(Error::new(Code::InvalidJson, format!("{from} is empty")).hint(WRITE_FIELDS.replace("NAME", name)))
-        }
-        Err(error) => {
-            let text = String::from_utf8_lossy(&text);
-            let hint = if value != "-" && is_missing_quotes(&text) { USE_STDIN } else { WRITE_FIELDS };
-            Err(Error::new(Code::InvalidJson, format!("{from} is not valid JSON: {error}"))
-                .detail("line", error.line)
-                .detail("column", error.column)
-                .hint(hint.replace("NAME", name)))
-        }
-    }
-}
-
-/// Refuses a file that the caller may not read: a client of a server has none here, and one with tasks of its own reads
-/// no file of another task.
-fn check_file(path: &str, context: &Context) -> Result<(), Error> {
-    let refused = |why: &str| {
-        Error::new(Code::NotFound, format!("failed to read the input file `{path}`: {why}"))
-            .hint("write the input as key=value, or pass it on standard input: --input=-")
-    };
-    let caller = &context.caller;
-    if caller.client().is_some() {
-        return Err(refused("a client of a server has no files on this machine"));
-    }
-    let Ok(place) = std::fs::canonicalize(path) else { return Ok(()) };
-    let mailbox = Mailbox::open(&context.paths.mailbox)?;
-    let root =
-        std::fs::canonicalize(mailbox.root()).map_err(|error| Error::io("failed to find the mailbox", &error))?;
-    if caller.owner().is_none() || !place.starts_with(&root) {
-        return Ok(());
-    }
-    let name = place.file_name().filter(|_| place.parent() == Some(root.join("results").as_path()));
-    let is_own = name.and_then(Mailbox::task_of_file).is_some_and(|id| mailbox.may_see(caller, id));
-    if is_own { Ok(()) } else { Err(refused("there is no such file")) }
-}
-
-fn read_input_file(path: &str) -> Result<Vec<u8>, Error> {
-    let failed = |reason: &str| {
-        Error::new(Code::NotFound, format!("failed to read the input file `{path}`: {reason}"))
-            .hint("in --input, `@` is followed by the path of a file; for the input itself write key=value")
-    };
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(failed("there is no such file")),
-        Ok(found) if !found.is_file() => Err(failed("it is not a regular file")),
-        _ => std::fs::File::open(path).and_then(read_limited).map_err(|error| failed(&error.to_string())),
-    }
-}
-
-/// Reads at most one byte more than the limit, so that the caller can tell that the input is too large.
-fn read_limited(source: impl std::io::Read) -> std::io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    source.take(MAX_REQUEST_BYTES + 1).read_to_end(&mut text)?;
-    Ok(text)
-}
-
-/// Whether JSON looks as if a shell had removed its quotes: `{key: value}`, or had been kept from it: `'{...}'` and
-/// `{\"key\"...}`. JSON with plain quotes in it is wrong for another reason.
-fn is_missing_quotes(text: &str) -> bool {
-    let text = text.trim();
-    let has_quotes = text.replace("\\\"", "").contains('"');
-    text.starts_with('\'') || (text.starts_with('{') && text.len() > 2 && !has_quotes)
-}
-
-fn read_field(field: &str, request: &mut RunRequest) -> Result<(), Error> {
-    if json::parse(field.as_bytes()).is_ok_and(|value| value.is_object()) {
-        return Err(Error::usage("the whole input was given where a single field is expected").hint(format!(
-            "write its fields as key=value, or put --input= before it: agent-magic-tool run {} --input='{{\"key\": \"value\"}}'",
-            request.tool
-        )));
-    }
-    let Some((key, text)) = field.split_once('=') else {
-        let hint = if field.parse::<PositiveDuration>().is_ok() {
-            format!("a duration belongs to its option: --wait={field}")
-        } else if field.contains('}') && !field.contains('"') {
-            USE_STDIN.replace("NAME", &request.tool)
-        } else {
-            format!(
-                "write the input as key=text or key:=JSON; its fields: agent-magic-tool list tools {}",
-                request.tool
-            )
-        };
-        return Err(Error::usage(format!("`{field}` is not of the form `key=value`")).hint(hint));
-    };
-    match key.strip_suffix(':') {
-        Some(key) => {
-            let value = json::parse(text.as_bytes()).map_err(|error| {
-                Error::new(Code::InvalidJson, format!("the value of `{key}` is not valid JSON: {error}"))
-                    .hint(format!("for a text write it without the colon: {key}=TEXT"))
-            })?;
-            request.input.insert(key.to_owned(), value);
-        }
-        None => {
-            // A repeated key makes a list.
-            match request.words.get_mut(key) {
-                None => {
-                    request.words.insert(key.to_owned(), text.into());
-                }
-                Some(Value::Array(texts)) => texts.push(text.into()),
-                Some(first) => *first = Value::Array(vec![first.take(), text.into()]),
-            }
-        }
-    }
-    Ok(())
 }

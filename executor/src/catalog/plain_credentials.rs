@@ -20,7 +20,7 @@ fn differing(written: &Value, masked: &Value, place: &str, found: &mut Vec<Strin
     let below = |name: &str| if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") };
     match (written, masked) {
         (Value::String(text), Value::String(masked)) => {
-            let is_filled_in = text.contains("{{") || text.contains("{%") || text.split(' ').any(is_reference);
+            let is_filled_in = text.contains("{{") || text.contains("{%") || text.split(' ').any(names_secret);
             if text != masked && masked.contains(HIDDEN) && !is_filled_in {
                 found.push(place.to_owned());
             }
@@ -39,6 +39,6 @@ fn differing(written: &Value, masked: &Value, place: &str, found: &mut Vec<Strin
     }
 }
 
-fn is_reference(word: &str) -> bool {
+fn names_secret(word: &str) -> bool {
     word.starts_with("secret:")
 }

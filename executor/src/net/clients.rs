@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use protocol::code::Code;
+use protocol::error::{causes, innermost_cause};
 use reqwest::header::{HeaderMap, HeaderValue, LOCATION};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, StatusCode};
@@ -196,7 +197,7 @@ fn get_or_build(cell: &OnceLock<Client>, builder: impl FnOnce() -> ClientBuilder
     // An error means that a provider is already installed, which is fine.
     drop(rustls::crypto::ring::default_provider().install_default());
     let client = builder().build().map_err(|error| {
-        Failure::new(Code::Unreachable, format!("failed to set up TLS: {}", cause(&error)))
+        Failure::new(Code::Unreachable, format!("failed to set up TLS: {}", innermost_cause(&error)))
             .hint("a human must install the system's CA certificates, or set SSL_CERT_FILE")
     })?;
     Ok(cell.get_or_init(|| client))
@@ -252,11 +253,11 @@ pub(crate) fn too_large(limit: u64) -> Failure {
 
 /// The failure of a request that got no response: the connection failed or was lost.
 pub(crate) fn send_failure(error: &reqwest::Error, url: &Url) -> Failure {
-    if let Some(forbidden) = chain(error).find_map(|cause| cause.downcast_ref::<ForbiddenAddress>()) {
+    if let Some(forbidden) = causes(error).find_map(|cause| cause.downcast_ref::<ForbiddenAddress>()) {
         return forbidden.into();
     }
     let host = url.host_str().unwrap_or_default();
-    let reason = cause(error);
+    let reason = innermost_cause(error);
     if error.is_connect() {
         return Failure::new(Code::Unreachable, format!("failed to connect to `{}`: {reason}", host_and_port(url)))
             .retry(Retry::Later);
@@ -274,8 +275,8 @@ fn host_and_port(url: &Url) -> String {
 /// The failure of a response whose body could not be read to the end.
 pub(crate) fn body_failure(error: &reqwest::Error, url: &Url) -> Failure {
     let host = url.host_str().unwrap_or_default();
-    let reason = cause(error);
-    let is_malformed = chain(error)
+    let reason = innermost_cause(error);
+    let is_malformed = causes(error)
         .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
         .any(|cause| matches!(cause.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::InvalidInput));
     if is_malformed {
@@ -285,17 +286,6 @@ pub(crate) fn body_failure(error: &reqwest::Error, url: &Url) -> Failure {
     Failure::new(Code::ConnectionLost, format!("lost the connection to `{host}` during the response: {reason}"))
         .retry(Retry::Later)
         .effect_possible()
-}
-
-/// The innermost error: the outer ones repeat the URL, which may contain a secret.
-fn cause(error: &reqwest::Error) -> String {
-    chain(error).last().map_or_else(|| "no reason given".to_owned(), ToString::to_string)
-}
-
-fn chain<'a>(
-    error: &'a (dyn std::error::Error + 'static),
-) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
-    std::iter::successors(error.source(), |error| error.source())
 }
 
 #[cfg(test)]

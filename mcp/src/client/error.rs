@@ -1,5 +1,8 @@
 //! Why a connection or a call failed.
 
+use std::error::Error as _;
+
+use protocol::error::{causes, innermost_cause};
 use rmcp::ServiceError;
 use rmcp::service::ClientInitializeError;
 use rmcp::transport::DynamicTransportError;
@@ -73,12 +76,9 @@ impl ClientError {
     }
 
     fn of_transport(error: &DynamicTransportError, max_bytes: usize) -> Self {
-        let causes: Vec<_> =
-            std::iter::successors(Some(error.error.as_ref() as &(dyn std::error::Error + 'static)), |error| {
-                error.source()
-            })
-            .collect();
-        let is_too_large = causes.iter().any(|cause| {
+        let outermost: &(dyn std::error::Error + 'static) = error.error.as_ref();
+        let errors: Vec<_> = std::iter::once(outermost).chain(causes(outermost)).collect();
+        let is_too_large = errors.iter().any(|cause| {
             matches!(
                 cause.downcast_ref::<StreamableHttpError<reqwest::Error>>(),
                 Some(StreamableHttpError::ResponseBodyTooLarge { .. })
@@ -88,14 +88,17 @@ impl ClientError {
             return Self::TooLarge { max_bytes };
         }
         // Without a token nothing was sent, or the server did not accept what was sent without one.
-        if let Some(error) = causes.iter().find_map(|cause| cause.downcast_ref::<AuthError>()) {
+        if let Some(error) = errors.iter().find_map(|cause| cause.downcast_ref::<AuthError>()) {
             return match error {
                 AuthError::AuthorizationRequired => Self::NeedsSignIn(None),
                 other => Self::Connect(format!("the access token cannot be renewed: {other}")),
             };
         }
-        let of_http = http_error(&causes);
-        let reason = innermost(of_http.map_or(causes[0], |error| error));
+        let of_http = http_error(&errors);
+        let reason = match of_http {
+            Some(error) if error.source().is_some() => innermost_cause(error),
+            _ => errors.last().map(ToString::to_string).unwrap_or_default(),
+        };
         // A server that names no way to sign in.
         if ["HTTP 401", "HTTP 403"].iter().any(|status| reason.contains(status)) {
             return Self::NeedsSignIn(None);
@@ -136,8 +139,4 @@ fn http_error<'a>(causes: &[&'a (dyn std::error::Error + 'static)]) -> Option<&'
         Some(StreamableHttpError::Client(error)) => Some(error),
         _ => cause.downcast_ref::<reqwest::Error>(),
     })
-}
-
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    std::iter::successors(Some(error), |error| error.source()).last().map(ToString::to_string).unwrap_or_default()
 }

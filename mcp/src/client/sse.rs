@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
+use protocol::error::innermost_cause;
 use reqwest::Client;
 use reqwest::header::{ACCEPT, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
@@ -59,7 +60,7 @@ impl SseTransport {
         if let Some(token) = token.map_err(|error| ClientError::Connect(error.to_string()))? {
             request = request.bearer_auth(token);
         }
-        let response = request.send().await.map_err(|error| ClientError::Connect(reason(&error)))?;
+        let response = request.send().await.map_err(|error| ClientError::Connect(innermost_cause(&error)))?;
         let status = response.status();
         if matches!(status.as_u16(), 401 | 403) {
             return Err(ClientError::NeedsSignIn(challenge(&response)));
@@ -145,14 +146,6 @@ async fn token(authorization: Option<&Authorization>) -> Result<Option<String>, 
 
 fn challenge(response: &reqwest::Response) -> Option<String> {
     response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok()).map(str::to_owned)
-}
-
-fn reason(error: &reqwest::Error) -> String {
-    let mut innermost: &dyn std::error::Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 /// A server-sent event.

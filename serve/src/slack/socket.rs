@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{SinkExt as _, StreamExt as _};
+use protocol::error::innermost_cause;
 use reqwest::{StatusCode, Upgraded};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -21,7 +22,7 @@ use url::Url;
 use super::contract::SlackTiming;
 use super::envelope::{SlackIdentity, SocketFrame};
 use super::recorder::SlackRecorder;
-use super::web::{CallError, SlackToken, SlackWeb, innermost};
+use super::web::{CallError, SlackToken, SlackWeb};
 use executor::config::slack::SlackSettings;
 
 /// An envelope is a message, and a message has at most 40,000 characters.
@@ -184,12 +185,12 @@ async fn upgrade(web: &SlackWeb, url: Url) -> Result<WebSocketStream<Upgraded>, 
         .header("upgrade", "websocket")
         .header("sec-websocket-version", "13")
         .header("sec-websocket-key", &key);
-    let response = request.send().await.map_err(|error| CallError::Temporary(innermost(&error)))?;
+    let response = request.send().await.map_err(|error| CallError::Temporary(innermost_cause(&error)))?;
     let accepted = response.headers().get("sec-websocket-accept").and_then(|accept| accept.to_str().ok());
     if response.status() != StatusCode::SWITCHING_PROTOCOLS || accepted != Some(&derive_accept_key(key.as_bytes())) {
         return Err(CallError::Temporary(format!("the socket did not open: status {}", response.status())));
     }
-    let stream = response.upgrade().await.map_err(|error| CallError::Temporary(innermost(&error)))?;
+    let stream = response.upgrade().await.map_err(|error| CallError::Temporary(innermost_cause(&error)))?;
     let config =
         WebSocketConfig::default().max_message_size(Some(MAX_FRAME_BYTES)).max_frame_size(Some(MAX_FRAME_BYTES));
     Ok(WebSocketStream::from_raw_socket(stream, Role::Client, Some(config)).await)

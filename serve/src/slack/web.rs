@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use executor::config::secret::{Secret, SecretName};
+use protocol::error::innermost_cause;
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
@@ -118,7 +119,7 @@ impl SlackWeb {
         let url = self.api_url.join(method).map_err(|error| CallError::Refused(error.to_string()))?;
         let request = self.http.post(url).timeout(CALL_TIMEOUT).bearer_auth(secret.expose());
         let request = request.header("content-type", "application/json; charset=utf-8").body(body.to_string());
-        let lost = |error: reqwest::Error| CallError::Temporary(innermost(&error));
+        let lost = |error: reqwest::Error| CallError::Temporary(innermost_cause(&error));
         let mut response = request.send().await.map_err(lost)?;
         let status = response.status();
         let pause = response.headers().get(RETRY_AFTER).and_then(|pause| pause.to_str().ok()?.trim().parse().ok());
@@ -251,11 +252,5 @@ fn http_client(api_url: &Url) -> Result<Client, SlackError> {
         .user_agent(concat!("agent-magic-tool/", env!("CARGO_PKG_VERSION")));
     // Without TLS it is on this machine, where no proxy leads.
     let builder = if api_url.scheme() == "http" { builder.no_proxy() } else { builder };
-    builder.build().map_err(|error| SlackError::Tls(innermost(&error)))
-}
-
-/// The innermost error: the outer ones repeat the URL, which holds the ticket of a socket.
-pub(crate) fn innermost(error: &reqwest::Error) -> String {
-    let causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
-    causes.last().map_or_else(|| "no connection".to_owned(), ToString::to_string)
+    builder.build().map_err(|error| SlackError::Tls(innermost_cause(&error)))
 }

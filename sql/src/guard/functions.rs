@@ -25,6 +25,21 @@ pub(super) struct FunctionLists {
     pub(super) growing: &'static [(&'static str, usize)],
 }
 
+/// The window functions of the standard, which every dialect has.
+const WINDOWS: &[&str] = &[
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+    "first_value",
+    "last_value",
+    "nth_value",
+];
+
 pub(super) fn lists(dialect: Dialect) -> &'static FunctionLists {
     match dialect {
         Dialect::Sqlite => &sqlite::LISTS,

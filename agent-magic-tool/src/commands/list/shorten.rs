@@ -5,6 +5,10 @@ use serde_json::{Map, Value, json};
 
 /// Smaller schemas are printed whole: about 1,000 tokens.
 const MAX_BYTES: usize = 4_000;
+/// Those of hits of a query are printed whole if they are smaller.
+const MAX_BYTES_OF_HIT: usize = 2_000;
+/// Shorter words of a query say nothing about a parameter.
+const MIN_WORD_CHARS: usize = 3;
 /// How deep objects are described, from the least that is cut to the most.
 const DEPTHS: [usize; 4] = [4, 3, 2, 1];
 /// Longer descriptions of parameters are cut after a sentence once the schema is too large.
@@ -20,17 +24,28 @@ pub(super) struct Shortened {
 
 /// Returns `schema`, shortened if it is large.
 pub(super) fn shorten(schema: &RawValue) -> Shortened {
+    shorten_to(schema, MAX_BYTES, |_| ())
+}
+
+/// Like [`shorten`], for a hit of `query`: of a large schema only the parameters that it requires or that the query names
+/// are described, and the others named.
+pub(super) fn shorten_for(schema: &RawValue, query: &str) -> Shortened {
+    shorten_to(schema, MAX_BYTES_OF_HIT, |parsed| keep_named(parsed, query))
+}
+
+fn shorten_to(schema: &RawValue, max_bytes: usize, prepare: impl Fn(&mut Value)) -> Shortened {
     let whole = || Shortened { schema: schema.to_owned(), is_cut: false };
-    if schema.get().len() <= MAX_BYTES {
+    if schema.get().len() <= max_bytes {
         return whole();
     }
-    let Ok(parsed) = serde_json::from_str::<Value>(schema.get()) else { return whole() };
+    let Ok(mut parsed) = serde_json::from_str::<Value>(schema.get()) else { return whole() };
+    prepare(&mut parsed);
     let mut shortest = None;
     for depth in DEPTHS {
         let mut cut = parsed.clone();
         shorten_at(&mut cut, depth);
         let text = serde_json::value::to_raw_value(&cut).expect("a JSON value can be written as JSON");
-        let fits = text.get().len() <= MAX_BYTES;
+        let fits = text.get().len() <= max_bytes;
         shortest = Some(text);
         if fits {
             break;
@@ -39,6 +54,30 @@ pub(super) fn shorten(schema: &RawValue) -> Shortened {
     match shortest {
         Some(cut) if cut.get().len() < schema.get().len() => Shortened { schema: cut, is_cut: true },
         _ => whole(),
+    }
+}
+
+/// Keeps the parameters that are required or that `query` names. The others are only named.
+fn keep_named(schema: &mut Value, query: &str) {
+    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let query = query.to_lowercase();
+    let words: Vec<_> = query
+        .split(|character: char| !character.is_alphanumeric())
+        .map(|word| word.strip_suffix('s').unwrap_or(word))
+        .filter(|word| word.chars().count() >= MIN_WORD_CHARS)
+        .collect();
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
+    let mut others = Vec::new();
+    properties.retain(|name, _| {
+        let lowered = name.to_lowercase();
+        let is_kept = required.iter().any(|one| one == name) || words.iter().any(|word| lowered.contains(word));
+        if !is_kept {
+            others.push(name.clone());
+        }
+        is_kept
+    });
+    if let Some(fields) = schema.as_object_mut().filter(|_| !others.is_empty()) {
+        fields.insert("$comment".to_owned(), format!("shortened; also optional: {}", others.join(", ")).into());
     }
 }
 
@@ -95,7 +134,7 @@ fn outline(schema: &Value) -> Value {
 /// Marks an object whose parameters were cut.
 fn mark(fields: &mut Map<String, Value>) {
     if fields.contains_key("properties") {
-        fields.insert("$comment".to_owned(), "shortened".into());
+        fields.entry("$comment").or_insert_with(|| "shortened".into());
     }
 }
 
@@ -138,6 +177,24 @@ mod tests {
         let upper = &cut["properties"]["level_0"]["properties"];
         assert_eq!(upper["note_1"]["description"], "What it is for, in a sentence. ".repeat(6).trim_end());
         assert!(cut.to_string().contains("\"$comment\":\"shortened\""), "{cut}");
+    }
+
+    #[test]
+    fn of_a_large_schema_a_query_describes_what_is_required_and_what_it_names() {
+        let about = |name: &str| json!({"type": "string", "description": format!("The {name}. ").repeat(30)});
+        let names = ["title", "label_ids", "assignee", "milestone", "is_locked"];
+        let properties: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), about(name))).collect();
+        let schema = json!({"type": "object", "required": ["title"], "properties": properties});
+        let raw = serde_json::value::to_raw_value(&schema).expect("JSON");
+        let Shortened { schema: cut, is_cut } = shorten_for(&raw, "add labels to an issue");
+        let cut: Value = serde_json::from_str(cut.get()).expect("JSON");
+        assert!(is_cut && cut.to_string().len() < MAX_BYTES_OF_HIT);
+        let described: Vec<_> = cut["properties"].as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(described, ["title", "label_ids"]);
+        assert_eq!(cut["$comment"], "shortened; also optional: assignee, milestone, is_locked");
+        let small = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        let raw = serde_json::value::to_raw_value(&small).expect("JSON");
+        assert!(!shorten_for(&raw, "anything").is_cut);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{Code, Failure, Http};
-use crate::base::template::TemplateValues;
+use crate::base::template::{self, TemplateValues};
 
 /// Returns the URL without the declared query parameters, at the configured endpoint.
 pub(super) fn address(
@@ -48,8 +48,9 @@ pub(super) fn declared(
 fn base_url(http: &Http, values: &TemplateValues) -> Result<String, Failure> {
     let whole = values.value(&Value::String(http.base_url.clone()))?;
     Ok(match whole {
-        // A single reference: the input contains the whole URL. Otherwise its values are parts of the URL.
-        Some(Value::String(url)) if is_reference(&http.base_url) => url,
+        // A single reference: the input contains the whole URL. Any other expression could assemble a host from parts, so its
+        // values are parts of the URL.
+        Some(Value::String(url)) if template::is_reference(&http.base_url) => url,
         _ => {
             let base = values.url_part(&http.base_url)?;
             if let Some((_, path)) = base.split_once("://").and_then(|(_, rest)| rest.split_once('/')) {
@@ -57,13 +58,6 @@ fn base_url(http: &Http, values: &TemplateValues) -> Result<String, Failure> {
             }
             base
         }
-    })
-}
-
-/// Whether the template is a single name, like `{{ url }}`. Any other expression could assemble a host from parts.
-fn is_reference(template: &str) -> bool {
-    template.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).is_some_and(|inner| {
-        inner.trim().chars().all(|character| character.is_alphanumeric() || matches!(character, '_' | '.'))
     })
 }
 

@@ -1,7 +1,7 @@
 //! The functions of MySQL and MariaDB that only compute: chapter 14 of MySQL's manual, without those that read files,
 //! wait, lock, change the session, or tell about accounts.
 
-use super::FunctionLists;
+use super::{FunctionLists, WINDOWS};
 
 pub(super) const LISTS: FunctionLists = FunctionLists {
     scalar: &[CONDITIONS, TEXT, NUMBERS, DATES, AGGREGATES, WINDOWS, JSON, OTHER, GEOMETRY],
@@ -204,20 +204,6 @@ const AGGREGATES: &[&str] = &[
     "var_pop",
     "var_samp",
     "variance",
-];
-
-const WINDOWS: &[&str] = &[
-    "row_number",
-    "rank",
-    "dense_rank",
-    "percent_rank",
-    "cume_dist",
-    "ntile",
-    "lag",
-    "lead",
-    "first_value",
-    "last_value",
-    "nth_value",
 ];
 
 const JSON: &[&str] = &[

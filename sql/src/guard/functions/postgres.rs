@@ -1,7 +1,7 @@
 //! PostgreSQL's functions that only compute: chapter 9 of its manual, without those that read files, settings,
 //! sequences, sessions, locks and catalogs, or that run a text as a statement.
 
-use super::FunctionLists;
+use super::{FunctionLists, WINDOWS};
 
 pub(super) const LISTS: FunctionLists = FunctionLists {
     scalar: &[CONDITIONS, TEXT, NUMBERS, DATES, AGGREGATES, WINDOWS, JSON, ARRAYS, SEARCH, NETWORK, GEOMETRY, OTHER],
@@ -229,7 +229,6 @@ const AGGREGATES: &[&str] = &[
     "count",
     "covar_pop",
     "covar_samp",
-    "cume_dist",
     "every",
     "grouping",
     "json_agg",
@@ -268,19 +267,6 @@ const AGGREGATES: &[&str] = &[
     "var_pop",
     "var_samp",
     "variance",
-];
-
-const WINDOWS: &[&str] = &[
-    "row_number",
-    "rank",
-    "dense_rank",
-    "percent_rank",
-    "ntile",
-    "lag",
-    "lead",
-    "first_value",
-    "last_value",
-    "nth_value",
 ];
 
 const JSON: &[&str] = &[

@@ -1,6 +1,6 @@
 //! SQLite's functions that only compute: <https://www.sqlite.org/lang_corefunc.html> and the pages beside it.
 
-use super::FunctionLists;
+use super::{FunctionLists, WINDOWS};
 
 pub(super) const LISTS: FunctionLists = FunctionLists {
     scalar: &[CORE, DATES, AGGREGATES, WINDOWS, MATH, JSON, FULL_TEXT],
@@ -80,20 +80,6 @@ const AGGREGATES: &[&str] = &[
     "percentile",
     "percentile_cont",
     "percentile_disc",
-];
-
-const WINDOWS: &[&str] = &[
-    "row_number",
-    "rank",
-    "dense_rank",
-    "percent_rank",
-    "cume_dist",
-    "ntile",
-    "lag",
-    "lead",
-    "first_value",
-    "last_value",
-    "nth_value",
 ];
 
 const MATH: &[&str] = &[
