@@ -185,6 +185,25 @@ fn the_book_has_every_chapter_and_every_link_leads_somewhere() {
     }
 }
 
+/// GitHub shows a form with a mistake as an empty issue.
+#[test]
+fn the_issue_forms_have_what_github_asks_for() {
+    for name in ["bug", "idea"] {
+        let file = format!(".github/ISSUE_TEMPLATE/{name}.yml");
+        let form = import::document::Document::new(&file, read(&file)).expect("YAML").data;
+        assert!(form["name"].is_string() && form["description"].is_string(), "{file}");
+        let mut ids = BTreeSet::new();
+        for field in form["body"].as_array().expect("a list of fields") {
+            let kind = field["type"].as_str().unwrap_or_default();
+            let text = if kind == "markdown" { "value" } else { "label" };
+            assert!(["markdown", "input", "textarea"].contains(&kind), "{file}: {field}");
+            assert!(field["attributes"][text].is_string(), "{file}: {field}");
+            assert!(kind == "markdown" || field["id"].as_str().is_some_and(|id| ids.insert(id)), "{file}: {field}");
+        }
+        assert!(!ids.is_empty(), "{file}");
+    }
+}
+
 #[test]
 fn the_readme_counts_right() {
     let readme = read("README.md");
@@ -255,9 +274,16 @@ fn blocks() -> Vec<Block> {
     blocks
 }
 
-/// The README and the chapters of the book, by their paths from the root.
+/// The documents of the root, the READMEs of the examples and the chapters of the book, by their paths from the root.
 fn documents() -> Vec<String> {
-    let mut found = vec!["README.md".to_owned()];
+    let mut found = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned).to_vec();
+    found.push("examples/README.md".to_owned());
+    for entry in fs::read_dir(root().join("examples")).expect("the examples") {
+        let entry = entry.expect("an entry");
+        if entry.path().is_dir() {
+            found.push(format!("examples/{}/README.md", entry.file_name().display()));
+        }
+    }
     for entry in fs::read_dir(root().join("docs")).expect("the book") {
         let name = entry.expect("an entry").file_name().into_string().expect("a plain name");
         if Path::new(&name).extension().is_some_and(|extension| extension == "md") {

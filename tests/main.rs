@@ -1,17 +1,19 @@
 //! The end-to-end tests: everything goes through the binary, as its users would.
 //!
 //! `cli/` has a file for each command, `executor/` one for each promise, `mcp/` one for each side of that protocol, `tidy.rs`, `layers.rs`, `levels.rs`,
-//! `vocabulary.rs` and `docs.rs` keep the rules that no compiler checks.
+//! `licenses.rs`, `vocabulary.rs` and `docs.rs` keep the rules that no compiler checks.
 
 mod agent;
 mod browser;
 mod cli;
 mod database_server;
 mod docs;
+mod examples;
 mod executor;
 mod fuzz;
 mod layers;
 mod levels;
+mod licenses;
 mod mcp;
 mod myworld;
 mod packs;

@@ -191,7 +191,7 @@ fn every_path_named_in_the_documents_exists() {
             || (ends_with_any(path, &[".rs"]) && names.iter().any(|name| name.ends_with(&format!("/{path}"))))
     };
     let mut missing = Vec::new();
-    for document in ["README.md", "ARCHITECTURE.md"] {
+    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"] {
         let text = fs::read_to_string(root().join(document)).unwrap_or_else(|error| panic!("{document}: {error}"));
         let prose = without_code_blocks(&text);
         let paths = quoted(&prose).filter(|words| is_path(words)).chain(links(&text));

@@ -2,6 +2,27 @@
 //!
 //! Pure: a text in, definitions out. Reading files and URLs, and writing definitions, is up to the command `import`;
 //! loading and judging them, up to the catalog. [`kinds::KINDS`] is the table of what can be imported.
+//!
+//! ```
+//! use import::document::Document;
+//! use import::{ImportOptions, kinds};
+//!
+//! let description = r#"
+//! openapi: 3.1.0
+//! info: {title: Weather, version: "1"}
+//! servers: [{url: "https://api.example.com/v1"}]
+//! paths:
+//!   /now/{place}:
+//!     get:
+//!       summary: Tells the current weather of a place.
+//!       parameters: [{name: place, in: path, required: true, schema: {type: string}}]
+//! "#;
+//! let document = Document::new("weather.yaml", description.to_owned())?;
+//! let imported = kinds::of(&document)?.import(&document, &ImportOptions::default())?;
+//! let subtool = &imported.subtools[0];
+//! assert_eq!(subtool.definition["run"]["http"]["path"], "/now/{{ place }}");
+//! # Ok::<(), import::ImportError>(())
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,6 +3,28 @@
 //!
 //! Has no async runtime, no network access and no database, so that a caller starts within a millisecond.
 //! The executor decides what to do with a request.
+//!
+//! An agent gives its model one tool, whose definition is [`command_executor::definition`], and has a
+//! [`command_executor::CommandExecutor`] carry out the lines that the model writes. There is no shell behind it: what
+//! it does not know is refused, with a hint for the model.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use protocol::caller::Caller;
+//! use protocol::command_executor::{CommandExecutor, Dialect};
+//! use protocol::mailbox::Mailbox;
+//! use protocol::shell::ProgramShell;
+//!
+//! # let folder = tempfile::tempdir()?;
+//! let mailbox = Mailbox::open(&folder.path().join("mailbox"))?;
+//! let tool = CommandExecutor::new(Arc::new(ProgramShell::new("agent-magic-tool")), mailbox, Caller::default());
+//! assert_eq!(Dialect::OpenAi.definition()["function"]["name"], "command_executor");
+//! assert_eq!(tool.execute("echo three words here | wc -w", "").text, "3\n");
+//! let refused = tool.execute("curl https://example.com", "");
+//! assert!(refused.status == 5 && refused.text.contains("not-carried-out"), "{}", refused.text);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod caller;
 pub mod clock;
