@@ -16,6 +16,7 @@ use crate::world::{World, until};
 mod google;
 mod magento;
 mod magento_db;
+mod parts;
 mod search;
 mod shopware;
 mod typo3;

@@ -22,7 +22,7 @@ const MAX_ECHOED_CHARS: usize = 400;
 /// The fields of `_meta` with which a caller can read large data.
 const LARGE_FIELDS: [&str; 6] = ["bytes", "content_type", "shape", "preview", "data_file", "read"];
 /// The other fields of `_meta` that a caller must know to understand the data.
-const NOTABLE_FIELDS: [&str; 15] = [
+const NOTABLE_FIELDS: [&str; 16] = [
     "http_status",
     "file_name",
     "text",
@@ -30,6 +30,7 @@ const NOTABLE_FIELDS: [&str; 15] = [
     "total",
     "page",
     "limit",
+    "asked_limit",
     "has_next_page",
     "dry_run",
     "unfinished",
@@ -110,8 +111,10 @@ pub(crate) fn document(file: &ResultFile) -> Value {
     let mut document = heading(file);
     if !file.is_final() {
         copy(file, &["state", "run_at", "message"], &mut document);
+        let asked = ["confirmation", "will_ask"].map(|key| file.field(key));
+        let asked = asked.into_iter().find(|asked| asked.is_object()).unwrap_or(&Value::Null);
         for key in ["why", "expires_at"] {
-            let value = &file.field("confirmation")[key];
+            let value = &asked[key];
             if !value.is_null() {
                 document.insert(key.to_owned(), value.clone());
             }
@@ -198,7 +201,7 @@ pub(crate) fn receipt(file: &ResultFile, mailbox: &Mailbox, wakes: bool, starts_
     receipt.insert("status".to_owned(), "pending".into());
     copy(file, &["run_at"], &mut receipt);
     receipt.insert("result_file".to_owned(), result::path_text(&mailbox.result_file(file.id)));
-    if file.state == State::AwaitingConfirmation {
+    if file.state == State::AwaitingConfirmation || file.field("will_ask").is_object() {
         copy(file, &["state", "message"], &mut receipt);
     } else if starts_later {
         copy(file, &["message"], &mut receipt);

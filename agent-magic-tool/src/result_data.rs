@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::{Cursor, Read, Seek};
 
 use executor::base::jq_worker::{self, CheckedOutputs};
-use executor::base::select;
+use executor::base::{places, select};
 use protocol::code::Code;
+use protocol::extent;
 use protocol::layout::to_lines;
 use protocol::mailbox::Mailbox;
 use protocol::task::TaskId;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::error::Error;
 use crate::result::ResultFile;
@@ -18,10 +19,11 @@ use crate::result::ResultFile;
 /// By default the executor keeps less than this of a result.
 const MAX_JQ_BYTES: u64 = 128 << 20;
 
+/// Of more data, a hint has a general example.
+const MAX_EXAMPLE_BYTES: usize = 4 << 20;
+
 /// The variable with which an expression sees what the result says about its data.
 const META_VARIABLE: &str = "$_meta";
-/// The fields of `_meta` that say which part of all there is the data are.
-const PART_FIELDS: [&str; 6] = ["more_pages", "has_next_page", "truncated", "page", "limit", "total"];
 
 /// What an expression evaluated to, and what a reader who sees only that must know.
 #[derive(Debug)]
@@ -32,11 +34,12 @@ pub(crate) struct Selected {
 
 /// Evaluates `expression` over the data of `file`: for every command with `--jq`.
 pub(crate) fn evaluate_jq(expression: &str, file: &ResultFile, mailbox: &Mailbox) -> Result<Selected, Error> {
-    let failed = |error: select::SelectError| {
+    let failed = |error: select::SelectError, data: &[u8]| {
         let hint = if jq_worker::is_stopped(&error) {
             "write one that ends and looks at less of the data, like `.[0:10]`; or read a part with --page or --lines"
+                .to_owned()
         } else {
-            "EXPR is jq and sees only the data, like `.[0].id`"
+            format!("EXPR is jq and sees only the data, like `{}`", example(data))
         };
         let hint =
             format!("{hint}; the task has ended, so do not run it again: agent-magic-tool read {} --jq EXPR", file.id);
@@ -44,18 +47,19 @@ pub(crate) fn evaluate_jq(expression: &str, file: &ResultFile, mailbox: &Mailbox
     };
     let data = ResultData::of(file, mailbox)?;
     check_jq(expression)?;
+    let data = data.whole()?;
     let meta = file.field("_meta");
     // An expression can run forever, or exhaust the memory.
-    let evaluated =
-        jq_worker::outputs_in(&jq_worker::own_program(), expression, &[(META_VARIABLE, meta)], &data.whole()?);
-    let CheckedOutputs { values, missing } = evaluated.map_err(failed)?;
+    let evaluated = jq_worker::outputs_in(&jq_worker::own_program(), expression, &[(META_VARIABLE, meta)], &data);
+    let CheckedOutputs { values, missing } = evaluated.map_err(|error| failed(error, &data))?;
     let value = match <[Value; 1]>::try_from(values) {
         Ok([single]) => single,
         Err(values) => Value::Array(values),
     };
-    let is_wrong_level = value.is_null() && expression.trim_start().starts_with(".data");
-    let mut notes = if is_wrong_level {
-        vec!["EXPR sees only the data: write `.[0].id`, not `.data[0].id`".to_owned()]
+    let asks_for_data = value.is_null() && expression.trim_start().starts_with(".data");
+    // Rows of a database are in a field of that name.
+    let mut notes = if asks_for_data && !has_data(&data) {
+        vec![format!("EXPR sees only the data, so it needs no `.data` before it: write `{}`", example(&data))]
     } else {
         missing
     };
@@ -66,6 +70,21 @@ pub(crate) fn evaluate_jq(expression: &str, file: &ResultFile, mailbox: &Mailbox
     Ok(Selected { value, notes })
 }
 
+/// An expression that finds something in `data`.
+fn example(data: &[u8]) -> String {
+    let found = Some(data).filter(|data| data.len() <= MAX_EXAMPLE_BYTES).and_then(places::example);
+    found.unwrap_or_else(|| ".[0].id".to_owned())
+}
+
+fn has_data(data: &[u8]) -> bool {
+    /// Only whether it is there.
+    #[derive(serde::Deserialize)]
+    struct Fields {
+        data: Option<serde::de::IgnoredAny>,
+    }
+    serde_json::from_slice::<Fields>(data).is_ok_and(|fields| fields.data.is_some())
+}
+
 /// Checks that the expression compiles.
 pub(crate) fn check_jq(expression: &str) -> Result<(), Error> {
     select::check_with(expression, &[META_VARIABLE])
@@ -74,26 +93,13 @@ pub(crate) fn check_jq(expression: &str) -> Result<(), Error> {
 
 /// Says that the data is not all there is, or not real.
 fn incompleteness(meta: &Value) -> Option<String> {
-    let is_true = |key: &str| meta[key] == true;
-    if is_true("dry_run") {
+    if meta["dry_run"] == true {
         return Some("this was a dry run; nothing was changed".to_owned());
     }
     if let Some(why) = meta["unfinished"]["message"].as_str() {
         return Some(format!("the work is not finished: {why}"));
     }
-    let is_later_page = meta["page"].as_u64().is_some_and(|page| page > 1);
-    let may_have_more = meta["limit"].is_u64() && meta["has_next_page"].is_null();
-    let is_cut = is_true("truncated") || meta["truncated"].is_string();
-    if !(is_true("more_pages") || is_true("has_next_page") || is_cut || is_later_page || may_have_more) {
-        return None;
-    }
-    let part: Map<String, Value> =
-        PART_FIELDS.iter().filter_map(|key| Some(((*key).to_owned(), meta.get(*key)?.clone()))).collect();
-    let what = if may_have_more && !is_cut && !is_later_page { "may not be" } else { "is not" };
-    Some(format!(
-        "the data {what} all there is, so no sum or count of it is that of everything: {}; in EXPR this is `{META_VARIABLE}`",
-        Value::Object(part)
-    ))
+    Some(format!("{}; in EXPR this is `{META_VARIABLE}`", extent::note(meta)?))
 }
 
 pub(crate) fn read_error(id: TaskId, error: &std::io::Error) -> Error {

@@ -32,6 +32,7 @@ use crate::task::failure::{Failure, Retry, SideEffect};
 use crate::task::{End, Outcome, Task};
 
 mod lookup;
+mod part;
 pub mod report;
 
 /// Why a running attempt is being stopped; set at most once.
@@ -320,8 +321,10 @@ impl Attempt<'_> {
         let max_bytes = self.context.config.executor.output_bytes;
         let outcome = match success.data {
             OutputData::Json(data) => {
+                let facts = success.facts.as_ref();
+                self.add_part(definition, &data, facts, input, &mut success.meta).await?;
                 let data = match &definition.result {
-                    Some(shape) => self.shaped(shape, data, success.facts.as_ref(), input).await?,
+                    Some(shape) => self.shaped(shape, data, facts, input).await?,
                     None => data,
                 };
                 let bytes = compact_bytes(&data);
@@ -380,8 +383,9 @@ impl Attempt<'_> {
                         .detail("data", excerpt(&data));
                     return Err(after_effect(failure, self.task));
                 }
-                self.select(expression, data, input, &[("$status", &status), ("$headers", &headers)]).await
+                self.select(expression, &data, input, &[("$status", &status), ("$headers", &headers)]).await
             }
+            None if shape.headers.is_empty() => Ok(data),
             None => Ok(json!({"status": status, "headers": declared_headers(shape, facts), "body": data})),
         }
     }
@@ -390,7 +394,7 @@ impl Attempt<'_> {
     async fn select(
         &self,
         expression: &str,
-        data: Value,
+        data: &Value,
         input: &Map<String, Value>,
         variables: &[(&str, &Value)],
     ) -> Result<Value, Failure> {
@@ -398,7 +402,7 @@ impl Attempt<'_> {
         let shared = invocation(self.task, input.clone()).variables(expression);
         let variables: Vec<_> =
             shared.iter().map(|(name, value)| (*name, value)).chain(variables.iter().copied()).collect();
-        let query = Query { expression, data: &data, variables: &variables, max_bytes };
+        let query = Query { expression, data, variables: &variables, max_bytes };
         let selected = self.context.jq.select(query, &self.cancel).await;
         selected.map_err(|error| {
             let failure = select_failed(&error);
@@ -406,7 +410,7 @@ impl Attempt<'_> {
                 SelectError::Stopped => after_effect(failure, self.task),
                 // The whole answer is there, and the expression may be what says that it is an error.
                 SelectError::Syntax { .. } | SelectError::Failed { .. } => {
-                    let failure = failure.detail("data", excerpt(&data));
+                    let failure = failure.detail("data", excerpt(data));
                     if self.task.effect == EffectClass::Read { failure } else { failure.answered() }
                 }
             }

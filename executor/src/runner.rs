@@ -25,6 +25,7 @@ use crate::net::clients::{HttpClients, HttpClientsError};
 use crate::runner::result_space::ResultSpace;
 use crate::task::failure::{Failure, Retry};
 use crate::task::fingerprint::Fingerprint;
+use protocol::extent::DataExtent;
 
 pub mod agent;
 pub mod ask_user;
@@ -247,6 +248,13 @@ impl RunnerOutput {
     #[must_use]
     pub fn with_meta(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.meta.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Says which part of all there is the data is.
+    #[must_use]
+    pub fn with_extent(mut self, extent: DataExtent) -> Self {
+        extent.add_to(&mut self.meta);
         self
     }
 }

@@ -55,10 +55,16 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
         return Err(ImportError::new("it is not what a database contains"));
     };
     let pack = options.pack.clone().unwrap_or_else(|| database.to_owned());
-    let source =
-        DatabaseSource { database, dialect: snapshot["dialect"].as_str().unwrap_or("SQL"), pack: &pack, tables };
+    let source = DatabaseSource {
+        database,
+        dialect: snapshot["dialect"].as_str().unwrap_or("SQL"),
+        pack: &pack,
+        tables,
+        writable: snapshot["writable"] == true,
+        max_rows: snapshot["max_rows"].as_u64(),
+    };
     let mut subtools = vec![source.query(), source.tables(), source.describe(), source.explain()];
-    if snapshot["writable"] == true {
+    if source.writable {
         subtools.push(source.change());
     }
     let mut imported =
@@ -137,6 +143,9 @@ struct DatabaseSource<'a> {
     dialect: &'a str,
     pack: &'a str,
     tables: &'a [Value],
+    writable: bool,
+    /// The most rows of one answer.
+    max_rows: Option<u64>,
 }
 
 impl DatabaseSource<'_> {
@@ -157,8 +166,22 @@ impl DatabaseSource<'_> {
         names.join(", ")
     }
 
+    /// The schema of the number of rows of a page. A higher one than the maximum is lowered and not refused, since the
+    /// configuration may change.
+    fn limit(&self, default: Option<u64>) -> Value {
+        let mut limit = json!({"type": "integer", "minimum": 1});
+        if let Some(default) = default {
+            limit["default"] = self.max_rows.map_or(default, |most| default.min(most)).into();
+        }
+        let most = self.max_rows.map(|most| format!(", at most {most}")).unwrap_or_default();
+        limit["description"] = format!("How many rows a page has{most}.").into();
+        limit
+    }
+
     fn query(&self) -> ImportedSubtool {
         let (database, dialect) = (self.database, self.dialect);
+        let changes =
+            if self.writable { format!(" It only reads: {}_change changes rows.", self.pack) } else { String::new() };
         let tables = self.table_names(MAX_NAMED_TABLES);
         let mut phrases: Vec<_> = QUERY_PHRASES.iter().map(|phrase| (*phrase).to_owned()).collect();
         phrases.push(format!("ask the {database} database"));
@@ -168,7 +191,7 @@ impl DatabaseSource<'_> {
             "description": format!(
                 "Runs one read-only SQL query ({dialect}) in the database {database} and returns its rows: how many, sums, \
                  averages, lists, joins, what was newest. Tables: {tables}. The columns of a table: \
-                 {}_describe_table.", self.pack
+                 {}_describe_table.{changes}", self.pack
             ),
             "depends_on": [format!("{}_describe_table", self.pack)],
             "phrases": phrases,
@@ -177,7 +200,7 @@ impl DatabaseSource<'_> {
                 "properties": {
                     "query": {"type": "string", "minLength": 1, "description": format!("One SELECT statement in the SQL of {dialect}.")},
                     "page": {"type": "integer", "minimum": 1, "default": 1, "description": "The page of the rows. A later page needs an ORDER BY."},
-                    "limit": {"type": "integer", "minimum": 1, "description": "How many rows a page has."},
+                    "limit": self.limit(None),
                     "count": {"type": "string", "enum": ["exact", "next_pages", "none"], "default": "next_pages", "description": "Whether to count all rows, or only to say whether there is a next page."},
                 },
                 "required": ["query"],
@@ -309,10 +332,7 @@ impl DatabaseSource<'_> {
             "page".to_owned(),
             json!({"type": "integer", "minimum": 1, "default": 1, "description": "The page of the rows."}),
         );
-        properties.insert(
-            "limit".to_owned(),
-            json!({"type": "integer", "minimum": 1, "default": 25, "description": "How many rows a page has."}),
-        );
+        properties.insert("limit".to_owned(), self.limit(Some(25)));
         let comment = match one_line(text(table, "comment"), MAX_COMMENT_CHARS) {
             comment if comment.is_empty() => String::new(),
             comment => format!(" ({})", comment.trim_end_matches('.')),

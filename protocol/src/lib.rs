@@ -37,6 +37,7 @@ pub mod digest;
 pub mod duration;
 pub mod error;
 pub mod excerpt;
+pub mod extent;
 pub mod fault;
 pub mod handover;
 pub mod json;

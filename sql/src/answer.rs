@@ -90,7 +90,10 @@ impl Answer {
             meta.has_next_page = match count {
                 CountMode::Exact => total.map(|total| page.offset().saturating_add(read) < total),
                 CountMode::NextPages => Some(rows.rows.len() > page.limit || rows.truncation.ended_by.is_some()),
-                CountMode::None => None,
+                // A page that is not full is the last one.
+                CountMode::None => {
+                    (rows.rows.len() < page.limit && rows.truncation.ended_by.is_none()).then_some(false)
+                }
             };
             rows.rows.truncate(page.limit);
         }
@@ -219,6 +222,7 @@ mod tests {
         assert_eq!(next(CountMode::Exact, 3, Some(7)), (3, Some(true)));
         assert_eq!(next(CountMode::Exact, 3, Some(6)), (3, Some(false)));
         assert_eq!(next(CountMode::None, 3, None), (3, None));
+        assert_eq!(next(CountMode::None, 2, None), (2, Some(false)));
     }
 
     #[test]

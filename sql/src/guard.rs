@@ -192,6 +192,11 @@ impl GuardedStatement {
         Some(query.page(limit, offset))
     }
 
+    /// Returns the limit that the query itself has; `None` if it has none, or is not a query.
+    pub fn own_limit(&self) -> Option<u64> {
+        self.unlimited.as_ref()?.own_limit()
+    }
+
     /// Returns the query for the rows that an `UPDATE` or `DELETE` touches, if it can be told.
     pub fn touched(&self) -> Option<&TouchedQuery> {
         self.shown.touched.as_ref()

@@ -96,7 +96,8 @@ fn an_expression_does_not_hide_that_the_data_is_only_a_part() {
 fn what_an_expression_asks_for_in_vain_is_said_with_the_keys_that_are_there() {
     let world = shop();
     for (expression, expected) in [
-        (".[0]", "`.[0]` is asked of an object; the keys are `count`, `rows`"),
+        (".[0]", "`.[0]` is asked of an object; write `.rows[0]`; the keys are `count`, `rows`"),
+        (".price", "there is no key `price` there; it has `.rows[].price`; the keys are `count`, `rows`"),
         (".itmes", "there is no key `itmes` there; the keys are `count`, `rows`"),
         ("[.rows[].prise] | add", "there is no key `prise` there; the keys are `price`"),
     ] {

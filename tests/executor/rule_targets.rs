@@ -40,7 +40,7 @@ fn cases() -> Vec<(String, &'static str, bool)> {
             "confirm.rules[0].when",
             is_error,
         ));
-        for when in ["input.dryrun == true", "input['dryrun']", "input.amount > '100'"] {
+        for when in ["input.dryrun == true", "input['dryrun']", "input.amount > '100'", "input.to|upper == 'lower'"] {
             cases.push((rule(then, &format!("when = \"{when}\"")), "confirm.rules[0].when", is_error));
         }
         cases.push((rule(then, "gates = [\"db.shpo.orders.write\"]"), "confirm.rules[0].gates[0]", is_error));
@@ -100,6 +100,25 @@ fn each_mistake_is_found_with_its_line() {
         world.configure(&right);
         assert_eq!(findings(&world), Vec::<Value>::new(), "{right}");
     }
+    // The same of a definition's own condition.
+    world.configure("");
+    let paid = |when: &str| {
+        let input = json!({"type": "object", "properties": {"amount": {"type": "number", "description": "How much."}}});
+        let tool = json!({"description": "Pays.", "input": input, "confirm": {"when": when}, "run": {"process": {"argv": ["true"]}}});
+        world.define("confirmed.json", &json!({"pay_more": tool}));
+        findings(&world)
+    };
+    for wrong in ["input.amount > '100'", "input.amount|string|upper == 'x'", "caller.depth == '1'"] {
+        let found = paid(wrong);
+        let of = found.first().map(|one| (&one["subtool"], &one["place"], &one["level"]));
+        assert_eq!(
+            (found.len(), of),
+            (1, Some((&json!("pay_more"), &json!("confirm.when"), &json!("error")))),
+            "{found:?}"
+        );
+    }
+    assert_eq!(paid("input.amount|int > 100 and caller.depth > 0"), Vec::<Value>::new());
+    std::fs::remove_file(world.subtools().join("confirmed.json")).expect("removed");
     // A wrong form is found before an executor would not start.
     world.configure("[[confirm.rules]]\ngates = [\"shop.orders.write\"]\nthen = \"refuse\"\n");
     let ran = world.run(&["lint", "--format=lines"]);
@@ -124,6 +143,11 @@ fn a_field_is_looked_up_however_it_is_written_and_compared_with_what_it_can_be()
         "input.dry_run == 'true'",
         "input.cc == 'eve'",
         "input.how == 1",
+        "(input.cc|length) > '5'",
+        "input.amount|int in ['5']",
+        "input.cc|length < 0",
+        "'Eve' in input.to|lower",
+        "input.amount * 2 >= '10'",
     ];
     let rule = |when: &&str| format!("[[confirm.rules]]\ntools = [\"pay_*\"]\nwhen = \"{when}\"\nthen = \"refuse\"\n");
     world.configure(&wrong.iter().map(rule).collect::<String>());
@@ -135,8 +159,14 @@ fn a_field_is_looked_up_however_it_is_written_and_compared_with_what_it_can_be()
     let message = found[5]["message"].as_str().expect("words");
     let said = "`input.amount` is compared with `\"100\"`, which it cannot be: in every subtool that it is about it is a number";
     assert!(message.contains(said), "{message}");
+    let message = found[14]["message"].as_str().expect("words");
+    let said =
+        "`length` gives a number, and is compared with `\"5\"`, which is a string: that is the same for every input";
+    assert_eq!(message, said);
     let right = [
         "input['amount'] > 100",
+        "(input.cc|length) > 5",
+        "input.to|upper == 'EVE'",
         "input.amount in [1, 2]",
         "input.to in ['x', 'y']",
         "input.cc == ['x']",

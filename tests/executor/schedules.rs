@@ -172,7 +172,7 @@ fn an_invalid_or_too_distant_time_is_refused() {
     assert_eq!(world.run(&["tasks"]).json(), json!([]));
 }
 
-/// A reminder: the human is asked at its time, and until then nobody waits for an answer.
+/// A reminder: the human is asked at its time, and until then no answer is waited for.
 #[test]
 fn a_scheduled_question_is_put_to_the_human_at_its_time() {
     let world = World::new();
@@ -192,9 +192,22 @@ fn a_scheduled_question_is_put_to_the_human_at_its_time() {
     until("it is asked", || world.result_file(&id(&soon))["state"] == "awaiting_confirmation");
     assert!(Timestamp::now() >= time(&soon.json()["run_at"]));
     assert_eq!(world.result_file(&id(&later))["state"], "queued");
+    let message = |ran: &crate::world::Transcript| ran.json()["message"].as_str().unwrap_or_default().to_owned();
+    let asked = world.result_file(&id(&later));
+    let (at, until_then) = (&asked["run_at"], asked["will_ask"]["expires_at"].as_str().expect("a time"));
+    let said =
+        format!("the user is asked at {}. Without an answer it expires at {until_then}.", at.as_str().expect("a time"));
+    assert!(message(&later).contains(&said), "{later}");
     // An approval is asked for at once: the human who schedules it is there now.
     let approval = world.run(&["run", "pay", "--in=1h"]);
-    assert_eq!(world.result_file(&id(&approval))["state"], "awaiting_confirmation", "{approval}");
+    let asked = world.result_file(&id(&approval));
+    assert_eq!(asked["state"], "awaiting_confirmation", "{approval}");
+    let (at, expires) =
+        (asked["run_at"].as_str().expect("a time"), asked["confirmation"]["expires_at"].as_str().expect("a time"));
+    let said = format!(
+        "It starts at {at} if it is confirmed by then, and otherwise as soon as it is; without a decision it expires at {expires}, and nothing is done."
+    );
+    assert!(message(&approval).contains("Tell the user") && message(&approval).contains(&said), "{approval}");
     world.kill_executor();
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
     assert_eq!(world.result_file(&id(&later))["state"], "queued");

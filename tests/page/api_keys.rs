@@ -283,6 +283,23 @@ async fn a_word_is_typed_a_question_answered_and_a_secret_only_on_the_page() {
     client.approve(&declined, |decision| decision.decision = GateVerdict::Deny).await.expect("declined");
     assert_eq!(world.end_of(&declined)["data"], json!({"action": "decline"}));
 
+    // Its words hide nothing, and no option goes by another name alone.
+    let disguised = json!({"type": "object", "title": "Pay\u{200b}ment", "properties": {"what": {"type": "string",
+        "title": "What\u{202e}", "description": "Choose\u{2066} one", "oneOf": [
+            {"const": "delete", "title": "Keep\u{200b} everything"}, {"const": "keep", "title": "keep"}]},
+        "how": {"enum": ["now\u{200b}", "later"]}}});
+    let asked = world.start("ask_user", &json!({"question": "Pay?", "form": disguised}));
+    let GateNeed::Answer { form, .. } = client.gate(&asked).await.needs else { panic!("a question") };
+    let shown = json!({"type": "object", "title": "Pay\\u{200B}ment", "properties": {"what": {"type": "string",
+        "title": "What\\u{202E}", "description": "Choose\\u{2066} one", "oneOf": [
+            {"const": "delete", "title": "Keep\\u{200B} everything (value: delete)"}, {"const": "keep", "title": "keep"}]},
+        "how": {"enum": ["now\u{200b}", "later"], "enumNames": ["now\\u{200B}", "later"]}}});
+    assert_eq!(Value::Object(form.0), shown);
+    assert!(human.card(&asked).contains("(value: delete)"));
+    let chosen = json!({"what": "delete", "how": "now\u{200b}"}).as_object().cloned();
+    client.approve(&asked, |decision| decision.answer = chosen).await.expect("answered");
+    assert_eq!(world.end_of(&asked)["data"]["content"]["how"], "now\u{200b}");
+
     let form = json!({"type": "object", "properties": {"pin": {"type": "string", "format": "password"}}});
     let secret = world.start("ask_user", &json!({"question": "Your PIN?", "form": form}));
     assert_eq!(client.gate(&secret).await.needs, GateNeed::Page);

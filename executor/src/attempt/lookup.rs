@@ -153,7 +153,7 @@ pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> O
         Err(failure) => Err(failure),
     };
     let shown = match found {
-        Ok((data, _)) => attempt.select(&preview.replaces, data, &attempt.task.input, &[]).await,
+        Ok((data, _)) => attempt.select(&preview.replaces, &data, &attempt.task.input, &[]).await,
         Err(failure) => Err(failure),
     };
     let mut shown = match shown {

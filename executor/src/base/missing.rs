@@ -13,6 +13,7 @@ use jaq_core::path::{Opt, Part};
 use jaq_json::Val;
 
 use super::misplaced::{named_key, named_keys};
+use super::places;
 
 /// The most findings.
 const MAX_FINDINGS: usize = 3;
@@ -66,11 +67,14 @@ impl Search {
             Term::Id => return input.clone(),
             Term::Path(head, path) => {
                 let mut values = self.follow(head, input);
-                for (part, option) in &path.0 {
+                for (place, (part, option)) in path.0.iter().enumerate() {
                     values = match part {
                         Part::Range(None, None) => elements(&values),
                         Part::Range(..) => Values::ListOf(into_vec(elements(&values))),
-                        Part::Index(Term::Num(number)) => self.index(number, &values, *option),
+                        Part::Index(Term::Num(number)) => {
+                            let next = path.0.get(place + 1).and_then(|(part, _)| key_of(part));
+                            self.index(number, next, &values, *option)
+                        }
                         Part::Index(index) => match text(index) {
                             Some(key) => self.key(key, &values, *option),
                             None => Values::Unknown,
@@ -174,13 +178,16 @@ impl Search {
         let found: Vec<_> = objects.iter().filter_map(|fields| fields.get(&name)).collect();
         if found.is_empty() && !objects.is_empty() {
             let keys: BTreeSet<_> = objects.iter().flat_map(|fields| fields.keys()).map(shown).collect();
-            self.report(option, format!("there is no key {} there; {}", named_key(key), key_list(&keys)));
+            let place = objects.iter().find_map(|fields| places::of_key(fields, key));
+            let place = place.map(|place| format!("it has `{place}`; ")).unwrap_or_default();
+            self.report(option, format!("there is no key {} there; {place}{}", named_key(key), key_list(&keys)));
             return Values::Unknown;
         }
         Values::Each(found)
     }
 
-    fn index<'a>(&mut self, number: &str, values: &Values<'a>, option: Opt) -> Values<'a> {
+    /// `next` is the key that is asked of the item.
+    fn index<'a>(&mut self, number: &str, next: Option<&str>, values: &Values<'a>, option: Opt) -> Values<'a> {
         let values = match values {
             Values::Each(values) => values,
             // Which of them it is cannot be said.
@@ -194,7 +201,9 @@ impl Search {
         match (values.iter().find_map(|value| as_object(value)), longest) {
             (Some(fields), None) => {
                 let keys = fields.keys().map(shown).collect();
-                self.report(option, format!("`.[{index}]` is asked of an object; {}", key_list(&keys)));
+                let place = places::of_item(fields, index, next).map(|place| format!("write `{place}`; "));
+                let place = place.unwrap_or_default();
+                self.report(option, format!("`.[{index}]` is asked of an object; {place}{}", key_list(&keys)));
                 Values::Unknown
             }
             (None, Some(longest)) if found.is_empty() => {
@@ -238,6 +247,11 @@ fn into_vec(values: Values<'_>) -> Vec<&Val> {
         Values::Each(values) | Values::ListOf(values) => values,
         Values::Unknown => Vec::new(),
     }
+}
+
+/// The key that a part of a path is.
+fn key_of<'s>(part: &Part<Term<&'s str>>) -> Option<&'s str> {
+    if let Part::Index(index) = part { text(index) } else { None }
 }
 
 /// The text of a literal string.
@@ -323,7 +337,12 @@ mod tests {
         }
         let cases = [
             (".itmes | length", "there is no key `itmes` there; the keys are `empty`, `items`, `none`, `total`"),
-            (".[0]", "`.[0]` is asked of an object; the keys are `empty`, `items`, `none`, `total`"),
+            (".[0]", "`.[0]` is asked of an object; write `.items[0]`; the keys are `empty`, `items`, `none`, `total`"),
+            (
+                ".[0].id",
+                "`.[0]` is asked of an object; write `.items[0].id`; the keys are `empty`, `items`, `none`, `total`",
+            ),
+            (".id", "there is no key `id` there; it has `.items[].id`; the keys are `empty`, `items`, `none`, `total`"),
             (".items[5].id", "there is no `.[5]`: the list has 2 items"),
             (".items[0].tags[1]", "there is no `.[1]`: the list has 1 item"),
             (".empty[0]", "there is no `.[0]`: the list has 0 items"),

@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 use functions::WriteBudget;
 use growth::Bounds;
 
+mod computed;
 pub mod condition;
 pub mod field_uses;
 mod functions;

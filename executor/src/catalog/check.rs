@@ -125,8 +125,10 @@ fn expressions(definition: &Definition, names: &DeclaredNames, found: &mut Mista
     }
     if let Some(shape) = &definition.result {
         shape.check(&definition.run).unwrap_or_else(|(place, message)| found.add(place, message));
-        if let Some(select) = &shape.select {
-            jq("result.select", select, &ResultShape::VARIABLES, names, found);
+        for (place, expression) in [("result.select", &shape.select), ("result.part", &shape.part)] {
+            if let Some(expression) = expression {
+                jq(place, expression, &ResultShape::VARIABLES, names, found);
+            }
         }
     }
     if let Some(verify) = &definition.verify {

@@ -353,6 +353,10 @@ pub struct ResultShape {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = ".messages // []", example = "{id, etag: $headers.etag}")]
     pub select: Option<String>,
+    /// A jq expression over the runner's data that says which part of all there is the result is: an object with some of `more_pages` (`true`, `false`, or `"unknown"`), `page`, `limit`, `total` and `truncated` (what is missing, as a text), or `null` if it is everything. It knows the variables of `select`. Callers find it in `_meta`. Absent: what the runner says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "{more_pages: (.total > $input.page * $input.limit), page: $input.page, total}")]
+    pub part: Option<String>,
     /// Headers of the HTTP response to return. Without `select`, the result is `{"status", "headers", "body"}`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["etag", "location"])]
@@ -360,14 +364,14 @@ pub struct ResultShape {
 }
 
 impl ResultShape {
-    /// The variables that `select` may use.
+    /// The variables that `select` and `part` may use.
     pub const VARIABLES: [&str; 2] = ResponseFacts::NAMES;
 
     /// Finds mistakes that the types cannot express, except in `select`; returns the location and the message.
     pub fn check(&self, run: &Run) -> Result<(), (&'static str, String)> {
         let at = |place, message: &str| Err((place, message.to_owned()));
-        if self.select.is_none() && self.headers.is_empty() {
-            at("result", "has neither `select` nor `headers`")
+        if self.select.is_none() && self.headers.is_empty() && self.part.is_none() {
+            at("result", "has neither `select` nor `headers` nor `part`")
         } else if self.headers.is_empty() {
             Ok(())
         } else if !matches!(run, Run::Http(_)) {

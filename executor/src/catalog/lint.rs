@@ -14,12 +14,14 @@ use super::packs::{MANIFEST, SHIPPED};
 use super::{Catalog, Origin, Subtool};
 use crate::config::Config;
 
+mod conditions;
 mod credentials;
 mod databases;
 mod definition;
 mod description;
 mod examples;
 mod inputs;
+mod limits;
 mod lines;
 mod phrases;
 mod programs;
@@ -119,6 +121,8 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
         description::check(&subtool, catalog, &mut findings);
         definition::check(&subtool, &mut findings);
         credentials::check(&subtool, &mut findings);
+        conditions::check(&subtool, &mut findings);
+        limits::check(&subtool, config, &mut findings);
         inputs::check(&subtool, &mut findings);
         if !databases.note(&subtool, catalog, config) {
             examples::check(&subtool, config, &mut findings);

@@ -1,7 +1,7 @@
 //! What the configuration names and nothing has: a rule that forbids and is about nothing protects nothing.
 //!
 //! Whatever restricts or warns must be about something that exists: rules that refuse or ask, marks, limits, and what is
-//! denied. What only allows loses nothing by a wrong name. Subtools of packs that are off count, since a rule may come
+//! denied. What only allows loses nothing by a wrong name. A comparison that can never hold is about nothing as well. Subtools of packs that are off count, since a rule may come
 //! before its pack. Tables are not looked up: their database may be away, so of a gate, only its database is checked.
 
 use std::collections::BTreeSet;
@@ -105,6 +105,7 @@ fn unmatched_in(config: &Config, catalog: &Catalog, targets: &[Target<'_>]) -> V
             found.extend(message.map(|message| Unmatched { path, message, is_error: target.is_error }));
         }
         found.extend(target.unmatched_gates(config));
+        found.extend(target.impossible_comparisons());
         if !found.iter().any(|known| known.path.starts_with(&target.path)) {
             found.extend(target.unmatched_fields(catalog));
         }
@@ -162,6 +163,17 @@ impl Target<'_> {
         let is_error = self.is_error;
         found
             .map(|(index, message)| Unmatched { path: format!("{}.gates[{index}]", self.path), message, is_error })
+            .collect()
+    }
+
+    /// The comparisons of its condition that tell nothing, whatever the input is.
+    fn impossible_comparisons(&self) -> Vec<Unmatched> {
+        let path = format!("{}.when", self.path);
+        let never = self.when.map(|condition| FieldUses::of(condition).impossible).unwrap_or_default();
+        let message = |why| format!("{why}: that is the same for every input");
+        never
+            .into_iter()
+            .map(|why| Unmatched { path: path.clone(), message: message(why), is_error: self.is_error })
             .collect()
     }
 

@@ -96,7 +96,8 @@ pub enum GateNeed {
     Click,
     /// A yes, and this word, which a human types.
     Word { word: String },
-    /// An answer that fits this form: a JSON Schema of an object.
+    /// An answer that fits this form: a JSON Schema of an object. Its words hide nothing, and an option whose title is not
+    /// its value shows both; values and names are as they are sent.
     Answer { question: PlainText, form: GateForm },
     /// A touch of the approver's key, which only the page can ask for.
     Touch,

@@ -4,6 +4,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::sensitive;
+use words::option_label;
+
+pub(super) mod words;
 
 /// One field of a form. `None` means absent from the input, which is not the same as empty.
 #[derive(Debug, Serialize)]
@@ -180,16 +183,13 @@ fn is_secret(property: &Value) -> bool {
 /// as constants with titles.
 fn offers(schema: &Value) -> Option<Vec<(Value, String)>> {
     if let Some(values) = schema["enum"].as_array() {
-        let label = |place: usize, value: &Value| match schema["enumNames"][place].as_str() {
-            Some(name) => name.to_owned(),
-            None => plain(value),
-        };
+        let label = |place: usize, value: &Value| option_label(value, schema["enumNames"][place].as_str());
         return Some(values.iter().enumerate().map(|(place, value)| (value.clone(), label(place, value))).collect());
     }
     let constants = schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array())?;
     let offer = |constant: &Value| {
         let value = constant.get("const")?;
-        Some((value.clone(), constant["title"].as_str().map_or_else(|| plain(value), str::to_owned)))
+        Some((value.clone(), option_label(value, constant["title"].as_str())))
     };
     constants.iter().map(offer).collect()
 }
@@ -256,9 +256,9 @@ mod tests {
             .iter()
             .map(|field| field.options.iter().map(|option| (option.label.as_str(), option.chosen)).collect())
             .collect();
-        assert_eq!(labels[0], [("First", false), ("b", true)]);
-        assert_eq!(labels[1], [("First", true), ("b", false)]);
-        assert_eq!(labels[2], [("Third", false), ("d", false)]);
+        assert_eq!(labels[0], [("First (value: a)", false), ("b", true)]);
+        assert_eq!(labels[1], [("First (value: a)", true), ("b", false)]);
+        assert_eq!(labels[2], [("Third (value: c)", false), ("d", false)]);
         assert_eq!((found[3].value.clone(), found[4].kind), (json!("3"), FieldKind::Json));
     }
 

@@ -58,6 +58,13 @@ fn is_previewed(task: &Task) -> bool {
     task.state == State::AwaitingConfirmation && preview == Some(&ReplacedValues::Pending)
 }
 
+/// What a human will be asked about a task and was not yet: what it would do is still looked up, or it is a question for
+/// later.
+fn asked_later(task: &Task) -> Option<&Confirmation> {
+    let asked = task.confirmation.as_deref().filter(|asked| asked.decision.is_none())?;
+    (is_previewed(task) || (task.state == State::Queued && task.scheduled().is_some())).then_some(asked)
+}
+
 /// Whether the running attempt waits for a human's answer.
 fn asks_human(task: &Task) -> bool {
     progress(task).is_some_and(|progress| progress.asks_human)
@@ -113,14 +120,7 @@ pub fn render(
         if !task.caller.wakes && scheduled.is_none() {
             file.insert("next".into(), format!("agent-magic-tool wait {}", task.id).into());
         }
-        if let Some(asked) = task.confirmation.as_ref().filter(|_| state == State::AwaitingConfirmation) {
-            file.insert("confirmation".into(), confirmation_status(asked, approver));
-        } else if asks_human(task) {
-            file.insert(
-                "confirmation".into(),
-                json!({"why": "its server asks the user", "approver": approver_status(approver)}),
-            );
-        }
+        file.extend(question(task, state, approver));
         file.insert("created_at".into(), task.created_at.to_string().into());
         return RenderedResult { text: text(file), data_file: None };
     };
@@ -187,6 +187,9 @@ fn message(task: &Task, approver: ApproverStatus) -> String {
     let waits_for_human = (task.state == State::AwaitingConfirmation && !is_previewed(task)) || asks_human(task);
     let is_question = asks_human(task) || task.confirmation.as_ref().is_some_and(|asked| asked.is_question());
     let what = match (waits_for_human, is_question, approver.is_online) {
+        (false, ..) if is_previewed(task) => {
+            "The user will be asked to confirm it as soon as it is known what it would do."
+        }
         (false, ..) => "The tool execution has been delegated to the agent.",
         (true, false, true) => "The user is asked to confirm it and has the page open.",
         (true, true, true) => "The user is asked the question and has the page open.",
@@ -208,8 +211,20 @@ fn message(task: &Task, approver: ApproverStatus) -> String {
         (true, false) => " Do not run it again.",
         (true, true) => " Do not ask it again.",
     };
+    let start = start_of_unconfirmed(task);
     // Callers recognize the promise of a wake-up at the end.
-    if task.caller.wakes { format!("{what}{again} {next}") } else { format!("{what} {next}{again}") }
+    if task.caller.wakes { format!("{what}{start}{again} {next}") } else { format!("{what}{start} {next}{again}") }
+}
+
+/// When a scheduled task starts that a human has not decided on, and what becomes of it without a decision.
+fn start_of_unconfirmed(task: &Task) -> String {
+    let undecided = task.confirmation.as_ref().filter(|asked| asked.decision.is_none() && !asked.is_question());
+    let Some((asked, at)) = undecided.zip(task.scheduled()) else { return String::new() };
+    format!(
+        " It starts at {at} if it is confirmed by then, and otherwise as soon as it is; without a decision it expires at {}, \
+         and nothing is done.",
+        asked.expires_at
+    )
 }
 
 fn retry_message(task: &Task, failure: &LastFailure, next: Timestamp) -> String {
@@ -223,13 +238,33 @@ fn retry_message(task: &Task, failure: &LastFailure, next: Timestamp) -> String 
 }
 
 fn scheduled_message(task: &Task, at: &str) -> String {
-    let what = format!("The tool execution is scheduled: it does not start before {at}.");
+    let what = match asked_later(task) {
+        Some(asked) => format!(
+            "The question is scheduled: the user is asked at {at}. Without an answer it expires at {}.",
+            asked.expires_at
+        ),
+        None => format!("The tool execution is scheduled: it does not start before {at}."),
+    };
     let next = if task.caller.wakes {
         WILL_BE_WOKEN.to_owned()
     } else {
         format!("There is no need to wait for it; its result from then on: `agent-magic-tool wait {}`.", task.id)
     };
     format!("{what} {next}")
+}
+
+/// What a human is asked, or will be asked.
+fn question(task: &Task, state: State, approver: ApproverStatus) -> Option<(String, Value)> {
+    let (key, about) = if let Some(asked) = asked_later(task) {
+        ("will_ask", json!({"why": asked.why, "expires_at": asked.expires_at.to_string()}))
+    } else if let Some(asked) = task.confirmation.as_ref().filter(|_| state == State::AwaitingConfirmation) {
+        ("confirmation", confirmation_status(asked, approver))
+    } else if asks_human(task) {
+        ("confirmation", json!({"why": "its server asks the user", "approver": approver_status(approver)}))
+    } else {
+        return None;
+    };
+    Some((key.to_owned(), about))
 }
 
 fn confirmation_status(asked: &Confirmation, approver: ApproverStatus) -> Value {

@@ -13,6 +13,7 @@ use super::{
     RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields, input_file,
 };
 use crate::task::fingerprint::Fingerprint;
+use protocol::extent::DataExtent;
 
 mod fetch_url;
 mod interrupt;
@@ -103,6 +104,17 @@ impl Builtin {
         }
     }
 
+    /// The template of how much is returned, and what is returned at most; `None` without a limit.
+    pub fn limit(&self) -> Option<(Option<&Value>, u64)> {
+        Some(match self {
+            Self::ReadFile(templates) => (templates.lines.as_ref(), read_file::MAX_LINES),
+            Self::SearchFiles(templates) => (templates.limit.as_ref(), search_files::MAX_HITS),
+            Self::ListFiles(templates) => (templates.limit.as_ref(), list_files::MAX_ENTRIES),
+            Self::FetchUrl(templates) => (templates.max_chars.as_ref(), fetch_url::MAX_CHARS),
+            Self::ReadPrompt(_) | Self::EditPrompt(_) => return None,
+        })
+    }
+
     /// The file that is read.
     pub(super) fn files(&self, invocation: &Invocation, context: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
         match self {
@@ -125,6 +137,39 @@ impl Builtin {
             _ => (function, Map::new()),
         })
     }
+}
+
+/// How much is returned at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limit {
+    most: u64,
+    /// What the input asked for, if that is more than is allowed.
+    lowered: Option<u64>,
+}
+
+impl Limit {
+    /// The limit of the input, or else `default`; at least 1 and at most `most`.
+    fn of(asked: Option<u64>, default: u64, most: u64) -> Self {
+        Self { most: asked.unwrap_or(default).clamp(1, most), lowered: asked.filter(|asked| *asked > most) }
+    }
+
+    fn count(self) -> usize {
+        usize::try_from(self.most).unwrap_or(usize::MAX)
+    }
+
+    /// What the result says of itself.
+    fn extent(self, more: bool) -> DataExtent {
+        DataExtent { more: more.into(), limit: Some(self.most), asked_limit: self.lowered, truncated: None }
+    }
+}
+
+/// Says what a result lacks, in what number: `2 files could not be read`.
+fn missing<const N: usize>(counted: [(u64, &str, &str); N]) -> Option<String> {
+    let counted = counted.into_iter().filter(|(count, ..)| *count > 0);
+    let said: Vec<_> = counted
+        .map(|(count, noun, what)| format!("{count} {noun}{} {what}", if count == 1 { "" } else { "s" }))
+        .collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 /// Fills the templates of the arguments for an invocation; a null counts as absent.

@@ -7,6 +7,7 @@
 use std::sync::OnceLock;
 
 use serde_json::{Map, json};
+use sql::guard::RefusalKind;
 use url::Url;
 
 use super::{
@@ -16,6 +17,7 @@ use super::{
 use crate::config::DatabaseSettings;
 use crate::config::secret::SecretName;
 use crate::task::confirmation::ReplacedValues;
+use databases::OpenDatabase;
 
 mod change;
 mod databases;
@@ -207,6 +209,28 @@ impl Sql {
     }
 }
 
+/// Says how rows are changed to a caller who tried it with a query.
+fn only_reads(failure: Failure, invocation: &Invocation, open: &OpenDatabase, context: &RunnerContext) -> Failure {
+    if failure.error.details.get("reason") != Some(&RefusalKind::ReadOnly.as_str().into()) {
+        return failure;
+    }
+    let hint = if !open.settings.writable {
+        "write a `SELECT`; subtools may change nothing in this database".to_owned()
+    } else if let Some(name) = change_beside(invocation, context) {
+        format!("write a `SELECT`; `{name}` changes rows")
+    } else {
+        "write a `SELECT`; rows are changed by another subtool of this database".to_owned()
+    };
+    failure.hint(hint)
+}
+
+/// The subtool for changes that was imported with the one for queries, if the caller may use it.
+fn change_beside(invocation: &Invocation, context: &RunnerContext) -> Option<String> {
+    let own = &invocation.subtool.as_ref()?.name;
+    let name = format!("{}_change", own.strip_suffix("_query")?);
+    context.delegation.as_ref()?.subtool(&name, invocation).ok().map(|_| name)
+}
+
 impl Runner for Sql {
     fn check(&self) -> Vec<DefinitionMistake> {
         let mut mistakes = DefinitionMistakes::default();
@@ -276,7 +300,8 @@ impl Runner for Sql {
             }
             Operation::Explain(template) => query::explain(&Self::text(template, invocation)?, &database, cancel).await,
             Operation::Query(_) | Operation::Statement(_) if !self.changes() => {
-                Box::pin(self.read(invocation, &database, cancel)).await
+                let read = Box::pin(self.read(invocation, &database, cancel)).await;
+                read.map_err(|failure| only_reads(failure, invocation, &database, context))
             }
             Operation::Query(_) | Operation::Statement(_) | Operation::Change(_) => {
                 Box::pin(self.change(invocation, &database, cancel)).await

@@ -24,6 +24,7 @@ use crate::base::template::{self, TemplateValues};
 use crate::task::failure::SideEffect;
 use crate::task::name::SubtoolName;
 use crate::task::notes::AttemptProgress;
+use protocol::extent::{self, DataExtent};
 
 /// More would be a program, which an agent writes better itself.
 const MAX_STEPS: usize = 20;
@@ -61,12 +62,15 @@ pub struct Step {
     /// Whether the others go on if it fails. It then has no data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
+    /// Whether a part of its data is enough: then the result does not say that it lacks something because of this step.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub part_is_enough: bool,
 }
 
 /// What a step left behind.
 #[derive(Debug)]
 enum StepEnd {
-    Data { data: Value, ids: Vec<TaskId> },
+    Data { data: Value, ids: Vec<TaskId>, is_part: bool },
     LeftOut,
     Failed(Failure),
 }
@@ -135,10 +139,11 @@ impl Step {
             delegation.call_with_key(invocation, key, self.subtool.as_str(), input, cancel, on_waiting).await
         };
         let called = futures_util::future::join_all(inputs.into_iter().enumerate().map(run)).await;
-        let (mut found, mut ids) = (Vec::new(), Vec::new());
+        let (mut found, mut ids, mut is_part) = (Vec::new(), Vec::new(), false);
         for called in called {
             let data = called.and_then(|called| {
                 ids.push(called.id);
+                is_part |= extent::is_incomplete(&called.result["_meta"]);
                 data_of(self.subtool.as_str(), &called, delegation)
             });
             match data {
@@ -147,7 +152,7 @@ impl Step {
             }
         }
         let data = if self.each.is_some() { Value::Array(found) } else { found.pop().unwrap_or_default() };
-        StepEnd::Data { data, ids }
+        StepEnd::Data { data, ids, is_part: is_part && !self.part_is_enough }
     }
 
     fn failed(&self, mut failure: Failure) -> Failure {
@@ -444,7 +449,16 @@ impl<'a> Course<'a> {
             let failure = if is_in_doubt { failure.effect_possible() } else { failure };
             return Err(failure.detail("steps", summary));
         }
-        Ok(RunnerOutput::json(Value::Object(data)).with_meta("steps", summary))
+        let extent = DataExtent { truncated: self.parts(), ..DataExtent::default() };
+        Ok(RunnerOutput::json(Value::Object(data)).with_meta("steps", summary).with_extent(extent))
+    }
+
+    /// Names the steps whose data is not, or may not be, all there is.
+    fn parts(&self) -> Option<String> {
+        let is_part =
+            |step: &&Step| matches!(self.ends.get(step.name.as_str()), Some(StepEnd::Data { is_part: true, .. }));
+        let names: Vec<_> = self.steps.iter().filter(is_part).map(|step| format!("`{}`", step.name)).collect();
+        (!names.is_empty()).then(|| format!("the data of {} may be only a part", names.join(", ")))
     }
 }
 

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use protocol::code::Exit;
 use protocol::command_executor::CommandOutput;
+use protocol::extent;
 use protocol::mailbox::Mailbox;
 use protocol::task::State;
 use rmcp::model::{CallToolResult, ContentBlock, ProtocolVersion, Resource};
@@ -58,14 +59,16 @@ pub(super) fn of_data(
     if let Some(kind) = now.data_type() {
         return CallToolResult::success(of_data_file(now, &kind, printed, mailbox, understands));
     }
-    match &now.file["data"] {
+    let mut result = match &now.file["data"] {
         Value::String(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
         data => of_result(data).unwrap_or_else(|| {
             let mut result = CallToolResult::success(vec![ContentBlock::text(data.to_string())]);
             result.structured_content = Some(data.clone()).filter(|data| data.is_object() && understands.links);
             result
         }),
-    }
+    };
+    result.content.extend(extent::note(&now.file["_meta"]).map(|note| ContentBlock::text(format!("note: {note}"))));
+    result
 }
 
 /// Data that is a result of the protocol already, such as one that another server gave.
@@ -135,6 +138,10 @@ mod tests {
         let object = json!({"status": "succeeded", "data": {"a": 1}});
         assert_eq!(result(&object, None, newest)["structuredContent"], json!({"a": 1}));
         assert!(result(&object, None, first).get("structuredContent").is_none());
+        let part = json!({"status": "succeeded", "data": [1], "_meta": {"more_pages": true}});
+        let part = result(&part, None, newest);
+        assert_eq!(part["content"][0]["text"], "[1]");
+        assert!(part["content"][1]["text"].as_str().is_some_and(|note| note.starts_with("note: the data is not all")));
         let list = result(&json!({"status": "succeeded", "data": [1]}), None, newest);
         assert_eq!((&list["content"][0]["text"], list.get("structuredContent")), (&json!("[1]"), None));
 

@@ -87,6 +87,10 @@ impl UnlimitedQuery {
         self.own.limit.is_some_and(|own| own > self.max_rows)
     }
 
+    pub(super) fn own_limit(&self) -> Option<u64> {
+        self.own.limit
+    }
+
     pub(super) fn text(&self) -> &str {
         &self.text
     }

@@ -68,11 +68,7 @@ impl Refusal {
 
     /// A write where writing is not allowed.
     pub(super) fn read_only(what: &str) -> Self {
-        Self::new(
-            RefusalKind::ReadOnly,
-            format!("{what} is not allowed: this database may only be read"),
-            "write a `SELECT`",
-        )
+        Self::new(RefusalKind::ReadOnly, format!("{what} is not allowed: a query only reads"), "write a `SELECT`")
     }
 
     /// A write where only a query may stand.

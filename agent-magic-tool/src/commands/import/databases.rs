@@ -106,7 +106,10 @@ fn add(name: &str, url: &str, is_dry_run: bool, config: &Config, context: &Conte
     if !is_dry_run {
         let change = Change { path: path.clone(), before: None, after: Some(after) };
         change.apply_private().map_err(|error| failed("write", &error))?;
-        context.output.note(&format!("added [databases.{name}] to {}; it may only be read", path.display()));
+        context.output.note(&format!(
+            "added [databases.{name}] to {}; subtools may only read it, unless you set `writable = true` there",
+            path.display()
+        ));
     }
     Ok(config)
 }

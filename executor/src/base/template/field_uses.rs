@@ -5,34 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use minijinja::machinery::ast::{BinOpKind, Call, CallArg, CompareOpKind, Expr, Filter, Test};
+use minijinja::machinery::ast::{BinOpKind, Call, CallArg, Expr, Filter, Test};
 use minijinja::machinery::parse_expr;
 use minijinja::value::Value as Scoped;
 use protocol::excerpt;
 use serde_json::Value;
 
 use super::MAX_SHOWN_CHARS;
-
-/// The tests that compare, like `is gt(5)`.
-const COMPARING_TESTS: [&str; 17] = [
-    "eq",
-    "equalto",
-    "==",
-    "ne",
-    "!=",
-    "lt",
-    "lessthan",
-    "<",
-    "le",
-    "<=",
-    "gt",
-    "greaterthan",
-    ">",
-    "ge",
-    ">=",
-    "sameas",
-    "in",
-];
+use super::computed::{self, Comparison};
 
 /// A type that a value can have in JSON, but for null: that is like an absent value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,6 +76,8 @@ pub struct FieldComparison {
 pub struct FieldUses {
     pub fields: BTreeSet<String>,
     pub comparisons: Vec<FieldComparison>,
+    /// Why a comparison of a computed value tells nothing, in a sentence for each.
+    pub impossible: Vec<String>,
     /// Whether it computes the name of a field, so that it is not known which one it reads.
     pub computes_name: bool,
 }
@@ -131,10 +113,11 @@ impl FieldUses {
                 let (left, right) = (&operation.left, &operation.right);
                 match operation.op {
                     BinOpKind::In => self.contained(left, right),
-                    BinOpKind::Eq | BinOpKind::Ne | BinOpKind::Lt | BinOpKind::Lte | BinOpKind::Gt | BinOpKind::Gte => {
-                        self.compared(left, right);
+                    operator => {
+                        if let Some(how) = Comparison::of_operator(operator) {
+                            self.compared(left, how, right);
+                        }
                     }
-                    _ => {}
                 }
                 self.read(left);
                 self.read(right);
@@ -143,9 +126,9 @@ impl FieldUses {
                 self.read(&comparison.expr);
                 let mut left = &comparison.expr;
                 for operation in &comparison.ops {
-                    match operation.op {
-                        CompareOpKind::In | CompareOpKind::NotIn => self.contained(left, &operation.expr),
-                        _ => self.compared(left, &operation.expr),
+                    match Comparison::of_chain(operation.op) {
+                        None => self.contained(left, &operation.expr),
+                        Some(how) => self.compared(left, how, &operation.expr),
                     }
                     self.read(&operation.expr);
                     left = &operation.expr;
@@ -183,8 +166,12 @@ impl FieldUses {
     }
 
     fn tested(&mut self, test: &Test<'_>) {
-        if let Some(CallArg::Pos(other)) = test.args.first().filter(|_| COMPARING_TESTS.contains(&test.name)) {
-            if test.name == "in" { self.contained(&test.expr, other) } else { self.compared(&test.expr, other) }
+        if let Some(CallArg::Pos(other)) = test.args.first() {
+            match Comparison::of_test(test.name) {
+                Some(how) => self.compared(&test.expr, how, other),
+                None if test.name == "in" => self.contained(&test.expr, other),
+                None => {}
+            }
         }
         self.read(&test.expr);
         self.arguments(&test.args);
@@ -201,7 +188,8 @@ impl FieldUses {
     }
 
     /// Either side may be the field.
-    fn compared(&mut self, left: &Expr<'_>, right: &Expr<'_>) {
+    fn compared(&mut self, left: &Expr<'_>, how: Comparison, right: &Expr<'_>) {
+        self.impossible.extend(computed::impossible(left, how, right));
         for (of, value) in [(left, right), (right, left)] {
             if let (Some(Named::Field(field)), Some(value)) = (field(of), value.as_const()) {
                 self.compare(field, &value, equal_to);
@@ -212,14 +200,9 @@ impl FieldUses {
     /// `left in right`.
     fn contained(&mut self, left: &Expr<'_>, right: &Expr<'_>) {
         if let (Some(Named::Field(field)), Some(value)) = (field(right), left.as_const()) {
-            // The text of a number may be part of a text.
-            let holds = |is| match is {
-                JsonType::Text => vec![JsonType::Text, JsonType::List, JsonType::Object],
-                JsonType::Number => vec![JsonType::Text, JsonType::List],
-                _ => vec![JsonType::List],
-            };
             self.compare(field, &value, holds);
         }
+        self.impossible_in(left, right);
         // The name of a field may be looked for in the whole input.
         if is_input(right) {
             match left.as_const() {
@@ -243,6 +226,17 @@ impl FieldUses {
         }
     }
 
+    /// `left in right`, where one of them is computed.
+    fn impossible_in(&mut self, left: &Expr<'_>, right: &Expr<'_>) {
+        let items = match right {
+            Expr::List(list) => &list.items,
+            Expr::Tuple(tuple) => &tuple.items,
+            _ => return self.impossible.extend(computed::impossible(right, Comparison::Contains, left)),
+        };
+        let never = items.iter().filter_map(|item| computed::impossible(left, Comparison::Equal, item));
+        self.impossible.extend(never);
+    }
+
     fn compare(&mut self, field: String, value: &Scoped, types: impl FnOnce(JsonType) -> Vec<JsonType>) {
         let Ok(value) = serde_json::to_value(value) else { return };
         let Some(is) = JsonType::of(&value) else { return };
@@ -251,8 +245,17 @@ impl FieldUses {
     }
 }
 
+/// The types in which a value of this type can be found: the text of a number may be part of a text.
+pub(super) fn holds(is: JsonType) -> Vec<JsonType> {
+    match is {
+        JsonType::Text => vec![JsonType::Text, JsonType::List, JsonType::Object],
+        JsonType::Number => vec![JsonType::Text, JsonType::List],
+        _ => vec![JsonType::List],
+    }
+}
+
 /// The types that a value of this type can be equal to: `true` is 1.
-fn equal_to(is: JsonType) -> Vec<JsonType> {
+pub(super) fn equal_to(is: JsonType) -> Vec<JsonType> {
     match is {
         JsonType::Number | JsonType::Boolean => vec![JsonType::Number, JsonType::Boolean],
         other => vec![other],

@@ -6,6 +6,7 @@ use super::{Card, ShownChange, ShownField, ShownFile};
 use crate::base::hidden;
 use crate::page::api_client::{Gate, GateCaller, GateChange, GateField, GateFile, GateForm, GateNeed, PlainText};
 use crate::page::diff::LineDiff;
+use crate::page::form::words;
 use crate::page::visible::{VisibleText, plain_line};
 use crate::page::wording::StartTime;
 use crate::runner::ask_user::UserQuestion;
@@ -24,7 +25,7 @@ impl Card {
             effect: self.effect,
             effect_words: self.effect_words.to_owned(),
             danger: self.danger,
-            why: self.why,
+            why: hidden::escaped(&self.why),
             reason: self.reason.map(|reason| reason.plain()),
             asked_by: GateCaller {
                 user: self.asked.user,
@@ -46,7 +47,7 @@ impl Card {
             marks: self.background.mark_words(),
             digest: self.digest,
             subtool: self.tool,
-            description: self.description,
+            description: hidden::escaped(&self.description),
         }
     }
 
@@ -59,7 +60,7 @@ impl Card {
             Some(question) if self.link.is_some() || question.asks_for_secrets() => GateNeed::Page,
             Some(question) => {
                 let text = self.question.as_ref().map_or_else(PlainText::default, VisibleText::plain);
-                GateNeed::Answer { question: text, form: GateForm(question.schema.clone()) }
+                GateNeed::Answer { question: text, form: GateForm(words::shown(&question.schema)) }
             }
             // It asks, but what it asks is not valid any more.
             None if self.kind == "question" => {

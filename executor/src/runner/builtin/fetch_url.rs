@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::interrupt::blocking;
-use super::whole_number;
+use super::{Limit, whole_number};
 use crate::runner::{RunnerContext, RunnerOutput};
 use crate::task::failure::{Failure, Retry};
 use page::{PageContent, WebPage};
@@ -21,9 +21,9 @@ mod page;
 const MAX_BYTES: u64 = 10 << 20;
 
 /// The most characters of text that are returned unless the input sets another limit.
-const DEFAULT_CHARS: usize = 20_000;
+const DEFAULT_CHARS: u64 = 20_000;
 /// The most characters of text that the input can ask for.
-const MAX_CHARS: usize = 100_000;
+pub(super) const MAX_CHARS: u64 = 100_000;
 
 /// The most characters of an error page in a failure.
 const MAX_ERROR_CHARS: usize = 1_000;
@@ -86,9 +86,9 @@ fn read(page: &WebPage, arguments: &FetchUrlArguments) -> Result<RunnerOutput, F
     if !(200..300).contains(&page.status) {
         return Err(status_failure(page));
     }
-    let characters = |count: Option<u64>| count.and_then(|count| usize::try_from(count).ok());
-    let start = characters(arguments.start).unwrap_or(0);
-    let max = characters(arguments.max_chars).unwrap_or(DEFAULT_CHARS).clamp(1, MAX_CHARS);
+    let start = arguments.start.map_or(0, |start| usize::try_from(start).unwrap_or(usize::MAX));
+    let limit = Limit::of(arguments.max_chars, DEFAULT_CHARS, MAX_CHARS);
+    let max = limit.count();
     let mut data = Map::new();
     data.insert("url".to_owned(), page.url.as_str().into());
     match page.content()? {
@@ -103,7 +103,9 @@ fn read(page: &WebPage, arguments: &FetchUrlArguments) -> Result<RunnerOutput, F
             put(&mut data, &text, start, max);
         }
     }
+    let more = data.contains_key("next_start");
     Ok(RunnerOutput::json(Value::Object(data))
+        .with_extent(limit.extent(more))
         .with_meta("http_status", page.status)
         .with_meta("content_type", page.content_type.as_str()))
 }

@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 use super::interrupt::cancelled;
 use super::roots::{FoundPath, Roots, within_roots};
 use super::walk::{self, Pattern};
-use super::whole_number;
+use super::{Limit, whole_number};
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
 
 /// The most entries that are returned.
-const MAX_ENTRIES: usize = 200;
+pub(super) const MAX_ENTRIES: u64 = 200;
 
 /// Lists a folder. Templates.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -53,15 +53,14 @@ pub(super) async fn perform(
     within_roots(invocation, context, cancel, move |roots, cancel| list(&arguments, roots, cancel)).await
 }
 
-fn list(arguments: &ListFilesArguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {
+fn list(arguments: &ListFilesArguments, roots: &Roots, cancel: &CancellationToken) -> Result<RunnerOutput, Failure> {
     let pattern = arguments.glob.as_deref().map(Pattern::new).transpose()?;
     let start = roots.find(arguments.path.as_deref().unwrap_or("."))?;
     let shown = roots.shown(&start.path());
     if !start.metadata.is_dir() {
         return Err(Failure::new(Code::Rejected, format!("`{shown}` is not a folder")));
     }
-    let limit =
-        arguments.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES);
+    let limit = Limit::of(arguments.limit, MAX_ENTRIES, MAX_ENTRIES);
     let mut entries = Vec::new();
     let mut more = false;
     for path in paths(&start, pattern.as_ref(), &shown)? {
@@ -72,13 +71,14 @@ fn list(arguments: &ListFilesArguments, roots: &Roots, cancel: &CancellationToke
             continue;
         }
         let Some(metadata) = start.metadata_at(&start.path().join(&path)) else { continue };
-        if entries.len() == limit {
+        if entries.len() == limit.count() {
             more = true;
             break;
         }
         entries.push(describe(&path, &metadata));
     }
-    Ok(json!({ "path": shown, "entries": entries, "more": more }))
+    let data = json!({ "path": shown, "entries": entries, "more": more });
+    Ok(RunnerOutput::json(data).with_extent(limit.extent(more)))
 }
 
 /// Returns the paths relative to the folder: its direct entries, sorted, or all that a walk finds below it.

@@ -11,13 +11,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::interrupt::Interruptible;
 use super::roots::{Roots, within_roots};
-use super::whole_number;
+use super::{Limit, missing, whole_number};
 use crate::runner::input_file;
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
+use protocol::extent::DataExtent;
 
 /// The most lines that are returned at once.
-const MAX_LINES: u64 = 500;
+pub(super) const MAX_LINES: u64 = 500;
 
 /// The most bytes of text that are returned at once: about 25,000 tokens.
 const MAX_TEXT_BYTES: usize = 100_000;
@@ -71,13 +72,13 @@ fn read(
     approved: Option<File>,
     roots: &Roots,
     cancel: &CancellationToken,
-) -> Result<Value, Failure> {
+) -> Result<RunnerOutput, Failure> {
     let found = roots.find(&arguments.path)?;
     let start = arguments.start.unwrap_or(1).max(1);
-    let count = arguments.lines.unwrap_or(MAX_LINES).min(MAX_LINES);
+    let limit = Limit::of(arguments.lines, MAX_LINES, MAX_LINES);
     let shown = roots.shown(&found.path());
     let file = approved.map_or_else(|| found.file(), Ok)?;
-    let excerpt = match excerpt(file, start, count, cancel) {
+    let excerpt = match excerpt(file, start, limit.most, cancel) {
         Ok(excerpt) => excerpt,
         Err(error) => return Err(Failure::new(Code::Io, format!("failed to read `{shown}`: {error}"))),
     };
@@ -86,7 +87,11 @@ fn read(
             .detail("bytes", found.metadata.len())
             .hint("only text files can be read"));
     }
-    Ok(excerpt.describe(&shown, start))
+    let part = DataExtent {
+        truncated: missing([(excerpt.truncated, "long line", "cut")]),
+        ..limit.extent(start.saturating_add(excerpt.lines) <= excerpt.total_lines)
+    };
+    Ok(RunnerOutput::json(excerpt.describe(&shown, start)).with_extent(part))
 }
 
 #[derive(Debug, Default)]
@@ -101,7 +106,7 @@ struct Excerpt {
 
 impl Excerpt {
     fn describe(self, path: &str, start: u64) -> Value {
-        let next = start + self.lines;
+        let next = start.saturating_add(self.lines);
         let mut data = json!({
             "path": path,
             "start": start,

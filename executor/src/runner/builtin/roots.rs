@@ -16,7 +16,6 @@ use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt as _};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use protocol::code::Code;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::blocking;
@@ -56,11 +55,10 @@ pub(super) async fn within_roots(
     invocation: &Invocation,
     context: &RunnerContext,
     cancel: &CancellationToken,
-    work: impl FnOnce(&Roots, &CancellationToken) -> Result<Value, Failure> + Send + 'static,
+    work: impl FnOnce(&Roots, &CancellationToken) -> Result<RunnerOutput, Failure> + Send + 'static,
 ) -> Result<RunnerOutput, Failure> {
     let (invocation, config, own) = (invocation.clone(), context.config.clone(), context.own_folders.clone());
-    blocking(cancel, move |cancel| work(&Roots::open(&invocation, &config, &own)?, cancel).map(RunnerOutput::json))
-        .await
+    blocking(cancel, move |cancel| work(&Roots::open(&invocation, &config, &own)?, cancel)).await
 }
 
 impl Roots {

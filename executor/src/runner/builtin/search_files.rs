@@ -18,12 +18,13 @@ use tokio_util::sync::CancellationToken;
 use super::interrupt::{Interruptible, cancelled};
 use super::roots::{Roots, within_roots};
 use super::walk::{self, Pattern};
-use super::whole_number;
+use super::{Limit, missing, whole_number};
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use crate::task::failure::Failure;
+use protocol::extent::DataExtent;
 
 /// The most hits that are returned.
-const MAX_HITS: usize = 50;
+pub(super) const MAX_HITS: u64 = 50;
 
 /// The most bytes of one line that are returned.
 const MAX_TEXT_BYTES: usize = 300;
@@ -77,19 +78,24 @@ pub(super) async fn perform(
     within_roots(invocation, context, cancel, move |roots, cancel| search(&arguments, roots, cancel)).await
 }
 
-fn search(arguments: &SearchFilesArguments, roots: &Roots, cancel: &CancellationToken) -> Result<Value, Failure> {
+fn search(
+    arguments: &SearchFilesArguments,
+    roots: &Roots,
+    cancel: &CancellationToken,
+) -> Result<RunnerOutput, Failure> {
     let matcher = matcher(arguments)?;
     let pattern = arguments.glob.as_deref().map(Pattern::new).transpose()?;
     let start = roots.find(arguments.path.as_deref().unwrap_or("."))?;
     let base = start.path();
-    let limit = arguments.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MAX_HITS).clamp(1, MAX_HITS);
+    let limit = Limit::of(arguments.limit, MAX_HITS, MAX_HITS);
     let mut searcher = SearcherBuilder::new()
         .line_number(true)
         .memory_map(MmapChoice::never())
         .heap_limit(Some(MAX_LINE_BYTES))
         .binary_detection(BinaryDetection::quit(0))
         .build();
-    let mut hits = Hits { matcher: &matcher, path: String::new(), found: Vec::new(), limit, more: false };
+    let mut hits =
+        Hits { matcher: &matcher, path: String::new(), found: Vec::new(), limit: limit.count(), more: false, cut: 0 };
     let (mut files, mut unreadable) = (0_u64, 0_u64);
     for entry in walk::below(&start) {
         if cancel.is_cancelled() {
@@ -114,7 +120,8 @@ fn search(arguments: &SearchFilesArguments, roots: &Roots, cancel: &Cancellation
     if unreadable > 0 {
         data["files_unreadable"] = unreadable.into();
     }
-    Ok(data)
+    let missing = missing([(unreadable, "file", "could not be read"), (hits.cut, "long line", "shown in part")]);
+    Ok(RunnerOutput::json(data).with_extent(DataExtent { truncated: missing, ..limit.extent(hits.more) }))
 }
 
 fn matcher(arguments: &SearchFilesArguments) -> Result<RegexMatcher, Failure> {
@@ -140,6 +147,8 @@ struct Hits<'a> {
     limit: usize,
     /// Whether there are more hits than the limit.
     more: bool,
+    /// How many of their lines are too long and shown in part.
+    cut: u64,
 }
 
 impl Hits<'_> {
@@ -157,22 +166,23 @@ impl Sink for &mut Hits<'_> {
             self.more = true;
             return Ok(false);
         }
-        let text = excerpt(self.matcher, hit.bytes());
+        let (text, is_cut) = excerpt(self.matcher, hit.bytes());
+        self.cut += u64::from(is_cut);
         self.found.push(json!({ "path": self.path, "line": hit.line_number(), "text": text }));
         Ok(true)
     }
 }
 
-/// Returns the line or, if it is long, the part with the hit.
-fn excerpt(matcher: &RegexMatcher, line: &[u8]) -> String {
+/// Returns the line or, if it is long, the part with the hit, and whether it is a part.
+fn excerpt(matcher: &RegexMatcher, line: &[u8]) -> (String, bool) {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches(['\r', '\n']);
     if text.len() <= MAX_TEXT_BYTES {
-        return text.to_owned();
+        return (text.to_owned(), false);
     }
     let hit = matcher.find(text.as_bytes()).ok().flatten().map_or(0, |hit| hit.start());
     let from = text.floor_char_boundary(hit.saturating_sub(BYTES_BEFORE_HIT));
     let to = text.floor_char_boundary(from + MAX_TEXT_BYTES);
     let (before, after) = (if from > 0 { "…" } else { "" }, if to < text.len() { "…" } else { "" });
-    format!("{before}{}{after}", &text[from..to])
+    (format!("{before}{}{after}", &text[from..to]), true)
 }

@@ -11,6 +11,7 @@ use super::placement::PlacedValue;
 use super::request::{Draft, DraftBody};
 use super::{Code, Failure, Pagination, RunnerOutput, response};
 use crate::base::misplaced;
+use protocol::extent::{DataExtent, More};
 
 /// What is known after a page.
 struct PageWalk<'a> {
@@ -27,7 +28,7 @@ struct PageWalk<'a> {
 ///
 /// The result is the first page with the items of all pages and the other fields of the last one, or just the array of
 /// items if the definition has no `items`. If pages are left, `_meta.more_pages` is true, and the fields of the result that name the next page or say
-/// that there is one do so.
+/// that there is one do so. It is `unknown` if the response does not say whether there are.
 pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> Result<RunnerOutput, Failure> {
     let items_pointer = pagination.items.as_deref().map(pointer);
     let mut remaining_bytes = response::limit(call.http, call.context);
@@ -67,19 +68,31 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
             next => break (next, facts),
         }
     };
-    let mut more = next.is_some();
-    if let Some(enough) = call.draft.max_items.and_then(|enough| usize::try_from(enough).ok())
-        && items.len() > enough
-    {
+    let found = items.len();
+    if let Some(enough) = call.draft.max_items.and_then(|enough| usize::try_from(enough).ok()) {
         items.truncate(enough);
-        more = true;
     }
-    let data = joined(envelope, items, pagination, next.as_ref(), more);
+    let more = match &next {
+        _ if items.len() < found => More::Yes,
+        None => More::No,
+        // The request counts on, whether or not there is another page.
+        Some(_) if pagination.counts() && pagination.has_more.is_none() => More::Unknown,
+        Some(_) => More::Yes,
+    };
+    let returned = items.len() as u64;
+    let extent = DataExtent {
+        more,
+        limit: Some(returned),
+        // `max_pages` ended it before.
+        asked_limit: call.draft.max_items.filter(|asked| next.is_some() && *asked > returned),
+        truncated: None,
+    };
+    let data = joined(envelope, items, pagination, next.as_ref(), more != More::No);
     let success = RunnerOutput { facts: Some(facts.clone()), ..RunnerOutput::json(data) }
         .with_meta("http_status", facts.status)
         .with_meta("url", call.draft.redacted_url().as_str())
         .with_meta("pages", pages);
-    Ok(if more { success.with_meta("more_pages", true) } else { success })
+    Ok(success.with_extent(extent))
 }
 
 /// Returns the fields of the pages so far with those of the page after them. What says which page is next, and is not

@@ -245,6 +245,14 @@ pub(super) fn output(answer: Answer) -> RunnerOutput {
     output
 }
 
+/// The page that a caller asks for.
+struct AskedPage {
+    /// With at most as many rows as the database allows.
+    page: Page,
+    count: CountMode,
+    asked_limit: Option<u64>,
+}
+
 /// The parts of a query that are asked for one after the other.
 struct PagedQuery {
     page: Option<(Page, SqlStatement)>,
@@ -259,7 +267,7 @@ impl Sql {
         open: &OpenDatabase,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
-        let (page, count) = self.page(invocation, open)?;
+        let AskedPage { page, count, mut asked_limit } = self.page(invocation, open)?;
         let query = match self.operation() {
             Operation::Query(template) => {
                 let statement = guarded(&Self::text(template, invocation)?, false, open, cancel).await?;
@@ -269,6 +277,7 @@ impl Sql {
                     return Err(Failure::new(Code::InvalidInput, message)
                         .hint("add an ORDER BY over a unique column, like the primary key"));
                 }
+                asked_limit = asked_limit.or(statement.own_limit());
                 let rows = u64::try_from(page.rows_to_read(count)).unwrap_or(u64::MAX);
                 let plain = |sql: String| SqlStatement { sql, parameters: Vec::new() };
                 PagedQuery {
@@ -298,13 +307,20 @@ impl Sql {
             Some(counted) => read(counted, open, cancel).await?.rows.first().and_then(|row| row.first()?.as_u64()),
             None => None,
         };
-        Ok(output(Answer::of_read(rows, page, count, total)))
+        let limit = page.and_then(|page| u64::try_from(page.limit).ok());
+        let lowered = asked_limit.filter(|asked| limit.is_some_and(|limit| *asked > limit));
+        let output = output(Answer::of_read(rows, page, count, total));
+        Ok(match lowered {
+            Some(asked) => output.with_meta("asked_limit", asked),
+            None => output,
+        })
     }
 
-    fn page(&self, invocation: &Invocation, open: &OpenDatabase) -> Result<(Page, CountMode), Failure> {
+    fn page(&self, invocation: &Invocation, open: &OpenDatabase) -> Result<AskedPage, Failure> {
         let values = fields::FieldValues::of(invocation);
         let number = values.whole_number("page", self.page.as_ref())?.unwrap_or(1);
-        let limit = values.whole_number("limit", self.limit.as_ref())?.unwrap_or(open.settings.max_rows);
+        let asked_limit = values.whole_number("limit", self.limit.as_ref())?;
+        let limit = asked_limit.unwrap_or(open.settings.max_rows);
         if number == 0 || limit == 0 {
             return Err(Failure::new(Code::InvalidInput, "`page` and `limit` begin at 1"));
         }
@@ -318,7 +334,7 @@ impl Sql {
                 return Err(Failure::new(Code::InvalidInput, message));
             }
         };
-        Ok((Page { number, limit }, count))
+        Ok(AskedPage { page: Page { number, limit }, count, asked_limit })
     }
 }
 

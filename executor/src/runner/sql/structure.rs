@@ -145,6 +145,7 @@ pub(super) async fn snapshot(open: &OpenDatabase, cancel: &CancellationToken) ->
     Ok(json!({
         "dialect": dialect,
         "writable": open.settings.writable,
+        "max_rows": open.settings.max_rows,
         "tables": tables,
         "unseen_tables": schema.tables.len() - visible.tables.len(),
         "hidden_columns": visible.tables.iter().map(columns).sum::<usize>(),
