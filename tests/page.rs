@@ -9,6 +9,7 @@ mod card;
 mod clocks;
 mod crowd;
 mod decide;
+mod destinations;
 mod files;
 mod grant_ends;
 mod hidden;

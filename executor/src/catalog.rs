@@ -33,6 +33,7 @@ mod compiled;
 pub mod definition;
 mod dependencies;
 mod deserialize;
+mod destinations;
 pub mod drafts;
 mod file_keys;
 mod file_state;

@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::check::check;
 use super::deserialize::{LocatedMessage, Mended, deserialize_mending, without_values};
+use super::destinations::Destinations;
 use super::file_keys::merge;
 use super::file_state::read_part;
 use super::packs;
@@ -35,7 +36,7 @@ impl Catalog {
         let (DefinitionFile { origin, pack, .. }, ScannedDefinition { name, .. }) = self.definition(id);
         let (merged, reported) = self.merged(id)?;
         let raw = pack.as_ref().map(|_| merged.clone());
-        match subtool(name, merged, origin, self.sources.variables()) {
+        match subtool(name, merged, origin, (self.sources.variables(), self.sources.destinations())) {
             Ok(mut subtool) => {
                 if let (Some(pack), Some(raw)) = (pack, raw) {
                     let changes = self.overrides.get(name.as_str()).map(|(_, changes)| changes);
@@ -145,11 +146,11 @@ pub fn problems_of_definitions(
     defaults: &Map<String, Value>,
     definitions: impl IntoIterator<Item = (String, Value)>,
 ) -> Vec<LoadProblem> {
-    let (origin, variables) = (Origin::File("definitions".into()), Variables::new());
+    let (origin, settings) = (Origin::File("definitions".into()), (&Variables::new(), &Destinations::default()));
     let mut problems = Vec::new();
     for (name, definition) in definitions {
         let loaded = match (name.parse::<SubtoolName>(), definition) {
-            (Ok(name), Value::Object(own)) => subtool(&name, merge(defaults.clone(), own), &origin, &variables).err(),
+            (Ok(name), Value::Object(own)) => subtool(&name, merge(defaults.clone(), own), &origin, settings).err(),
             (Err(error), _) => Some(vec![(None, error.to_string())]),
             (_, _) => Some(vec![(None, "a subtool must be a JSON object".to_owned())]),
         };
@@ -191,13 +192,14 @@ pub(super) fn subtool(
     name: &SubtoolName,
     merged: Map<String, Value>,
     origin: &Origin,
-    variables: &Variables,
+    (variables, destinations): (&Variables, &Destinations),
 ) -> Result<Subtool, Vec<LocatedMessage>> {
     let mut merged = Value::Object(merged);
     let mut unknown_variables = Vec::new();
     choose(&mut merged, variables, &mut unknown_variables);
     fill(&mut merged, "", variables, &mut unknown_variables);
-    let hash = Sha256::new().chain_update(name.as_str()).chain_update([0]).chain_update(merged.to_string()).finalize();
+    let content = merged.to_string() + &destinations.used_by(&merged["run"]);
+    let hash = Sha256::new().chain_update(name.as_str()).chain_update([0]).chain_update(content).finalize();
     let Mended { value: definition, mut mistakes, mut changed } = deserialize_mending::<Definition>(&merged);
     let checked = definition.as_ref().map_or(Err(Vec::new()), check);
     if !unknown_variables.is_empty() {

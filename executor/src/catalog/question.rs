@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
+use super::destinations::Destinations;
 use super::load::subtool;
+use super::variables::Variables;
 use super::{Origin, Subtool, packs};
 use crate::runner::delegation::QUESTION;
 use crate::task::name::SubtoolName;
@@ -25,7 +27,8 @@ fn build() -> Option<Arc<Subtool>> {
     let mut file: Map<String, Value> = serde_json::from_str(packs::shipped(PACK)?.text).ok()?;
     let Value::Object(definition) = file.remove(FIELDS_OF)? else { return None };
     let name = QUESTION.parse::<SubtoolName>().ok()?;
-    let built = subtool(&name, definition, &Origin::Pack(PACK.to_owned()), &super::variables::Variables::default());
+    let settings = (&Variables::default(), &Destinations::default());
+    let built = subtool(&name, definition, &Origin::Pack(PACK.to_owned()), settings);
     built.ok().map(Arc::new)
 }
 

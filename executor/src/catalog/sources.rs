@@ -11,6 +11,7 @@ use protocol::paths::Paths;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::destinations::Destinations;
 use super::file_state::FileState;
 use super::packs::enabled_files::{self, EnabledFiles};
 use super::packs::loaded::{EnabledPack, PackPlace};
@@ -42,6 +43,7 @@ pub struct Sources {
     named: bool,
     access: AccessFilter,
     variables: Variables,
+    destinations: Destinations,
     problems: Vec<LoadProblem>,
 }
 
@@ -148,6 +150,7 @@ impl Sources {
             named: named.is_some(),
             access,
             variables,
+            destinations: Destinations::of(config),
             problems,
         }
     }
@@ -186,6 +189,10 @@ impl Sources {
             PackPlace::Folder(folder) => Some((index, folder.as_path())),
             PackPlace::Shipped(_) => None,
         })
+    }
+
+    pub(super) fn destinations(&self) -> &Destinations {
+        &self.destinations
     }
 
     pub(super) fn variables(&self) -> &Variables {
@@ -308,8 +315,8 @@ impl Sources {
         SourcesStamp {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             settings: format!(
-                "{packs:?} {:?} {:?} {:?} {:?} {:?}",
-                found.enabled, self.folders, self.named, self.access.settings, self.variables
+                "{packs:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+                found.enabled, self.folders, self.named, self.access.settings, self.variables, self.destinations
             ),
             problems: found.problems.clone(),
             files,

@@ -63,7 +63,9 @@ impl Daemon {
             tracing::error!(error = chain(&error), "the API keys cannot be used: none of them may decide");
             Vec::new()
         });
-        self.tasks.dispatcher.set_api_keys(keys.iter().map(ClientKey::reference).collect());
+        let now = self.tasks.clock.now();
+        let valid = keys.iter().filter(|key| key.is_valid_at(now));
+        self.tasks.dispatcher.set_api_keys(valid.map(ClientKey::reference).collect());
     }
 
     /// Tells callers whether the configuration file is in force.

@@ -101,16 +101,11 @@ impl Dispatcher {
         (is_more || !self.may_decide(key, now)).then_some(DecisionError::NoScope)
     }
 
-    fn may_decide(&self, key: &ApiKeyRef, now: Timestamp) -> bool {
+    /// Whether a key decides now, and what it approved may start: it was neither revoked nor has it expired, and its scope holds.
+    pub(super) fn may_decide(&self, key: &ApiKeyRef, now: Timestamp) -> bool {
         let scope = self.confirmations.decide_scopes.get(&key.hash).filter(|scope| scope.key == *key);
         let is_live = scope.is_some_and(|scope| scope.status(self.scope_judge(now)) == ScopeStatus::Live);
         is_live && self.confirmations.api_keys.contains(key)
-    }
-
-    /// Whether what a key approved may not start any more, since the key was revoked or its scope was taken back.
-    pub(super) fn is_taken_back(&self, key: &ApiKeyRef) -> bool {
-        !self.confirmations.api_keys.contains(key)
-            || self.confirmations.decide_scopes.get(&key.hash).is_none_or(|scope| scope.taken_back_at.is_some())
     }
 
     /// Remembers that an API key has decided, in the commit of its decision.

@@ -361,9 +361,15 @@ pub(crate) fn denied(reason: Option<&str>) -> ErrorBody {
     )
 }
 
-/// The error of a task that was approved and may not start, since what approved it no longer counts.
-pub(crate) fn no_longer_approved(why: &str) -> ErrorBody {
-    ErrorBody::new(Code::Denied, format!("its approval no longer counts: {why}"))
+/// The error of a task that was approved and may not start, or not again, since what approved it no longer counts.
+pub(crate) fn no_longer_approved(why: &str, task: &Task) -> ErrorBody {
+    let tried = match (task.attempt, &task.notes.last_failure) {
+        (0, _) => String::new(),
+        (1, Some(failure)) => format!("; before that it was tried once: {}", failure.error.message),
+        (attempts, Some(failure)) => format!("; before that it was tried {attempts} times: {}", failure.error.message),
+        (_, None) => "; it was begun before that, and may have taken effect".to_owned(),
+    };
+    ErrorBody::new(Code::Denied, format!("its approval no longer counts: {why}{tried}"))
         .hint("tell the user; if it is still wanted, run it again, and a human is asked")
 }
 

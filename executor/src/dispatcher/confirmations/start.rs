@@ -20,7 +20,7 @@ impl Dispatcher {
         let Some(task) = self.open.get(&id).map(|open| &open.task) else { return false };
         let Some(confirmation) = &task.confirmation else { return true };
         let is_approved = self.confirmations.approved.contains(&id);
-        if !is_approved && !needs_grant_again(task) {
+        if !is_approved && !needs_approval_again(task) {
             return true;
         }
         let is_revoked = |by: &DecidedBy| match by {
@@ -28,15 +28,15 @@ impl Dispatcher {
                 grant.has_ended(now)
                     || !self.is_believed(grant, self.needs_touch(task, &self.open[&task.id].definition))
             }),
-            DecidedBy::ApiKey(key) => self.is_taken_back(key),
+            DecidedBy::ApiKey(key) => !self.may_decide(key, now),
             DecidedBy::Page(_) => false,
         };
         if confirmation.decision.as_ref().is_none_or(|decision| is_revoked(&decision.by)) {
             let why = match confirmation.decision.as_ref().map(|decision| &decision.by) {
                 Some(DecidedBy::ApiKey(_)) => "the API key that approved it may no longer decide",
-                _ => "the grant that approved it had ended or was revoked before it started",
+                _ => "the grant that approved it has ended or was revoked",
             };
-            let error = no_longer_approved(why);
+            let error = no_longer_approved(why, task);
             self.end_before_start(id, Step::Deny, now, |_| error, effects);
             false
         } else if is_approved && expires_at(confirmation) <= now {
@@ -49,12 +49,12 @@ impl Dispatcher {
     }
 }
 
-/// Whether a later attempt of `task` needs the grant that approved it: it is the first that does anything, since the
-/// earlier ones surely did nothing. A human's own approval was for the task, with all its attempts.
-fn needs_grant_again(task: &Task) -> bool {
+/// Whether a later attempt of `task` needs that what approved it still counts. A human's own approval was for the task, with
+/// all its attempts; and a job that was begun is only asked for its end.
+fn needs_approval_again(task: &Task) -> bool {
     let decision = task.confirmation.as_ref().and_then(|confirmation| confirmation.decision.as_ref());
-    let is_by_grant = decision.is_some_and(|decision| matches!(decision.by, DecidedBy::Grant(_)));
-    is_by_grant && task.state == State::Queued && !task.effect.repeatable() && task.notes.job.is_none()
+    let is_by_human = decision.is_none_or(|decision| matches!(decision.by, DecidedBy::Page(_)));
+    !is_by_human && task.state == State::Queued && task.notes.job.is_none()
 }
 
 /// When an approved task that has not started expires. The time for which it is held does not count.

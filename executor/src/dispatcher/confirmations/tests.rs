@@ -11,6 +11,7 @@ use super::*;
 use crate::catalog::definition::Definition;
 use crate::dispatcher::HumanCommand;
 use crate::store::Store as _;
+use crate::task::effect::EffectClass;
 use crate::task::failure::{Retry, SideEffect};
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 
@@ -175,7 +176,7 @@ fn a_pending_confirmation_survives_a_crash_without_waiting_longer() {
 #[test]
 fn a_changed_definition_ends_pending_and_approved_tasks() {
     let mut bench = Bench::new(limits(1));
-    let running = bench.start(crate::task::effect::EffectClass::Once, &plain());
+    let running = bench.start(EffectClass::Once, &plain());
     let (waits, approved) = (pending(&mut bench, json!({"n": 1})), pending(&mut bench, json!({"n": 2})));
     let of = [(approved, digest(&bench, approved))];
     decide(&mut bench, &of, HumanVerdict::Approve);
@@ -426,10 +427,10 @@ fn a_grant_approves_nothing_that_starts_after_its_end() {
     }
 }
 
-/// A task that waits for a slot, or for its next attempt after one that surely did nothing.
+/// A task that waits for a slot, or for its next attempt after one that surely did nothing, or that may be repeated.
 #[test]
 fn a_grant_that_ends_while_a_task_is_queued_approves_it_no_more() {
-    for is_retry in [false, true] {
+    for (is_retry, effect) in [(false, EffectClass::Once), (true, EffectClass::Once), (true, EffectClass::Idempotent)] {
         let mut bench = Bench::new(limits(1));
         let definition = definition(json!({"retries": {"times": 5, "backoff": "1ms"}}));
         let id = pending(&mut bench, json!({"n": 1}));
@@ -439,7 +440,7 @@ fn a_grant_that_ends_while_a_task_is_queued_approves_it_no_more() {
         if is_retry {
             bench.succeed(id);
         }
-        let queued = unconfirmed(bench.now, json!({"n": 2}));
+        let queued = Task { effect, ..unconfirmed(bench.now, json!({"n": 2})) };
         assert_eq!(bench.admit(&queued, &definition).performed.len(), usize::from(is_retry));
         if is_retry {
             let after = Retry::After(Duration::from_hours(1));
@@ -451,7 +452,8 @@ fn a_grant_that_ends_while_a_task_is_queued_approves_it_no_more() {
         assert_eq!((turn.performed, bench.state(queued.id)), (vec![], State::Denied), "{is_retry}");
         let stored = bench.stored(queued.id);
         let error = error_of(&stored);
-        assert!(error.message.contains("had ended or was revoked before it started"), "{error:?}");
+        assert!(error.message.contains("the grant that approved it has ended or was revoked"), "{error:?}");
+        assert_eq!(error.message.ends_with("; before that it was tried once: no"), is_retry, "{error:?}");
     }
 }
 

@@ -9,13 +9,17 @@ use serde_json::{Map, Value, json};
 use super::super::Event;
 use super::super::tests::{Bench, Turn, command, definition, limits, unconfirmed};
 use super::*;
+use crate::attempt::report::FailureKind;
 use crate::base::webauthn::soft_key::{Ceremony, SoftKey};
 use crate::base::webauthn::{Base64Url, PublicKey};
 use crate::catalog::definition::Definition;
 use crate::dispatcher::HumanCommand;
 use crate::store::Store as _;
+use crate::task::Task;
 use crate::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
 use crate::task::confirmation::{Digest, Verdict};
+use crate::task::effect::EffectClass;
+use crate::task::failure::{Retry, SideEffect};
 use crate::task::touch::relying_party_id;
 
 const INSTANCE: &str = "0123456789abcdef";
@@ -107,11 +111,24 @@ fn a_key_remembers_and_edits_nothing() {
 fn what_was_approved_by_a_key_does_not_start_after_its_scope_or_the_key_was_taken_back() {
     check_that_it_does_not_start(|bench| drop(take(bench, "aa")));
     check_that_it_does_not_start(|bench| bench.dispatcher.set_api_keys(Vec::new()));
+    check_that_it_does_not_start(|bench| bench.pass(Duration::from_mins(2)));
 }
 
+/// Neither a scheduled task nor the next attempt of one that failed.
 fn check_that_it_does_not_start(take_back: impl FnOnce(&mut Bench)) {
-    let (mut bench, plain) = (bench(), definition(json!({})));
-    give(&mut bench, key("aa"), None);
+    let (mut bench, plain) = (bench(), definition(json!({"retries": {"times": 5, "backoff": "1ms"}})));
+    let change = ScopeChange::Give {
+        key: key("aa"),
+        expires_at: Some(bench.now + Duration::from_mins(2)),
+        session: "page".to_owned(),
+        touch: None,
+    };
+    bench.handle(command(HumanCommand::ChangeScope(change)));
+    let tried = Task { effect: EffectClass::Idempotent, ..unconfirmed(bench.now, json!({"n": 2})) };
+    bench.admit(&tried, &plain);
+    let digest = bench.stored(tried.id).confirmation.expect("a confirmation").digest;
+    assert_eq!(approve(&mut bench, (tried.id, digest), "aa").performed, [tried.id]);
+    bench.fail(tried.id, FailureKind::Failure, Retry::After(Duration::from_mins(1)), SideEffect::Answered);
     let later = bench.now + Duration::from_mins(1);
     let mut task = unconfirmed(bench.now, json!({"n": 1}));
     (task.run_at, task.not_before) = (Some(later), Some(later));
@@ -121,7 +138,7 @@ fn check_that_it_does_not_start(take_back: impl FnOnce(&mut Bench)) {
     take_back(&mut bench);
     bench.pass(Duration::from_secs(61));
     assert_eq!(bench.handle(Event::Tick).performed, []);
-    assert_eq!(bench.stored(task.id).state, State::Denied);
+    assert_eq!((bench.state(task.id), bench.state(tried.id)), (State::Denied, State::Denied));
 }
 
 #[test]
