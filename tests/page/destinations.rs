@@ -68,7 +68,7 @@ fn what_was_approved_for_one_destination_does_not_go_to_another() {
     let shown = |tool: &str, text: &str| {
         let id = world.start(tool, &json!({"text": text}));
         if tool == "note" {
-            until("the row that changes is shown", || human.get(&format!("/task/{id}")).body.contains("old"));
+            until("the change was tried", || human.card(&id).contains("It was tried"));
         }
         id
     };
