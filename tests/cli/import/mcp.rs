@@ -294,7 +294,12 @@ fn a_credential_gets_into_no_file() {
     refused(&[], &["https://a.example/mcp?api_key=topsecret"]);
     refused(&[], &["https://user:topsecret@a.example/mcp"]);
     world.run_with(&["secret", "set", "demo-key"], "a-very-secret-value");
-    imported(&world, &["demo", "--env", "KEY=secret:demo-key"], &server);
+    let place = format!("program:{}", words[1..].join(" "));
+    let variable = ["--env", "KEY=secret:demo-key"];
+    imported(&world, &[&["demo"], &variable[..], &["--allow-host", &place]].concat(), &server);
+    let listed = world.run(&["secret", "list"]).json();
+    assert_eq!(listed[0]["hosts"], json!([place]), "it was said once: {listed}");
+    imported(&world, &[&["demo"], &variable[..]].concat(), &server);
     let text = fs::read_to_string(world.subtools().join("demo.json")).expect("written");
     assert!(!text.contains("a-very-secret-value") && text.contains("secret:demo-key"), "{text}");
     assert_eq!(written(&world, "demo.json")["a"]["description"], "Says [secret:demo-key].");
