@@ -196,6 +196,6 @@ mod tests {
             assert_eq!(other.to_string().lines().count(), 1, "{other}");
         }
         let there = SecretPlace::of_program(&words("npx"), &env(&[("MODE", "a b")]), Some("/a b"));
-        assert_eq!(there.to_string(), "program:cd '/a b' && 'MODE=a b' npx");
+        assert_eq!(there.to_string(), r#"program:cd "/a b" && "MODE=a b" npx"#);
     }
 }
