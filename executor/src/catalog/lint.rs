@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use self::coverage::SeenServers;
 use self::databases::MissingDatabases;
 use self::phrases::MissingPhrases;
 use super::packs::{MANIFEST, SHIPPED};
 use super::{Catalog, Origin, Subtool};
 use crate::config::Config;
 
+mod coverage;
 mod credentials;
 mod databases;
 mod definition;
@@ -113,6 +115,7 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
         })
         .collect();
     let (mut missing, mut databases) = (MissingPhrases::default(), MissingDatabases::default());
+    let mut servers = SeenServers::default();
     for subtool in catalog.subtools().filter(|subtool| scope.covers_subtool(subtool)) {
         missing.note(&subtool);
         words::check(&subtool, &mut findings);
@@ -125,6 +128,7 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
             targets::check(&subtool, config, &mut findings);
         }
         programs::check(&subtool, catalog, config, &mut findings);
+        servers.check(&subtool, config, &mut findings);
     }
     programs::check_packs(catalog, config, scope, &mut findings);
     ties::check(catalog, scope, &mut findings);
