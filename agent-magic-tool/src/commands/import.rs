@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Parser;
-use executor::base::suspicion;
+use executor::base::{hidden, suspicion};
 use executor::catalog::Sources;
 use executor::config::Config;
 use executor::config::secret::SecretPlace;
@@ -229,7 +229,13 @@ fn read_servers(args: &Args, config: &Config, context: &Context) -> Result<Sourc
             ));
         }
         match servers::ask(&server, &allowance) {
-            Ok(document) => documents.push(SourceToImport { document, kind, name: Some(server.name) }),
+            Ok(document) => {
+                if let Some(uncovered) = server.server.uncovered(&config.programs) {
+                    let (name, why, advice) = (&server.name, hidden::escaped(&uncovered.why), uncovered.advice);
+                    context.output.note(&format!("the server `{name}`: {why}; {advice}"));
+                }
+                documents.push(SourceToImport { document, kind, name: Some(server.name) });
+            }
             Err(error) => failed.push((server.name, error)),
         }
     }

@@ -384,6 +384,25 @@ fn files_beside_the_command_are_found_although_the_server_runs_elsewhere() {
 }
 
 #[test]
+fn an_import_says_what_no_approval_is_bound_to_and_takes_what_is_covered() {
+    let world = quiet_world();
+    let server = offer(&world, &json!([tool("a", "Does it.")]));
+    let words: Vec<&str> = server.iter().map(String::as_str).collect();
+    let import = |options: &[&str]| world.run(&[&["import", "mcp", "demo"], options, &words].concat());
+    let plain = import(&[]);
+    assert!(plain.stderr.contains("no approval is bound to what") && plain.stderr.contains("`covers`"), "{plain}");
+    let missing = import(&["--covers", "none"]);
+    assert!(missing.exit != 0 && missing.stderr.contains("failed to find `none`"), "{missing}");
+    let covered = import(&["--covers", "tools.json", "--covers", "."]);
+    assert!(covered.exit == 0 && !covered.stderr.contains("no approval is bound"), "{covered}");
+    let folder = world.folder().canonicalize().expect("a folder");
+    let expected = json!([folder.join("tools.json"), folder]);
+    assert_eq!(written(&world, "demo.json")["$defaults"]["run"]["mcp"]["server"]["covers"], expected);
+    let refused = world.run(&["import", "mcp", "x", "https://a.example/mcp", "--covers", "."]);
+    assert!(refused.exit == 2 && refused.stderr.contains("are for a `command`"), "{refused}");
+}
+
+#[test]
 fn a_server_without_tools_is_imported_with_a_warning_and_a_refresh_finds_no_change() {
     let world = quiet_world();
     let server = offer(&world, &json!([]));

@@ -45,6 +45,9 @@ pub(super) struct ServerArgs {
     /// The folder in which the program runs [default: /]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
+    /// A file or folder of the program that an approval is bound to, besides those that its command names
+    #[arg(long, value_name = "PATH")]
+    covers: Vec<PathBuf>,
     /// How a URL is spoken to [default: found out]
     #[arg(long, value_enum)]
     transport: Option<TransportWord>,
@@ -52,7 +55,7 @@ pub(super) struct ServerArgs {
     #[arg(long)]
     oauth: bool,
     /// Take over the servers that this client is configured to use, or those of them that are named
-    #[arg(long, value_name = "CLIENT", conflicts_with_all = ["env", "header", "folder", "transport", "oauth", "name", "command"])]
+    #[arg(long, value_name = "CLIENT", conflicts_with_all = ["env", "header", "folder", "covers", "transport", "oauth", "name", "command"])]
     pub(super) from: Option<String>,
 }
 
@@ -73,7 +76,12 @@ impl ServerArgs {
     /// Whether an option was given that only a server understands.
     pub(super) fn is_used(&self) -> bool {
         let texts = [&self.env, &self.header].iter().any(|list| !list.is_empty());
-        texts || self.folder.is_some() || self.transport.is_some() || self.oauth || self.from.is_some()
+        texts
+            || self.folder.is_some()
+            || !self.covers.is_empty()
+            || self.transport.is_some()
+            || self.oauth
+            || self.from.is_some()
     }
 
     /// Reads the server that `words` name, those after `mcp`; `name` is that of `--name`.
@@ -159,6 +167,11 @@ impl ServerArgs {
         let env = self.env.iter().map(|text| pair(text, '=', "--env", "write --env KEY=VALUE"));
         let headers = self.header.iter().map(|text| pair(text, ':', "--header", "write --header 'Name: value'"));
         let headers = headers.map(|pair| pair.map(|(key, value)| (key, value.trim().to_owned())));
+        let covers = self.covers.iter().map(|path| {
+            let absolute = std::path::absolute(path).and_then(|path| path.metadata().map(|_| path));
+            let failed = |error| Error::io(&format!("failed to find `{}`", path.display()), &error);
+            absolute.map(|path| path.display().to_string()).map_err(failed)
+        });
         let folder = self.folder.as_ref().map(|folder| {
             let real = folder.canonicalize();
             real.map_err(|error| Error::io(&format!("failed to find `{}`", folder.display()), &error))
@@ -168,6 +181,7 @@ impl ServerArgs {
             command: Vec::new(),
             env: env.collect::<Result<_, _>>()?,
             folder: folder.transpose()?.map(|folder| folder.display().to_string()),
+            covers: covers.collect::<Result<_, _>>()?,
             url: None,
             headers: headers.collect::<Result<_, _>>()?,
             oauth: self.oauth.then(|| secret(&format!("{name}-oauth"))).transpose()?,
