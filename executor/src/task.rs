@@ -22,6 +22,7 @@ pub mod decide_scope;
 pub mod effect;
 pub mod failure;
 pub mod fingerprint;
+mod folder;
 pub mod grant;
 pub mod name;
 pub mod notes;

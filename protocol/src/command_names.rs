@@ -108,7 +108,7 @@ pub fn search(rest: &[String]) -> String {
 }
 
 /// Joins words as a shell would have to be given them.
-fn shell_words(words: &[String]) -> String {
+pub fn shell_words(words: &[String]) -> String {
     let is_plain = |word: &str| {
         !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_=:./,@%+".contains(&byte))
     };

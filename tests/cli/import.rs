@@ -4,6 +4,7 @@ mod agents;
 pub(crate) mod calls;
 mod curl;
 mod demands;
+mod doors;
 mod google;
 mod graphql;
 mod hosts;

@@ -274,18 +274,20 @@ fn a_held_script_still_finds_its_neighbors() {
 }
 
 #[test]
-fn a_file_that_a_definition_covers_is_part_of_the_approval() {
+fn a_file_or_folder_that_a_definition_covers_is_part_of_the_approval() {
     let world = World::new();
-    let part = world.folder().join("part.sh");
+    let part = world.folder().join("lib/part.sh");
+    fs::create_dir_all(world.folder().join("lib")).expect("made");
     let define = |covers: Value| {
         world.define(
             "work.json",
             &json!({"work": {"description": "Works.", "input": {},
-                "run": {"process": {"argv": ["sh", "-c", ". ./part.sh"], "covers": covers, "folder": "."}}}}),
+                "run": {"process": {"argv": ["sh", "-c", ". ./lib/part.sh"], "covers": covers, "folder": "."}}}}),
         );
     };
     let human = Human::of(&world);
-    for (covers, expected) in [(json!(["part.sh"]), "failed"), (json!([]), "succeeded")] {
+    for (covers, expected) in [(json!(["lib/part.sh"]), "failed"), (json!(["lib"]), "failed"), (json!([]), "succeeded")]
+    {
         fs::write(&part, "echo shown\n").expect("written");
         define(covers);
         let id = world.start("work", &json!({}));

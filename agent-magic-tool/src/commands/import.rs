@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Parser;
-use executor::base::suspicion;
+use executor::base::{hidden, suspicion};
 use executor::catalog::Sources;
 use executor::config::Config;
-use executor::config::secret::SecretHost;
+use executor::config::secret::SecretPlace;
 use import::Imported;
 use import::document::Document;
 use import::kinds::{self, Kind, Reading};
@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::error::Error;
+use hosts::Allowance;
 use selection::Selection;
 use servers::ServerArgs;
 pub(crate) use servers::with_dashes;
@@ -34,6 +35,7 @@ mod reading;
 mod refresh;
 mod selection;
 mod servers;
+mod uses;
 mod writing;
 
 pub(crate) use hosts::{check_draft as check_hosts_of_draft, in_use as hosts_in_use};
@@ -60,11 +62,18 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["name"])]
     refresh: bool,
     /// Let requests and secrets of the pack go to this host, though they went elsewhere before: HOST, HOST:PORT or
-    /// *.DOMAIN
+    /// *.DOMAIN; or let a program have the secrets: 'program:COMMAND LINE'
     #[arg(long, value_name = "HOST")]
-    allow_host: Vec<SecretHost>,
+    allow_host: Vec<SecretPlace>,
     #[command(flatten)]
     server: ServerArgs,
+}
+
+impl Args {
+    /// What a human's command line allows.
+    fn allowance<'a>(&'a self, config: &'a Config, context: &'a Context) -> Allowance<'a> {
+        Allowance { allowed: &self.allow_host, is_dry_run: self.dry_run, config, context }
+    }
 }
 
 /// The options of an earlier import, as `$source` has them.
@@ -206,8 +215,9 @@ fn read_database(args: &Args, config: &Config, context: &Context) -> Result<Sour
 fn read_servers(args: &Args, config: &Config, context: &Context) -> Result<SourcesRead, Error> {
     let kind = kinds::named(servers::WORD).expect("the table has this kind");
     let words = &args.sources[1..];
+    let allowance = args.allowance(config, context);
     let (named, mut failed) = match &args.server.from {
-        Some(client) => agents::take_over(client, words, args.dry_run, &args.allow_host, config, context)?,
+        Some(client) => agents::take_over(client, words, &allowance)?,
         None => (vec![args.server.server(words, args.name.as_deref())?], Vec::new()),
     };
     let mut documents = Vec::new();
@@ -218,8 +228,14 @@ fn read_servers(args: &Args, config: &Config, context: &Context) -> Result<Sourc
                 server.name
             ));
         }
-        match servers::ask(&server, !args.dry_run, config, context) {
-            Ok(document) => documents.push(SourceToImport { document, kind, name: Some(server.name) }),
+        match servers::ask(&server, &allowance) {
+            Ok(document) => {
+                if let Some(uncovered) = server.server.uncovered(&config.programs) {
+                    let (name, why, advice) = (&server.name, hidden::escaped(&uncovered.why), uncovered.advice);
+                    context.output.note(&format!("the server `{name}`: {why}; {advice}"));
+                }
+                documents.push(SourceToImport { document, kind, name: Some(server.name) });
+            }
             Err(error) => failed.push((server.name, error)),
         }
     }

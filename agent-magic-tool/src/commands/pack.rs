@@ -5,7 +5,7 @@ use executor::catalog::packs::enabled_files::{self, EnabledFiles};
 use executor::catalog::packs::manifest::PackManifest;
 use executor::catalog::packs::report::{PackReport, PackState, PackSurvey};
 use executor::config::Config;
-use executor::config::secret::SecretHost;
+use executor::config::secret::SecretPlace;
 use protocol::code::{Code, Exit};
 use protocol::command_executor::ForeignCommands;
 use protocol::nearest::{did_you_mean, nearest};
@@ -27,9 +27,10 @@ pub(crate) enum PackCommand {
     /// Load the subtools of a pack from now on, as it is now, and say what it still lacks and what runs unasked
     Enable {
         name: String,
-        /// Let secrets that are known go to this host of the pack too: HOST, HOST:PORT or *.DOMAIN
+        /// Let secrets that are known go to this host of the pack too: HOST, HOST:PORT or *.DOMAIN; or let a program of it
+        /// have them: 'program:COMMAND LINE'
         #[arg(long, value_name = "HOST")]
-        allow_host: Vec<SecretHost>,
+        allow_host: Vec<SecretPlace>,
     },
     /// No longer load the subtools of a pack
     Disable { name: String },
@@ -107,7 +108,7 @@ fn switches(manifest: &PackManifest, name: &str, config: &Config) -> Map<String,
 
 fn enable(
     name: &str,
-    allowed: &[SecretHost],
+    allowed: &[SecretPlace],
     survey: &PackSurvey,
     config: &Config,
     context: &Context,

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
 
 use executor::config::Config;
-use executor::config::secret::{InvalidSecretName, SecretHost, SecretName, Secrets, weakness};
+use executor::config::secret::{InvalidSecretName, SecretName, SecretPlace, Secrets, weakness};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use protocol::code::{Code, Exit};
 use serde_json::{Value, json};
@@ -24,16 +24,17 @@ pub(crate) enum SecretCommand {
         /// Store it even if it is short or an ordinary word
         #[arg(long)]
         weak: bool,
-        /// A host that it may be sent to, and to no others: HOST, HOST:PORT or *.DOMAIN
+        /// A host that it may be sent to, and to no others: HOST, HOST:PORT or *.DOMAIN; or a program that an import may
+        /// give it to: 'program:COMMAND LINE'
         #[arg(long, value_name = "HOST")]
-        host: Vec<SecretHost>,
+        host: Vec<SecretPlace>,
     },
     /// Let a secret be sent to further hosts; one that has no list of hosts yet is then sent to these alone
     Allow {
         name: String,
-        /// HOST, HOST:PORT or *.DOMAIN; with http:// before it also over plain HTTP
+        /// HOST, HOST:PORT or *.DOMAIN; with http:// before it also over plain HTTP; or 'program:COMMAND LINE'
         #[arg(required = true)]
-        hosts: Vec<SecretHost>,
+        hosts: Vec<SecretPlace>,
     },
     /// List the names and where their values come from
     List,
@@ -96,7 +97,7 @@ fn not_stored(name: &SecretName) -> Error {
 }
 
 /// Says that a secret which had no list goes only to `hosts` from now on, and where definitions send it today.
-fn restriction(name: &SecretName, hosts: &[SecretHost], context: &Context) -> Result<String, Error> {
+fn restriction(name: &SecretName, hosts: &[SecretPlace], context: &Context) -> Result<String, Error> {
     let name_only = name.as_str();
     let shown: Vec<_> = hosts.iter().map(|host| format!("`{host}`")).collect();
     let said = format!(
@@ -105,7 +106,9 @@ fn restriction(name: &SecretName, hosts: &[SecretHost], context: &Context) -> Re
         shown.join(", ")
     );
     let in_use = hosts_in_use(name, &Config::read(&context.paths)?, context)?;
-    let missing = in_use.into_iter().filter(|host| !hosts.contains(host));
+    // A program gets it by its definition, whatever the list says.
+    let is_host = |place: &SecretPlace| matches!(place, SecretPlace::Host(_));
+    let missing = in_use.into_iter().filter(|host| is_host(host) && !hosts.contains(host));
     let missing: Vec<_> = missing.map(|host| host.to_string()).collect();
     Ok(if missing.is_empty() {
         said

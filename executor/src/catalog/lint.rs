@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use self::coverage::SeenServers;
 use self::databases::MissingDatabases;
 use self::phrases::MissingPhrases;
 use super::packs::{MANIFEST, SHIPPED};
@@ -15,6 +16,7 @@ use super::{Catalog, Origin, Subtool};
 use crate::config::Config;
 
 mod conditions;
+mod coverage;
 mod credentials;
 mod databases;
 mod definition;
@@ -115,6 +117,7 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
         })
         .collect();
     let (mut missing, mut databases) = (MissingPhrases::default(), MissingDatabases::default());
+    let mut servers = SeenServers::default();
     for subtool in catalog.subtools().filter(|subtool| scope.covers_subtool(subtool)) {
         missing.note(&subtool);
         words::check(&subtool, &mut findings);
@@ -129,6 +132,7 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
             targets::check(&subtool, config, &mut findings);
         }
         programs::check(&subtool, catalog, config, &mut findings);
+        servers.check(&subtool, config, &mut findings);
     }
     programs::check_packs(catalog, config, scope, &mut findings);
     ties::check(catalog, scope, &mut findings);

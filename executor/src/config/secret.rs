@@ -29,9 +29,10 @@ use crate::task::name::is_name;
 
 mod hosts;
 mod lock;
+mod place;
 mod redaction;
 
-pub use hosts::{InvalidHost, SecretHost};
+pub use place::{InvalidPlace, SecretPlace};
 pub use redaction::HiddenTexts;
 use redaction::KnownSecrets;
 pub(crate) use redaction::StreamRedaction;

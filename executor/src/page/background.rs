@@ -73,8 +73,9 @@ impl<'a> BackgroundReader<'a> {
         let approved = self.approved(task.tool.as_str())?;
         let is_other = approved.definition.as_ref().is_some_and(|known| *known != subtool.hash);
         let marks = marks(&input, &approved.inputs, own);
+        let programs = &self.page.runner_context().config.programs;
         Ok(CardBackground {
-            marks: of_definition(definition, is_other).into_iter().chain(marks).collect(),
+            marks: of_definition(definition, is_other, programs).into_iter().chain(marks).collect(),
             earlier: earlier.iter().map(EarlierCall::of).collect(),
         })
     }

@@ -133,6 +133,7 @@ impl ShownFile {
                 FileRole::Interpreter => "interpreter",
                 FileRole::Script => "script",
                 FileRole::Covered => "file",
+                FileRole::Folder => "folder",
                 FileRole::Input => "sends or reads",
                 FileRole::Argument => "is given",
             },

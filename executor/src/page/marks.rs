@@ -16,6 +16,7 @@ use url::Url;
 use super::visible::{VisibleLine, line, plain_line};
 use crate::base::{credential, suspicion};
 use crate::catalog::definition::Definition;
+use crate::config::programs::ProgramSettings;
 use crate::runner::Run;
 
 /// The most marks of one kind; the rest is counted.
@@ -92,11 +93,17 @@ impl ApprovedBefore {
 }
 
 /// The marks of a definition: if the words that the model read of it are suspicious, since it may not have asked by
-/// itself; and of a tool of an MCP server, if it `is_other` than the one that was approved last.
-pub(super) fn of_definition(definition: &Definition, is_other: bool) -> Vec<RiskMark> {
+/// itself; and of a tool of an MCP server, if it `is_other` than the one that was approved last, and if no approval is
+/// bound to all that the server runs.
+pub(super) fn of_definition(definition: &Definition, is_other: bool, programs: &ProgramSettings) -> Vec<RiskMark> {
     let mut found = Marks::default();
-    if is_other && matches!(definition.run, Run::Mcp(_)) {
-        found.add("changed tool", "its definition is not the one of which you approved a call last");
+    if let Run::Mcp(mcp) = &definition.run {
+        if is_other {
+            found.add("changed tool", "its definition is not the one of which you approved a call last");
+        }
+        if let Some(uncovered) = mcp.server.uncovered(programs) {
+            found.add("not bound to all that runs", &uncovered.why);
+        }
     }
     for suspicion in suspicion::of_definition(&definition.description, &definition.input) {
         found.add("suspicious description", &format!("{}: {}", suspicion.place, suspicion.message));

@@ -3,8 +3,8 @@
 //! This file has the types of the definition. A server is started or connected to at the first call and kept for the
 //! next ones: [`pool`] knows the servers, [`connection`] makes one connection, [`call`] makes one call over it,
 //! [`files`] gives it the files that an input names, [`executed`] knows from which files a program was started,
-//! [`questions`] brings what a server asks to the human's page, [`sign_in`] has a human sign in to a server. Messages and transports are the matter of the crate
-//! `mcp`.
+//! [`coverage`] says what they leave open, [`questions`] brings what a server asks to the human's page, [`sign_in`] has a
+//! human sign in to a server. Messages and transports are the matter of the crate `mcp`.
 
 use std::collections::BTreeMap;
 
@@ -23,6 +23,7 @@ use mcp::client::ClientError;
 
 mod call;
 mod connection;
+mod coverage;
 mod executed;
 mod files;
 mod pool;
@@ -30,6 +31,7 @@ mod program;
 mod questions;
 mod sign_in;
 
+pub use coverage::Uncovered;
 pub use pool::McpServers;
 pub use sign_in::{SignInLink, SignIns};
 
@@ -76,6 +78,11 @@ pub struct McpServer {
     /// The absolute path of the folder in which the program runs. Absent: `/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
+    /// Files and folders of the program that an approval is bound to, besides those that its command names: absolute, or
+    /// relative to the folder in which it runs. They are compared when it starts, and before each approved call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(example = ["server", "/usr/lib/node_modules/server/dist"])]
+    pub covers: Vec<String>,
     /// The URL of a server that runs already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^https?://"))]
@@ -130,9 +137,12 @@ impl McpServer {
             }
             (None, Some(_)) => {}
         }
-        let of_program = !self.env.is_empty() || self.folder.is_some();
+        let of_program = !self.env.is_empty() || self.folder.is_some() || !self.covers.is_empty();
         if self.url.is_some() && of_program {
-            found.note(mistake("server", "`env` and `folder` are for a `command`; a URL gets `headers`"));
+            found.note(mistake("server", "`env`, `folder` and `covers` are for a `command`; a URL gets `headers`"));
+        }
+        if self.covers.iter().any(|path| path.is_empty() || path.contains('\0')) {
+            found.note(mistake("server.covers", "name files and folders; one of the names is empty"));
         }
         if self.url.is_none() && (!self.headers.is_empty() || self.oauth.is_some()) {
             found.note(mistake("server", "`headers` and `oauth` are for a `url`; a command gets `env`"));
@@ -140,7 +150,7 @@ impl McpServer {
         if self.folder.as_ref().is_some_and(|folder| !folder.starts_with('/')) {
             found.note(mistake("server.folder", "must be an absolute path"));
         }
-        let texts = self.command.iter().chain(self.env.values()).chain(self.headers.values());
+        let texts = self.command.iter().chain(&self.covers).chain(self.env.values()).chain(self.headers.values());
         if texts.chain(&self.url).chain(&self.folder).any(|text| !template::is_constant(text)) {
             found.note(mistake("server", "must not contain templates: all calls share one server"));
         }

@@ -15,7 +15,6 @@ use std::process::Stdio;
 
 use encoding_rs::Encoding;
 use nix::unistd::{AccessFlags, access};
-use protocol::regular_file;
 use tempfile::TempDir;
 
 use super::spool::Spool;
@@ -27,7 +26,7 @@ use crate::base::own_folders::OwnFolders;
 use crate::base::template;
 use crate::config::programs::{self, ProgramSettings};
 use crate::runner::input_file::{self, OpenedInput};
-use crate::task::fingerprint::{FileRole, Fingerprint, check_size};
+use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
 use argument::{Argument, ArgumentOptions, OutputFile};
 use group::ProgramExit;
 use program_call::{ApprovedFiles, ProgramCall};
@@ -35,8 +34,10 @@ use program_call::{ApprovedFiles, ProgramCall};
 mod argument;
 pub(super) mod group;
 pub(super) mod held;
+pub(super) mod loading;
 mod outcome;
 pub(super) mod program_call;
+pub(super) mod python_module;
 mod shell_text;
 mod startup;
 
@@ -57,8 +58,8 @@ pub struct Process {
     /// `secret:NAME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Other files that an approval is bound to, such as what a script includes: absolute, or relative to the folder
-    /// in which the program runs. They are compared directly before it starts.
+    /// Other files and folders that an approval is bound to, such as what a script includes: absolute, or relative to
+    /// the folder in which the program runs. They are compared directly before it starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub covers: Vec<String>,
     /// The working directory: a template, relative to the caller's folder. Absent: the caller's folder.
@@ -294,7 +295,9 @@ impl Process {
             | Argument::InputFile(_) => None,
         });
         let scripts = constants.map(|text| folder.join(text)).filter(|path| is_script(path));
-        scripts.chain(self.covers.iter().map(|path| folder.join(path))).for_each(|path| add(path, FileRole::Covered));
+        scripts.for_each(|path| add(path, FileRole::Covered));
+        let covered = self.covers.iter().map(|path| folder.join(path));
+        covered.for_each(|path| add(path.clone(), FileRole::of_covered(&path)));
         for text in argument::filled_by_input(self.argv.get(1..).unwrap_or_default(), &invocation.values())? {
             // As in `path`, `@path`, `--option=path` and `field=@path`.
             let value = text.split_once('=').map(|(_, value)| value);
@@ -325,7 +328,7 @@ impl Process {
                 let message = format!("`{}` is not executable", path.display());
                 return Err(Failure::new(Code::CannotStart, message).hint("ask a human to run `chmod +x` on it"));
             }
-            if let Err(error) = regular_file::open(&path).and_then(|_| check_size(&path)) {
+            if let Err(error) = check_shown(&path, role) {
                 let message = format!("failed to read `{}`: {error}", path.display());
                 return Err(Failure::new(Code::CannotStart, message)
                     .hint("an approval is bound to the content of this file; ask a human to make it readable"));

@@ -15,6 +15,7 @@ use protocol::{digest, regular_file};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::folder;
 use crate::base::write_access::WriteAccess;
 
 /// A file that a task executes or reads, and the hash of its content.
@@ -51,6 +52,8 @@ pub enum FileRole {
     /// Listed in the definition's `covers`, or a script among its constant arguments. The program opens it by its
     /// name, so it is compared directly before the start, and not held.
     Covered,
+    /// A folder that is listed in `covers`: all that lies below it. Compared like a file.
+    Folder,
     /// The input names it, and the definition says that it is read: opened once, and only these bytes are used.
     Input,
     /// An argument of a program that the input fills, and that is the name of a file. The program opens it by its
@@ -62,6 +65,11 @@ impl FileRole {
     /// Whether the input names the file, and not the definition.
     pub fn is_of_input(self) -> bool {
         matches!(self, Self::Input | Self::Argument)
+    }
+
+    /// What a program opens by the name `path`.
+    pub fn of_covered(path: &Path) -> Self {
+        if path.is_dir() { Self::Folder } else { Self::Covered }
     }
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -92,7 +100,7 @@ impl Fingerprint {
     /// The file as it is now. `agent` is the Unix user of the agent.
     pub fn of(path: &Path, role: FileRole, agent: u32) -> Self {
         let owner = fs::metadata(path).ok().map(|metadata| metadata.uid());
-        let sha256 = sha256(path).unwrap_or_default();
+        let sha256 = sha256(path, role).unwrap_or_default();
         let bytes = fs::metadata(path).ok().filter(|_| role.is_of_input()).map(|metadata| metadata.len());
         Self { path: path.to_owned(), sha256, role, owner, writable: WriteAccess::to(path, agent), bytes }
     }
@@ -124,7 +132,7 @@ impl Fingerprint {
         if self.role == FileRole::Argument && self.sha256.is_empty() {
             return fs::metadata(&self.path).is_ok_and(|metadata| Some(metadata.len()) == self.bytes);
         }
-        !self.sha256.is_empty() && sha256(&self.path).is_ok_and(|sha256| sha256 == self.sha256)
+        !self.sha256.is_empty() && sha256(&self.path, self.role).is_ok_and(|sha256| sha256 == self.sha256)
     }
 }
 
@@ -149,12 +157,22 @@ fn too_large() -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20))
 }
 
-/// Fails if a file is too large for a human to be shown what it is.
-pub fn check_size(path: &Path) -> io::Result<()> {
+/// Fails if a human cannot be shown what a file or folder is: it cannot be read, or is too large.
+pub fn check_shown(path: &Path, role: FileRole) -> io::Result<()> {
+    if role == FileRole::Folder {
+        return folder::sha256(path).map(drop);
+    }
+    regular_file::open(path).and_then(|_| check_size(path))
+}
+
+fn check_size(path: &Path) -> io::Result<()> {
     if fs::metadata(path)?.len() > MAX_FILE_BYTES { Err(too_large()) } else { Ok(()) }
 }
 
-fn sha256(path: &Path) -> io::Result<String> {
+fn sha256(path: &Path, role: FileRole) -> io::Result<String> {
+    if role == FileRole::Folder {
+        return folder::sha256(path);
+    }
     check_size(path)?;
     let mut file = regular_file::open(path)?;
     let metadata = file.metadata()?;

@@ -294,7 +294,12 @@ fn a_credential_gets_into_no_file() {
     refused(&[], &["https://a.example/mcp?api_key=topsecret"]);
     refused(&[], &["https://user:topsecret@a.example/mcp"]);
     world.run_with(&["secret", "set", "demo-key"], "a-very-secret-value");
-    imported(&world, &["demo", "--env", "KEY=secret:demo-key"], &server);
+    let place = format!("program:{}", words[1..].join(" "));
+    let variable = ["--env", "KEY=secret:demo-key"];
+    imported(&world, &[&["demo"], &variable[..], &["--allow-host", &place]].concat(), &server);
+    let listed = world.run(&["secret", "list"]).json();
+    assert_eq!(listed[0]["hosts"], json!([place]), "it was said once: {listed}");
+    imported(&world, &[&["demo"], &variable[..]].concat(), &server);
     let text = fs::read_to_string(world.subtools().join("demo.json")).expect("written");
     assert!(!text.contains("a-very-secret-value") && text.contains("secret:demo-key"), "{text}");
     assert_eq!(written(&world, "demo.json")["a"]["description"], "Says [secret:demo-key].");
@@ -376,6 +381,25 @@ fn files_beside_the_command_are_found_although_the_server_runs_elsewhere() {
     assert!(ran.exit != 0 && ran.stderr.contains("write ./server.py, or --folder ."), "{ran}");
     let ran = world.run(&["import", "mcp", "other", "--folder", ".", "--", "python3", "server.py", "./tools.json"]);
     assert_eq!(ran.exit, 0, "{ran}");
+}
+
+#[test]
+fn an_import_says_what_no_approval_is_bound_to_and_takes_what_is_covered() {
+    let world = quiet_world();
+    let server = offer(&world, &json!([tool("a", "Does it.")]));
+    let words: Vec<&str> = server.iter().map(String::as_str).collect();
+    let import = |options: &[&str]| world.run(&[&["import", "mcp", "demo"], options, &words].concat());
+    let plain = import(&[]);
+    assert!(plain.stderr.contains("no approval is bound to what") && plain.stderr.contains("`covers`"), "{plain}");
+    let missing = import(&["--covers", "none"]);
+    assert!(missing.exit != 0 && missing.stderr.contains("failed to find `none`"), "{missing}");
+    let covered = import(&["--covers", "tools.json", "--covers", "."]);
+    assert!(covered.exit == 0 && !covered.stderr.contains("no approval is bound"), "{covered}");
+    let folder = world.folder().canonicalize().expect("a folder");
+    let expected = json!([folder.join("tools.json"), folder]);
+    assert_eq!(written(&world, "demo.json")["$defaults"]["run"]["mcp"]["server"]["covers"], expected);
+    let refused = world.run(&["import", "mcp", "x", "https://a.example/mcp", "--covers", "."]);
+    assert!(refused.exit == 2 && refused.stderr.contains("are for a `command`"), "{refused}");
 }
 
 #[test]

@@ -348,6 +348,29 @@ fn a_secret_of_a_pack_is_bound_to_the_hosts_of_the_pack() {
     }
 }
 
+/// What a program gets in its environment it can send anywhere, so a human names the program.
+#[test]
+fn a_program_of_a_pack_gets_a_stored_secret_only_by_the_word_of_a_human() {
+    let server = json!({"name": "s", "command": ["sh", "-c", "exec server"], "env": {"K": "secret:zoo"}});
+    let cases = [
+        (json!({"process": {"argv": ["sh", "-c", "true"], "env": {"K": "secret:zoo"}}}), "program:sh -c true"),
+        (json!({"mcp": {"server": server, "tool": "t"}}), "program:sh -c \"exec server\""),
+    ];
+    let manifest = "needs.programs.sh = { description = \"to look\" }\n\
+        needs.secrets.zoo = { description = \"the key\" }";
+    for (run, place) in cases {
+        let world = World::new();
+        one_subtool(&world, &run, manifest);
+        world.run_with(&["secret", "set", "zoo"], SECRET);
+        let refused = world.run(&["pack", "enable", "zoo"]);
+        assert!(refused.exit != 0 && config(&world).is_empty(), "{refused}");
+        let hint = refused.error()["hint"].as_str().expect("a hint").to_owned();
+        assert!(hint.contains(&format!("--allow-host '{place}'")), "{refused}");
+        assert_eq!(world.run(&["pack", "enable", "zoo", "--allow-host", place]).exit, 0);
+        assert_eq!(hosts_of_zoo(&world), json!([place]));
+    }
+}
+
 /// A secret whose host a variable names that is not set yet is kept for that host: until then, it goes nowhere.
 #[test]
 fn a_secret_of_a_pack_goes_nowhere_before_its_host_is_known() {

@@ -17,6 +17,11 @@ struct Copied {
 
 impl Copied {
     fn of(command: &[&str]) -> Self {
+        Self::covering(command, &[])
+    }
+
+    /// A server to which what `covers` names belongs as well. A copy lies in the package `pack` too.
+    fn covering(command: &[&str], covers: &[&str]) -> Self {
         let world = World::new();
         let script = world.folder().join("server.py");
         let text = fs::read_to_string(crooked_server()).expect("the server");
@@ -25,7 +30,10 @@ impl Copied {
         fs::set_permissions(&script, mode).expect("set");
         let path = script.display().to_string();
         let command: Vec<_> = command.iter().map(|word| word.replace("SCRIPT", &path)).collect();
-        let server = json!({"name": "copied", "command": command, "folder": world.folder()});
+        fs::create_dir(world.folder().join("pack")).expect("made");
+        fs::write(world.folder().join("pack/__init__.py"), "").expect("written");
+        fs::write(world.folder().join("pack/__main__.py"), &text).expect("written");
+        let server = json!({"name": "copied", "command": command, "covers": covers, "folder": world.folder()});
         let tool = |extra: Value| {
             let mut definition = json!({"description": "Echoes.", "run": {"mcp": {"server": server, "tool": "echo"}},
                 "input": {"type": "object", "properties": {"message": {"type": "string"}}}});
@@ -46,6 +54,7 @@ impl Copied {
         let text = fs::read_to_string(crooked_server()).expect("the server");
         let text = text.replace("Echo: ", &format!("{word}: "));
         fs::write(&self.script, format!("#!/usr/bin/env python3\n{text}")).expect("written");
+        fs::write(self.world.folder().join("pack/__main__.py"), text).expect("written");
     }
 
     fn looks(&self) -> Value {
@@ -76,6 +85,116 @@ fn an_approved_call_runs_the_program_that_was_shown_or_nothing() {
         let id = world.start("acts", &json!({"message": "c"}));
         human.approve(&id);
         assert_eq!(world.end_of(&id)["data"], "Worse: c", "{command:?}");
+    }
+}
+
+/// The words of the mark on a card.
+const MARK: &str = "not bound to all that runs";
+
+/// What a server loads is not among the files of its start: it is covered if a definition or Python's rules say so, and
+/// where it is not, the card says that.
+#[test]
+fn what_a_server_loads_is_bound_if_it_is_covered_and_else_the_card_says_so() {
+    let wrapped = |script: &'static str| ["bash", "-c", script];
+    for (command, covers, shown, is_marked) in [
+        (&wrapped("exec python3 server.py")[..], &[][..], None, true),
+        (&wrapped("exec python3 server.py"), &["server.py"], Some("server.py"), false),
+        (&wrapped("exec python3 -m pack"), &["pack"], Some("pack"), false),
+        (&["python3", "-m", "server"], &[], Some("server.py"), true),
+        (&["python3", "-u", "-m", "pack"], &[], Some("pack"), true),
+        (&["python3", "-m", "pack"], &["pack"], Some("pack"), false),
+        (
+            &["python3", "-c", "import sys; sys.path.insert(0, '.'); import server"],
+            &["server.py"],
+            Some("server.py"),
+            false,
+        ),
+        (&["env", "python3", "-m", "pack"], &[], None, true),
+    ] {
+        let copied = Copied::covering(command, covers);
+        let (world, human) = (&copied.world, Human::of(&copied.world));
+        let id = world.start("acts", &json!({"message": "b"}));
+        let card = human.get("/").body.replace("&#x2f;", "/");
+        let path = shown.map(|shown| world.folder().join(shown).display().to_string());
+        assert!(path.as_ref().is_none_or(|path| card.contains(path)), "{command:?}: {card}");
+        assert_eq!(card.contains(MARK), is_marked, "{command:?} {covers:?}");
+        copied.change("Evil");
+        human.approve(&id);
+        let ended = world.end_of(&id);
+        let expected = if shown.is_some() { json!("drifted") } else { json!(null) };
+        assert_eq!(ended["error"]["code"], expected, "{command:?} {covers:?}: {ended}");
+
+        // What is shown now runs, and leaves what is covered as it is. Compiled code beside it is not executed.
+        let id = world.start("acts", &json!({"message": "c"}));
+        human.approve(&id);
+        assert_eq!(world.end_of(&id)["data"], "Evil: c", "{command:?} {covers:?}");
+        assert!(shown.is_none() || !world.folder().join("pack/__pycache__").exists(), "{command:?}");
+        let lint = world.run(&["lint"]).json();
+        let findings = lint.as_array().expect("findings").iter();
+        let count = findings.filter(|finding| finding["code"] == "uncovered-server").count();
+        assert_eq!(count, usize::from(is_marked), "{command:?}: {lint}");
+    }
+}
+
+#[test]
+fn a_covered_file_that_a_running_server_may_still_load_is_compared_before_each_approved_call() {
+    for covers in [&["pack"][..], &["pack/__main__.py"]] {
+        let copied = Copied::covering(&["python3", "server.py"], covers);
+        let (world, human) = (&copied.world, Human::of(&copied.world));
+        assert_eq!(copied.looks(), "Echo: a");
+        let id = world.start("acts", &json!({"message": "b"}));
+        let module = world.folder().join("pack/__main__.py");
+        fs::write(&module, "evil").expect("written");
+        human.approve(&id);
+        assert_eq!(world.end_of(&id)["error"]["code"], "drifted", "{covers:?}");
+        let id = world.start("acts", &json!({"message": "b"}));
+        human.approve(&id);
+        assert_eq!(world.end_of(&id)["data"], "Echo: b", "{covers:?}: what is shown now runs");
+    }
+}
+
+/// Compiles another server to where Python looks before it reads `server.py`, in a way that it never compares.
+const COMPILE: &str = "import importlib.util, py_compile, sys
+text = open('server.py').read().replace('Echo: ', 'Evil: ')
+open('evil.py', 'w').write(text)
+mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+py_compile.compile('evil.py', importlib.util.cache_from_source('server.py'), invalidation_mode=mode)";
+
+#[test]
+fn compiled_code_beside_a_covered_module_is_not_executed() {
+    let copied = Copied::of(&["python3", "-m", "server"]);
+    let (world, human) = (&copied.world, Human::of(&copied.world));
+    let compiled = world.within("python3", &["-c", COMPILE]).status().expect("it starts");
+    assert!(compiled.success() && world.folder().join("__pycache__").exists());
+    let id = world.start("acts", &json!({"message": "b"}));
+    human.approve(&id);
+    assert_eq!(world.end_of(&id)["data"], "Echo: b");
+}
+
+#[test]
+fn a_remembered_approval_ends_when_a_covered_file_changes() {
+    let copied = Copied::covering(&["bash", "-c", "exec python3 server.py"], &["pack", "server.py"]);
+    let (world, human) = (&copied.world, Human::of(&copied.world));
+    let id = world.start("acts", &json!({"message": "a"}));
+    let mut grant = human.pending_task(&id);
+    grant["fields"] = json!([]);
+    grant["expires_in"] = "1h".into();
+    assert_eq!(human.post("/grants", &grant).status, 200);
+    assert_eq!(world.end_of(&id)["data"], "Echo: a");
+    assert_eq!(world.result_of("acts", &json!({"message": "a"}))["data"], "Echo: a", "it runs unasked");
+    fs::write(world.folder().join("pack/other.py"), "").expect("written");
+    let id = world.start("acts", &json!({"message": "a"}));
+    assert_eq!(world.result_file(&id)["state"], "awaiting_confirmation", "a file is there that was not shown");
+}
+
+#[test]
+fn what_cannot_be_shown_of_a_server_asks_no_human() {
+    for (covers, expected) in [("none.py", "No such file"), ("/", "more than"), ("sock", "not a regular file")] {
+        let copied = Copied::covering(&["python3", "server.py"], &[covers]);
+        let _socket = std::os::unix::net::UnixListener::bind(copied.world.folder().join("sock")).expect("a socket");
+        let ran = copied.world.run(&["run", "acts", "message=a"]);
+        assert_eq!(ran.error()["code"], "cannot-start", "{covers}: {ran}");
+        assert!(ran.stderr.contains(expected), "{covers}: {ran}");
     }
 }
 

@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use executor::base::credential;
-use executor::config::Config;
-use executor::config::secret::{SecretHost, Secrets};
+use executor::config::secret::Secrets;
 use executor::runner::mcp::McpServer;
 use import::agents::{
     AgentPlace, BaseFolder, PLACES, ServerSettings, StoredValue, credential_in_command, credential_in_url,
@@ -17,7 +16,7 @@ use protocol::code::{Code, Exit};
 use protocol::regular_file;
 use serde_json::{Value, json};
 
-use super::hosts;
+use super::hosts::{self, Allowance};
 use super::servers::{self, NamedServer};
 use crate::context::Context;
 use crate::error::Error;
@@ -51,14 +50,8 @@ pub(super) type ClientServers = (Vec<NamedServer>, Vec<(String, Error)>);
 
 /// Reads the servers of `client`, or those of them that are `wanted`, and stores the secrets that they need. A server
 /// that cannot be taken over is in the second list, with the reason.
-pub(super) fn take_over(
-    client: &str,
-    wanted: &[String],
-    is_dry_run: bool,
-    allowed: &[SecretHost],
-    config: &Config,
-    context: &Context,
-) -> Result<ClientServers, Error> {
+pub(super) fn take_over(client: &str, wanted: &[String], allowance: &Allowance<'_>) -> Result<ClientServers, Error> {
+    let context = allowance.context;
     let known: BTreeSet<_> = PLACES.iter().map(|place| place.client).collect();
     if !known.contains(client) {
         let known: Vec<_> = known.into_iter().collect();
@@ -77,7 +70,7 @@ pub(super) fn take_over(
             if !is_wanted || is_ourselves(&settings) || !names.insert(name.clone()) {
                 continue;
             }
-            match named(&settings, &name, is_dry_run, allowed, config, context) {
+            match named(&settings, &name, allowance) {
                 Ok(server) => servers.push(server),
                 Err(error) => failed.push((settings.name.clone(), error)),
             }
@@ -103,14 +96,8 @@ fn is_ourselves(settings: &ServerSettings) -> bool {
 }
 
 /// The server with our settings; what it needs is stored, unless something of that name is stored already.
-fn named(
-    settings: &ServerSettings,
-    name: &str,
-    is_dry_run: bool,
-    allowed: &[SecretHost],
-    config: &Config,
-    context: &Context,
-) -> Result<NamedServer, Error> {
+fn named(settings: &ServerSettings, name: &str, allowance: &Allowance<'_>) -> Result<NamedServer, Error> {
+    let Allowance { is_dry_run, config, context, .. } = *allowance;
     let secrets = Secrets::of(&context.paths, config);
     let is_key = |value: &str| credential::mask(value) != value;
     let in_command = credential_in_command(&settings.command).is_some();
@@ -128,14 +115,18 @@ fn named(
         .map_err(|error| Error::usage(format!("its configuration cannot be understood: {error}")))?;
     servers::check(&server)?;
     // Before anything is stored: what is new has no value that was stored for something else.
-    hosts::check_server(&server, allowed, config, context)?;
+    allowance.check_server(&server)?;
+    let mut has_stored = false;
     for StoredValue { name: secret, value } in connection.secrets {
         if secrets.is_set(&secret) {
             continue;
         }
         let Some(value) = value else {
             return Err(Error::new(Code::SecretMissing, format!("the client itself fills in what becomes `{secret}`"))
-                .hint(format!("store it, and import again: agent-magic-tool secret set {secret}")));
+                .hint(format!(
+                    "store it, and import again: agent-magic-tool secret set {secret} {}",
+                    hosts::host_option(&server)
+                )));
         };
         if is_dry_run {
             return Err(Error::new(Code::SecretMissing, format!("the secret `{secret}` would be stored"))
@@ -143,7 +134,12 @@ fn named(
         }
         let parsed = secret.parse().map_err(|_| Error::usage(format!("`{secret}` is not a name for a secret")))?;
         secrets.set(&parsed, &value)?;
+        has_stored = true;
         context.output.note(&format!("stored the secret {secret}, from the client's configuration"));
+    }
+    if has_stored {
+        // They are for this server, whether it answers or not.
+        allowance.bind_server(&server)?;
     }
     Ok(NamedServer { name: name.to_owned(), server })
 }

@@ -1,13 +1,15 @@
 //! `import sql`: what a database of the configuration contains. A database that is not configured yet is added to the
 //! configuration, without a password.
 
-use executor::config::Config;
-use executor::config::secret::Secrets;
+use executor::config::secret::{SecretName, SecretPlace, Secrets};
+use executor::config::{Config, DatabaseSettings};
 use executor::runner::database_snapshot;
 use import::document::Document;
 use protocol::code::Code;
 use toml_edit::{DocumentMut, Item, Table};
+use url::Url;
 
+use super::hosts::{Allowance, host_option_of};
 use super::{Args, reading};
 use crate::commands::setup::change::{self, Change};
 use crate::context::Context;
@@ -36,7 +38,7 @@ pub(super) fn read(args: &Args, config: &Config, context: &Context) -> Result<(S
             ))
             .hint(format!("import it as it is: agent-magic-tool import sql {name}; or choose another name")));
         }
-        (Some(url), None) => add(name, url, args.dry_run, config, context)?,
+        (Some(url), None) => add(name, url, &args.allowance(config, context))?,
     };
     Ok((name.clone(), document(name, &config, context)?))
 }
@@ -50,8 +52,9 @@ pub(super) fn document(name: &str, config: &Config, context: &Context) -> Result
                 format!("store the right password: agent-magic-tool secret set {secret}")
             }
             (Code::NeedsReauthorization, _) => format!(
-                "store its password: agent-magic-tool secret set {secret}; then import it again, with its address; if \
-                 [databases.{name}] is in config.toml, write `password = \"secret:{secret}\"` there"
+                "store its password: agent-magic-tool secret set {secret}{}; then import it again, with its address; if \
+                 [databases.{name}] is in config.toml, write `password = \"secret:{secret}\"` there",
+                host(name, config)
             ),
             (_, Some(hint)) => hint.clone(),
             (_, None) => {
@@ -63,13 +66,31 @@ pub(super) fn document(name: &str, config: &Config, context: &Context) -> Result
     import::sql::document(name, &snapshot).map_err(|error| reading::failed(name, error))
 }
 
+/// The option that stores a password for the host of this database alone, if it has one.
+fn host(name: &str, config: &Config) -> String {
+    let url = config.databases.get(name).and_then(DatabaseSettings::server_url);
+    url.map(|url| format!(" {}", host_option_of(url.as_str()))).unwrap_or_default()
+}
+
 /// The secret in which `import` looks for the password of a new database.
 fn password_secret(name: &str) -> String {
     format!("{name}-db")
 }
 
+/// The stored password of a new database, and where it goes. None goes to a socket, which any program can open.
+fn password(name: &str, url: &str, allowance: &Allowance<'_>) -> Result<Option<(SecretName, Url)>, Error> {
+    let Ok(secret) = password_secret(name).parse::<SecretName>() else { return Ok(None) };
+    let is_set = Secrets::of(&allowance.context.paths, allowance.config).is_set(secret.as_str());
+    let url = Url::parse(url).ok().filter(|url| is_set && url.query().is_none() && SecretPlace::of(url).is_some());
+    let Some(url) = url else { return Ok(None) };
+    allowance.check_database(name, &secret, &url)?;
+    Ok(Some((secret, url)))
+}
+
 /// Adds `[databases.NAME]` to the configuration, and returns the new one.
-fn add(name: &str, url: &str, is_dry_run: bool, config: &Config, context: &Context) -> Result<Config, Error> {
+fn add(name: &str, url: &str, allowance: &Allowance<'_>) -> Result<Config, Error> {
+    let Allowance { is_dry_run, context, .. } = *allowance;
+    let password = password(name, url, allowance)?;
     let path = context.paths.config_file();
     let failed =
         |what: &str, error: &std::io::Error| Error::io(&format!("failed to {what} `{}`", path.display()), error);
@@ -84,9 +105,8 @@ fn add(name: &str, url: &str, is_dry_run: bool, config: &Config, context: &Conte
     });
     let mut database = Table::new();
     database.insert("url", toml_edit::value(url));
-    let secret = password_secret(name);
-    if Secrets::of(&context.paths, config).is_set(&secret) {
-        database.insert("password", toml_edit::value(format!("secret:{secret}")));
+    if let Some((secret, _)) = &password {
+        database.insert("password", toml_edit::value(secret.to_string()));
     }
     let databases = databases.as_table_like_mut();
     let databases =
@@ -110,6 +130,9 @@ fn add(name: &str, url: &str, is_dry_run: bool, config: &Config, context: &Conte
             "added [databases.{name}] to {}; subtools may only read it, unless you set `writable = true` there",
             path.display()
         ));
+        if let Some((secret, url)) = &password {
+            allowance.bind_database(secret, url)?;
+        }
     }
     Ok(config)
 }

@@ -1,130 +1,25 @@
 //! Where definitions of others send requests and secrets: imported ones, and those of a pack that is enabled. What they
 //! say of that is shown and, if it is new for a pack or a secret that is known, not taken over until a human names the
-//! host.
+//! host. The same holds for what the command line of an import, a pasted line or the configuration of another client
+//! says: every secret that one of them names goes through [`KnownPlaces::check`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use executor::catalog::packs::SHIPPED;
+use executor::catalog::Sources;
 use executor::catalog::packs::report::PackSurvey;
-use executor::catalog::{Sources, merged_over, variables_in};
 use executor::config::Config;
-use executor::config::secret::{SecretHost, SecretName, Secrets};
+use executor::config::secret::{SecretName, SecretPlace, Secrets};
 use executor::runner::mcp::McpServer;
 use serde_json::{Map, Value};
 use url::Url;
 
+use super::uses::{Destination, Uses, used_elsewhere};
 use super::writing::Pack;
 use crate::context::Context;
 use crate::error::Error;
 
-/// The runner of which a description says where it sends.
-const HTTP: &str = "http";
+/// The runner whose servers a human names.
 const MCP: &str = "mcp";
-/// The fields that say where what is beside them goes.
-const PLACES: [&str; 2] = ["base_url", "url"];
-/// The field with a further place, which gives a token for the API.
-const TOKEN_PLACE: &str = "token_url";
-/// The fields whose content is sent or passed on, so that a `url` in it is no place.
-const DATA: [&str; 5] = ["headers", "query", "body", "env", "input"];
-
-/// What definitions send where.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Uses {
-    /// The authentications by the URL to which they go, as the definitions have them.
-    auth: BTreeMap<String, BTreeSet<String>>,
-    secrets: BTreeSet<(SecretName, String)>,
-}
-
-impl Uses {
-    /// Adds what the definitions of a file send, with the runners that `counts` names.
-    fn add_file(&mut self, file: &Map<String, Value>, counts: fn(&str) -> bool) {
-        let defaults = file.get("$defaults").and_then(Value::as_object).cloned().unwrap_or_default();
-        for (_, definition) in file.iter().filter(|(name, _)| !name.starts_with('$')) {
-            let Some(definition) = definition.as_object() else { continue };
-            let kinds: Vec<_> =
-                definition.get("run").and_then(Value::as_object).into_iter().flat_map(Map::keys).collect();
-            let merged = merged_over(defaults.clone(), definition.clone());
-            for kind in kinds.into_iter().filter(|kind| counts(kind)) {
-                self.add_run(kind, &merged["run"][kind]);
-            }
-        }
-    }
-
-    /// Adds what the definitions of a pack send.
-    fn add_pack(&mut self, name: &str, survey: &PackSurvey) {
-        for run in survey.runs(name) {
-            run.as_object().into_iter().flatten().for_each(|(kind, run)| self.add_run(kind, run));
-        }
-    }
-
-    fn add_run(&mut self, kind: &str, run: &Value) {
-        self.add_secrets(run, &BTreeSet::new(), true);
-        if let (HTTP, Some(origin)) = (kind, run["base_url"].as_str().map(origin)) {
-            let auth = &run["auth"];
-            self.auth.entry(origin).or_default().extend((!auth.is_null()).then(|| auth.to_string()));
-        }
-    }
-
-    /// Adds the secrets in `value`, whatever runner it is of. They go to the URLs beside them, or else to those of what
-    /// is around it, but for the token endpoint, which the API is added to. Data that is sent names no place: `is_place`.
-    fn add_secrets(&mut self, value: &Value, around: &BTreeSet<String>, is_place: bool) {
-        let mut names = BTreeSet::new();
-        match value {
-            Value::String(_) => secrets(value, &mut names),
-            Value::Array(items) => items.iter().for_each(|item| self.add_secrets(item, around, is_place)),
-            Value::Object(fields) => {
-                let place = |key: &str| fields.get(key).filter(|_| is_place).and_then(Value::as_str).map(origin);
-                let mut places: BTreeSet<_> = PLACES.iter().filter_map(|key| place(key)).collect();
-                if places.is_empty() {
-                    places.clone_from(around);
-                }
-                places.extend(place(TOKEN_PLACE));
-                for (key, field) in fields {
-                    self.add_secrets(field, &places, is_place && !DATA.contains(&key.as_str()));
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-        let pairs = names.into_iter().flat_map(|name| around.iter().map(move |origin| (name.clone(), origin.clone())));
-        self.secrets.extend(pairs);
-    }
-
-    fn sends(&self, secret: &SecretName) -> bool {
-        self.secrets.iter().any(|(name, _)| name == secret)
-    }
-
-    /// The hosts to which `secret` goes.
-    fn hosts_of(&self, secret: &SecretName) -> BTreeSet<SecretHost> {
-        self.secrets.iter().filter(|(name, _)| name == secret).filter_map(|(_, origin)| host(origin)).collect()
-    }
-
-    /// Takes out the secrets that go to places which variables name that are not set: those variables by secret.
-    fn take_waiting(&mut self) -> BTreeMap<SecretName, BTreeSet<String>> {
-        let mut waiting: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        self.secrets.retain(|(name, origin)| {
-            let unset = variables_in(origin);
-            let is_placed = unset.is_empty();
-            if !is_placed {
-                waiting.entry(name.clone()).or_default().extend(unset);
-            }
-            is_placed
-        });
-        waiting
-    }
-
-    /// In words, for a human.
-    fn shown(&self) -> String {
-        let lines = self.auth.iter().map(|(origin, auth)| {
-            let auth: Vec<_> = auth.iter().map(|auth| format!("`{auth}`")).collect();
-            format!(
-                "`{origin}` with {}",
-                if auth.is_empty() { "no authentication".to_owned() } else { auth.join(", ") }
-            )
-        });
-        lines.collect::<Vec<_>>().join("; ")
-    }
-}
 
 /// Whether what a runner of this kind sends comes from a description. A human wrote how an MCP server is reached, and
 /// [`bind_server`] takes that over.
@@ -132,35 +27,11 @@ fn is_described(kind: &str) -> bool {
     kind != MCP
 }
 
-fn origin(text: &str) -> String {
-    parsed(text).map_or_else(|| text.to_owned(), |url| url.origin().ascii_serialization())
-}
-
-/// Parses a URL whose host is known: no template is in it.
-fn parsed(text: &str) -> Option<Url> {
-    Url::parse(text).ok().filter(|url| !url.host_str().is_some_and(|host| host.contains('{')))
-}
-
-/// Adds the secrets to which `value` refers, also after a prefix.
-fn secrets(value: &Value, names: &mut BTreeSet<SecretName>) {
-    match value {
-        Value::String(text) => names.extend(text.rsplit(' ').next().and_then(SecretName::in_reference)),
-        Value::Array(items) => items.iter().for_each(|item| secrets(item, names)),
-        Value::Object(fields) => fields.values().for_each(|field| secrets(field, names)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-/// Whether a human named the host of `origin`.
-fn is_named(allowed: &[SecretHost], origin: &str) -> bool {
-    parsed(origin).is_some_and(|url| allowed.iter().any(|host| host.covers(&url)))
-}
-
 /// Fails if `pack` sends requests or secrets to a host that is new for them and not `allowed`. Otherwise, unless it
 /// `is_dry_run`, the secrets may go to its hosts from now on.
 pub(super) fn confirm(
     pack: &Pack,
-    allowed: &[SecretHost],
+    allowed: &[SecretPlace],
     is_dry_run: bool,
     sources: &Sources,
     config: &Config,
@@ -179,18 +50,19 @@ pub(super) fn confirm(
             None => true,
             Some(known) => auth != known,
         };
-        if is_new && !is_named(allowed, origin) {
+        let destination = Destination::Url(origin.clone());
+        if is_new && !allowed.iter().any(|place| destination.is_in(place)) {
             let message = format!(
                 "the pack `{}` would send to other hosts or with another authentication: before {}; now {}",
                 pack.name(),
                 before.shown(),
                 after.shown()
             );
-            return Err(refused(message, origin, IMPORT));
+            return Err(refused(message, &destination, IMPORT, None));
         }
     }
     let own: BTreeSet<_> = pack.paths().collect();
-    let elsewhere = used_elsewhere(sources, &own);
+    let elsewhere = used_elsewhere(sources, &own, config);
     let sender = Sender { pack: pack.name(), repeat: IMPORT, is_dry_run };
     bind(&sender, [&before, &after, &elsewhere], allowed, config, context)
 }
@@ -200,12 +72,12 @@ pub(super) fn confirm(
 pub(in crate::commands) fn bind_pack(
     name: &str,
     survey: &PackSurvey,
-    allowed: &[SecretHost],
+    allowed: &[SecretPlace],
     sources: &Sources,
     config: &Config,
     context: &Context,
 ) -> Result<(), Error> {
-    let (mut after, mut elsewhere) = (Uses::default(), used_elsewhere(sources, &BTreeSet::new()));
+    let (mut after, mut elsewhere) = (Uses::default(), used_elsewhere(sources, &BTreeSet::new(), config));
     after.add_pack(name, survey);
     let waiting = after.take_waiting();
     let others = survey.names().into_iter().filter(|other| other != name);
@@ -238,7 +110,7 @@ fn bind_to_none(
     if store.hosts(secret)?.is_some() {
         return Ok(());
     }
-    store.allow(secret, elsewhere.hosts_of(secret))?;
+    store.allow(secret, elsewhere.places_of(secret))?;
     let repeat = sender.repeat;
     context.output.note(&format!(
         "the secret `{}` goes to no host of `{}` before you set {} and repeat {repeat} with --allow-host HOST",
@@ -278,70 +150,87 @@ struct Sender<'a> {
 fn bind(
     sender: &Sender<'_>,
     uses: [&Uses; 3],
-    allowed: &[SecretHost],
+    allowed: &[SecretPlace],
     config: &Config,
     context: &Context,
 ) -> Result<(), Error> {
     let [before, after, elsewhere] = uses;
     let store = Secrets::of(&context.paths, config);
-    let known = KnownHosts { elsewhere, allowed, store: &store };
+    let known = KnownPlaces { elsewhere, allowed, store: &store };
     let definitions = format!("the definitions of `{}`", sender.pack);
-    let mut granted: BTreeMap<&SecretName, BTreeSet<SecretHost>> = BTreeMap::new();
-    for (name, origin) in &after.secrets {
-        let was_there = before.secrets.contains(&(name.clone(), origin.clone()));
-        let hosts = known.check(&definitions, name, origin, was_there, sender.repeat)?;
-        granted.entry(name).or_default().extend(hosts);
+    let mut granted: BTreeMap<&SecretName, BTreeSet<SecretPlace>> = BTreeMap::new();
+    for (name, destination) in &after.secrets {
+        let was_there = before.secrets.contains(&(name.clone(), destination.clone()));
+        let places = known.check(&definitions, name, destination, was_there, sender.repeat)?;
+        granted.entry(name).or_default().extend(places);
     }
-    for (name, hosts) in granted {
-        let shown: Vec<_> = hosts.iter().map(|host| format!("`{host}`")).collect();
-        context.output.note(&format!("the secret `{}` may go to {}", name.as_str(), shown.join(", ")));
+    for (name, places) in granted {
+        context.output.note(&granted_words(name, &places));
         if !sender.is_dry_run {
-            store.allow(name, hosts)?;
+            store.allow(name, places)?;
         }
     }
     Ok(())
 }
 
+/// Says where a secret may go from now on.
+fn granted_words(name: &SecretName, places: &BTreeSet<SecretPlace>) -> String {
+    let shown: Vec<_> = places.iter().map(|place| format!("`{place}`")).collect();
+    let is_program = places.iter().any(|place| matches!(place, SecretPlace::Program(_)));
+    let warning = if is_program { "; a program that has it can send it anywhere" } else { "" };
+    format!("the secret `{}` may go to {}{warning}", name.as_str(), shown.join(", "))
+}
+
 /// Where secrets may go without a further word of a human.
-struct KnownHosts<'a> {
+struct KnownPlaces<'a> {
     elsewhere: &'a Uses,
-    allowed: &'a [SecretHost],
+    allowed: &'a [SecretPlace],
     store: &'a Secrets,
 }
 
-impl KnownHosts<'_> {
-    /// The hosts to which a secret goes with what `sender` sends to `origin`. Fails if the secret is stored for something
-    /// else and the host is not allowed; `was_there`: it goes there already; `repeat`: what a human repeats to allow it.
+impl KnownPlaces<'_> {
+    /// The places to which a secret goes if `sender` gives it to `destination`. Fails if the secret is stored for
+    /// something else and the place is not allowed; `was_there`: it goes there already; `repeat`: what a human repeats to
+    /// allow it.
     fn check(
         &self,
         sender: &str,
         name: &SecretName,
-        origin: &str,
+        destination: &Destination,
         was_there: bool,
         repeat: &str,
-    ) -> Result<BTreeSet<SecretHost>, Error> {
-        let url = parsed(origin).ok_or_else(|| {
-            Error::usage(format!("{sender} would send a secret to `{origin}`, which is not a URL"))
+    ) -> Result<BTreeSet<SecretPlace>, Error> {
+        let place = destination.place().ok_or_else(|| {
+            Error::usage(format!("{sender} would send a secret to `{destination}`, which is not a URL"))
                 .hint("name the server, whose host no input may decide; for an import: --server URL")
         })?;
         let listed = self.store.hosts(name)?;
-        let others = self.elsewhere.hosts_of(name);
+        let others = self.elsewhere.places_of(name);
+        let is_used = others.iter().any(|other| destination.is_in(other));
         let is_known = match &listed {
-            Some(listed) => listed.iter().any(|host| host.covers(&url)),
+            Some(listed) if listed.iter().any(|listed| destination.is_in(listed)) => true,
+            // What a program gets by a definition of the human, no list forbids.
+            Some(_) => is_used && matches!(destination, Destination::Program(_)),
             // A value that is there already was stored for something else, unless other definitions say for what.
             None if others.is_empty() => !self.store.is_set(name.as_str()) || was_there,
-            None => others.iter().any(|host| host.covers(&url)),
+            None => is_used,
         };
-        if is_known || is_named(self.allowed, origin) {
-            return Ok(others.into_iter().chain(SecretHost::of(&url)).collect());
+        if is_known || self.allowed.iter().any(|allowed| destination.is_in(allowed)) {
+            return Ok(others.into_iter().chain([place]).collect());
         }
-        let known: BTreeSet<_> = listed.into_iter().flatten().chain(others).map(|host| format!("`{host}`")).collect();
+        let known: BTreeSet<_> = listed.into_iter().flatten().chain(others).map(|place| format!("`{place}`")).collect();
         let known = match known.into_iter().collect::<Vec<_>>().join(", ") {
             none if none.is_empty() => "is stored already".to_owned(),
             known => format!("goes to {known}"),
         };
-        let message = format!("{sender} would send the secret `{}` to `{origin}`, and it {known}", name.as_str());
-        Err(refused(message, origin, repeat))
+        let name_only = name.as_str();
+        let message = match destination {
+            Destination::Url(origin) => format!("{sender} would send the secret `{name_only}` to `{origin}`"),
+            Destination::Program(_) => {
+                format!("{sender} would put the secret `{name_only}` into the environment of `{destination}`")
+            }
+        };
+        Err(refused(format!("{message}, and it {known}"), destination, repeat, Some(name)))
     }
 }
 
@@ -350,96 +239,143 @@ pub(crate) fn check_draft(file: &Map<String, Value>, config: &Config, context: &
     let (elsewhere, store) = (used_today(config, context)?, Secrets::of(&context.paths, config));
     let mut uses = Uses::default();
     uses.add_file(file, |_| true);
-    let known = KnownHosts { elsewhere: &elsewhere, allowed: &[], store: &store };
-    for (name, origin) in &uses.secrets {
-        known.check("it", name, origin, false, "").map_err(|error| {
-            let host = host(origin).map_or_else(|| origin.clone(), |host| host.to_string());
-            error.hint(format!(
-                "if it may go there, say so first: agent-magic-tool secret allow {} {host}; or choose another name",
-                name.as_str()
-            ))
+    let known = KnownPlaces { elsewhere: &elsewhere, allowed: &[], store: &store };
+    for (name, destination) in &uses.secrets {
+        known.check("it", name, destination, false, "").map_err(|error| {
+            error
+                .hint(format!("if it may go there, say so first: {}; or choose another name", allow(name, destination)))
         })?;
     }
     Ok(())
 }
 
-/// Fails if a server in the configuration of another client, which may come from someone else, would get a secret that is
-/// stored for something else.
-pub(super) fn check_server(
-    server: &McpServer,
-    allowed: &[SecretHost],
-    config: &Config,
-    context: &Context,
-) -> Result<(), Error> {
-    let Some(url) = &server.url else { return Ok(()) };
-    let (elsewhere, store) = (used_today(config, context)?, Secrets::of(&context.paths, config));
-    let sender = format!("the server `{}`", server.name);
-    let known = KnownHosts { elsewhere: &elsewhere, allowed, store: &store };
-    let check = |name| known.check(&sender, name, &origin(url), false, IMPORT).map(drop);
-    server_secrets(server).iter().try_for_each(check)
+/// What an import may do: the places that a human allows, and whether it keeps anything.
+#[derive(Clone, Copy)]
+pub(super) struct Allowance<'a> {
+    pub(super) allowed: &'a [SecretPlace],
+    pub(super) is_dry_run: bool,
+    pub(super) config: &'a Config,
+    pub(super) context: &'a Context,
 }
 
-/// The secrets in the headers of a server.
-fn server_secrets(server: &McpServer) -> BTreeSet<SecretName> {
-    let mut names = BTreeSet::new();
-    secrets(&serde_json::to_value(&server.headers).expect("headers are plain JSON"), &mut names);
-    names
-}
-
-fn refused(message: String, origin: &str, repeat: &str) -> Error {
-    let host = host(origin).map_or_else(|| origin.to_owned(), |host| host.to_string());
-    Error::usage(message)
-        .hint(format!("if you know that host and want this, repeat {repeat} with --allow-host '{host}'"))
-}
-
-fn host(origin: &str) -> Option<SecretHost> {
-    SecretHost::of(&parsed(origin)?)
-}
-
-/// What all other definitions send: those of the human's folders, and of the packs that ship.
-fn used_elsewhere(sources: &Sources, own: &BTreeSet<&Path>) -> Uses {
-    let mut uses = Uses::default();
-    for pack in SHIPPED {
-        if let Ok(file) = serde_json::from_str::<Map<String, Value>>(pack.text) {
-            uses.add_file(&file, |_| true);
-        }
+impl Allowance<'_> {
+    /// Fails if `server` would get a secret that is stored for something else: the command line names it, or the
+    /// configuration of another client, which may come from someone else.
+    pub(super) fn check_server(&self, server: &McpServer) -> Result<(), Error> {
+        self.check(&format!("the server `{}`", server.name), &uses_of(server))
     }
-    for folder in sources.folders() {
-        for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
-            let text = (!own.contains(path.as_path())).then(|| std::fs::read_to_string(&path));
-            if let Some(Ok(file)) =
-                text.map(|text| serde_json::from_str::<Map<String, Value>>(&text.unwrap_or_default()))
-            {
-                uses.add_file(&file, |_| true);
+
+    /// Lets the secrets of a server go there, once it has answered. They still go where definitions send them.
+    pub(super) fn bind_server(&self, server: &McpServer) -> Result<(), Error> {
+        self.bind(&uses_of(server))
+    }
+
+    /// Fails if the database at `url` would get a password that is stored for something else.
+    pub(super) fn check_database(&self, name: &str, password: &SecretName, url: &Url) -> Result<(), Error> {
+        let mut uses = Uses::default();
+        uses.add_url(password, url);
+        self.check(&format!("the database `{name}`"), &uses)
+    }
+
+    /// Lets the password of a database go there, once it has answered.
+    pub(super) fn bind_database(&self, password: &SecretName, url: &Url) -> Result<(), Error> {
+        let mut uses = Uses::default();
+        uses.add_url(password, url);
+        self.bind(&uses)
+    }
+
+    fn check(&self, sender: &str, uses: &Uses) -> Result<(), Error> {
+        let (elsewhere, store) = (used_today(self.config, self.context)?, self.store());
+        let known = KnownPlaces { elsewhere: &elsewhere, allowed: self.allowed, store: &store };
+        for (name, destination) in &uses.secrets {
+            known.check(sender, name, destination, false, IMPORT)?;
+        }
+        for (name, destination) in uses.secrets.iter().filter(|_| !self.is_dry_run) {
+            // One that has a list is given to nothing else, so its list comes first.
+            if store.hosts(name)?.is_some() {
+                self.grant(&store, name, destination.place().into_iter().collect())?;
             }
         }
+        Ok(())
     }
+
+    fn bind(&self, uses: &Uses) -> Result<(), Error> {
+        let store = self.store();
+        for (name, destination) in &uses.secrets {
+            let known = match store.hosts(name)? {
+                None => used_today(self.config, self.context)?.places_of(name),
+                Some(_) => BTreeSet::new(),
+            };
+            self.grant(&store, name, known.into_iter().chain(destination.place()).collect())?;
+        }
+        Ok(())
+    }
+
+    /// Adds the places to the list of a secret that are not on it.
+    fn grant(&self, store: &Secrets, name: &SecretName, mut places: BTreeSet<SecretPlace>) -> Result<(), Error> {
+        let listed = store.hosts(name)?.unwrap_or_default();
+        places.retain(|place| !listed.contains(place));
+        if !places.is_empty() {
+            self.context.output.note(&granted_words(name, &places));
+            store.allow(name, places)?;
+        }
+        Ok(())
+    }
+
+    fn store(&self) -> Secrets {
+        Secrets::of(&self.context.paths, self.config)
+    }
+}
+
+/// What the settings of a server give to it.
+fn uses_of(server: &McpServer) -> Uses {
+    let mut uses = Uses::default();
+    uses.add_server(&serde_json::to_value(server).expect("settings are plain JSON"));
     uses
 }
 
-/// The hosts to which definitions send `name` today.
-pub(crate) fn in_use(name: &SecretName, config: &Config, context: &Context) -> Result<BTreeSet<SecretHost>, Error> {
-    Ok(used_today(config, context)?.hosts_of(name))
+/// The option with which a secret is stored for this server alone.
+pub(super) fn host_option(server: &McpServer) -> String {
+    format!("--host {}", in_quotes(&Destination::of_server(server)))
+}
+
+/// The option with which a secret is stored for the host of `url` alone.
+pub(super) fn host_option_of(url: &str) -> String {
+    format!("--host {}", in_quotes(&Destination::of_url(url)))
+}
+
+fn refused(message: String, destination: &Destination, repeat: &str, secret: Option<&SecretName>) -> Error {
+    let what = match destination {
+        Destination::Url(_) => "host",
+        Destination::Program(_) => "program",
+    };
+    let first = secret.map(|name| format!(", or say so first: {}", allow(name, destination))).unwrap_or_default();
+    Error::usage(message).hint(format!(
+        "if you know that {what} and want this, repeat {repeat} with --allow-host {}{first}",
+        in_quotes(destination)
+    ))
+}
+
+/// The command that lets a secret go to `destination`.
+fn allow(name: &SecretName, destination: &Destination) -> String {
+    format!("agent-magic-tool secret allow {} {}", name.as_str(), in_quotes(destination))
+}
+
+/// The place as a word of a command line.
+fn in_quotes(destination: &Destination) -> String {
+    let place = destination.place().map_or_else(|| destination.to_string(), |place| place.to_string());
+    format!("'{}'", place.replace('\'', r"'\''"))
+}
+
+/// The places to which definitions and settings send `name` today.
+pub(crate) fn in_use(name: &SecretName, config: &Config, context: &Context) -> Result<BTreeSet<SecretPlace>, Error> {
+    Ok(used_today(config, context)?.places_of(name))
 }
 
 /// What all definitions send, those of enabled packs too.
 fn used_today(config: &Config, context: &Context) -> Result<Uses, Error> {
-    let mut uses = used_elsewhere(&Sources::of(&context.paths, config), &BTreeSet::new());
+    let mut uses = used_elsewhere(&Sources::of(&context.paths, config), &BTreeSet::new(), config);
     let survey = PackSurvey::new(&context.paths, config)?;
     survey.names().iter().for_each(|name| uses.add_pack(name, &survey));
     Ok(uses)
-}
-
-/// Lets the secrets of a server go there, once it has answered: the human wrote both. They still go where definitions
-/// send them.
-pub(super) fn bind_server(server: &McpServer, config: &Config, context: &Context) -> Result<(), Error> {
-    let Some(text) = &server.url else { return Ok(()) };
-    let url = Url::parse(text).map_err(|error| Error::usage(format!("`{text}` is not a URL: {error}")))?;
-    let names = server_secrets(server);
-    let store = Secrets::of(&context.paths, config);
-    for name in &names {
-        let known = if store.hosts(name)?.is_none() { in_use(name, config, context)? } else { BTreeSet::new() };
-        store.allow(name, known.into_iter().chain(SecretHost::of(&url)))?;
-    }
-    Ok(())
 }

@@ -84,7 +84,7 @@ fn refresh(
     };
     let document = if kind.reading == Reading::McpServer {
         let server = servers::of_file(&writing::content(path).unwrap_or_default())?;
-        servers::ask(&NamedServer { name: record.pack.clone(), server }, !is_dry_run, config, context)?
+        servers::ask(&NamedServer { name: record.pack.clone(), server }, &args.allowance(config, context))?
     } else if kind.reading == Reading::Database {
         databases::document(&record.from, config, context)?
     } else {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use executor::base::credential;
 use executor::catalog::problems_of_definitions;
-use executor::config::Config;
 use executor::config::secret::{SecretName, Secrets};
 use executor::runner::mcp::{McpServer, McpTransport, SignInLink};
 use executor::runner::server_snapshot;
@@ -18,7 +17,8 @@ use protocol::command_names::line;
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value, json};
 
-use super::{hosts, reading};
+use super::hosts::{Allowance, host_option, host_option_of};
+use super::reading;
 use crate::context::Context;
 use crate::error::Error;
 
@@ -45,6 +45,9 @@ pub(super) struct ServerArgs {
     /// The folder in which the program runs [default: /]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
+    /// A file or folder of the program that an approval is bound to, besides those that its command names
+    #[arg(long, value_name = "PATH")]
+    covers: Vec<PathBuf>,
     /// How a URL is spoken to [default: found out]
     #[arg(long, value_enum)]
     transport: Option<TransportWord>,
@@ -52,7 +55,7 @@ pub(super) struct ServerArgs {
     #[arg(long)]
     oauth: bool,
     /// Take over the servers that this client is configured to use, or those of them that are named
-    #[arg(long, value_name = "CLIENT", conflicts_with_all = ["env", "header", "folder", "transport", "oauth", "name", "command"])]
+    #[arg(long, value_name = "CLIENT", conflicts_with_all = ["env", "header", "folder", "covers", "transport", "oauth", "name", "command"])]
     pub(super) from: Option<String>,
 }
 
@@ -73,7 +76,12 @@ impl ServerArgs {
     /// Whether an option was given that only a server understands.
     pub(super) fn is_used(&self) -> bool {
         let texts = [&self.env, &self.header].iter().any(|list| !list.is_empty());
-        texts || self.folder.is_some() || self.transport.is_some() || self.oauth || self.from.is_some()
+        texts
+            || self.folder.is_some()
+            || !self.covers.is_empty()
+            || self.transport.is_some()
+            || self.oauth
+            || self.from.is_some()
     }
 
     /// Reads the server that `words` name, those after `mcp`; `name` is that of `--name`.
@@ -113,9 +121,9 @@ impl ServerArgs {
     fn remote(&self, name: &str, url: &str) -> Result<McpServer, Error> {
         if credential_in_url(url) || credential::mask(url) != url {
             return Err(Error::usage("the URL has what looks like a credential, which would stand in the file in clear")
-                .hint(format!("send it in a header: agent-magic-tool secret set {name}; then: --header 'Authorization: Bearer secret:{name}'")));
+                .hint(format!("send it in a header: agent-magic-tool secret set {name} {}; then: --header 'Authorization: Bearer secret:{name}'", host_option_of(url))));
         }
-        Ok(McpServer { url: Some(url.to_owned()), ..self.common(name)? })
+        Ok(McpServer { url: Some(url.to_owned()), ..self.common(name, Some(url))? })
     }
 
     fn local(&self, name: &str, mut command: Vec<String>) -> Result<McpServer, Error> {
@@ -145,20 +153,25 @@ impl ServerArgs {
                 }
             }
         }
-        Ok(McpServer { command, ..self.common(name)? })
+        Ok(McpServer { command, ..self.common(name, None)? })
     }
 
     /// What the options say, for a program and for a URL: what is not for one of them is a mistake that the check names.
-    fn common(&self, name: &str) -> Result<McpServer, Error> {
+    fn common(&self, name: &str, url: Option<&str>) -> Result<McpServer, Error> {
         let pair = |text: &str, separator: char, option: &str, form: &str| {
             let pair = text.split_once(separator).map(|(key, value)| (key.trim().to_owned(), value.to_owned()));
             let pair = pair.ok_or_else(|| Error::usage(format!("`{option}` needs a name and a value")).hint(form))?;
-            refuse_credential(option, name, &pair.0, &pair.1)?;
+            refuse_credential(option, name, url, &pair.0, &pair.1)?;
             Ok::<_, Error>(pair)
         };
         let env = self.env.iter().map(|text| pair(text, '=', "--env", "write --env KEY=VALUE"));
         let headers = self.header.iter().map(|text| pair(text, ':', "--header", "write --header 'Name: value'"));
         let headers = headers.map(|pair| pair.map(|(key, value)| (key, value.trim().to_owned())));
+        let covers = self.covers.iter().map(|path| {
+            let absolute = std::path::absolute(path).and_then(|path| path.metadata().map(|_| path));
+            let failed = |error| Error::io(&format!("failed to find `{}`", path.display()), &error);
+            absolute.map(|path| path.display().to_string()).map_err(failed)
+        });
         let folder = self.folder.as_ref().map(|folder| {
             let real = folder.canonicalize();
             real.map_err(|error| Error::io(&format!("failed to find `{}`", folder.display()), &error))
@@ -168,6 +181,7 @@ impl ServerArgs {
             command: Vec::new(),
             env: env.collect::<Result<_, _>>()?,
             folder: folder.transpose()?.map(|folder| folder.display().to_string()),
+            covers: covers.collect::<Result<_, _>>()?,
             url: None,
             headers: headers.collect::<Result<_, _>>()?,
             oauth: self.oauth.then(|| secret(&format!("{name}-oauth"))).transpose()?,
@@ -193,15 +207,12 @@ pub(super) fn misplaced(server: &McpServer) -> Option<&String> {
     server.command.iter().skip(1).find(|word| server.folder.is_none() && is_here(word))
 }
 
-/// Asks a server what it offers. One that wants a sign-in gets one with OAuth, unless it is sent headers. Without
-/// `may_sign_in`, no human is asked.
-pub(super) fn ask(
-    named: &NamedServer,
-    may_sign_in: bool,
-    config: &Config,
-    context: &Context,
-) -> Result<Document, Error> {
-    let mut server = named.server.clone();
+/// Asks a server what it offers. One that wants a sign-in gets one with OAuth, unless it is sent headers. In a dry run, no
+/// human is asked.
+pub(super) fn ask(named: &NamedServer, allowance: &Allowance<'_>) -> Result<Document, Error> {
+    let Allowance { is_dry_run, config, context, .. } = *allowance;
+    let (mut server, may_sign_in) = (named.server.clone(), !is_dry_run);
+    allowance.check_server(&server)?;
     let failed = |error| Error::io("failed to make a folder for large answers", &error);
     let spool = tempfile::tempdir().map_err(failed)?;
     let show = |link: &SignInLink| show(link, context);
@@ -214,11 +225,12 @@ pub(super) fn ask(
     let is_wanted = taken.as_ref().is_err_and(|error| error.code == Code::NeedsReauthorization);
     if is_wanted && server.url.is_some() && server.oauth.is_none() && server.headers.is_empty() {
         server.oauth = Some(secret(&format!("{}-oauth", named.name))?);
+        allowance.check_server(&server)?;
         taken = take(&server);
     }
     let snapshot = taken.map_err(|error| with_other_ways(error, named, may_sign_in))?;
     if may_sign_in {
-        hosts::bind_server(&server, config, context)?;
+        allowance.bind_server(&server)?;
     }
     // The snapshot has the version that the server speaks now. With that of the last time, every refresh would be a change.
     server.protocol = None;
@@ -250,8 +262,9 @@ fn with_other_ways(error: ErrorBody, named: &NamedServer, may_sign_in: bool) -> 
         "import it without --dry-run: then you are asked to sign in".to_owned()
     } else if server.oauth.is_none() {
         format!(
-            "{known}; if you have a token already: agent-magic-tool secret set {name}; then: --header \
-             'Authorization: Bearer secret:{name}'"
+            "{known}; if you have a token already: agent-magic-tool secret set {name} {}; then: --header \
+             'Authorization: Bearer secret:{name}'",
+            host_option(server)
         )
     } else {
         known
@@ -299,7 +312,7 @@ fn secret(name: &str) -> Result<SecretName, Error> {
 }
 
 /// Refuses a value in clear that looks like a credential. Never repeats it.
-fn refuse_credential(option: &str, name: &str, key: &str, value: &str) -> Result<(), Error> {
+fn refuse_credential(option: &str, name: &str, url: Option<&str>, key: &str, value: &str) -> Result<(), Error> {
     let is_reference = value.split_whitespace().any(|word| SecretName::in_reference(word).is_some());
     let whole = format!("{key}: {value}");
     if is_reference || !is_credential_value(key, value) && credential::mask(&whole) == whole {
@@ -314,8 +327,9 @@ fn refuse_credential(option: &str, name: &str, key: &str, value: &str) -> Result
     } else {
         (format!("--header '{key}: …'"), format!("--header '{key}: Bearer secret:{secret}'"))
     };
+    let host = url.map(|url| format!(" {}", host_option_of(url))).unwrap_or_default();
     Err(Error::usage(format!("`{given}` looks like a credential, which would stand in the file in clear"))
-        .hint(format!("{SECRET_HINT}: agent-magic-tool secret set {secret}; then: {reference}")))
+        .hint(format!("{SECRET_HINT}: agent-magic-tool secret set {secret}{host}; then: {reference}")))
 }
 
 pub(super) fn is_url(text: &str) -> bool {

@@ -1,103 +1,28 @@
-//! Which hosts a stored secret may be sent to.
+//! Where a stored secret may go: to which hosts, and into the environment of which programs.
 //!
 //! The list is kept beside the values. Every part of the executor that sends a secret over the network gets it from
 //! [`Secrets::get_for`], which asks [`Secrets::may_go`]; packs and imports ask that too before they are taken over. A
 //! secret without a list goes where the definitions and settings of the human name it, but no import may use it before
-//! it has one. Never to a public host over plain HTTP, unless the list says `http://HOST`.
+//! it has one. Never to a public host over plain HTTP, unless the list says `http://HOST`. Programs on the list are asked
+//! about by packs and imports alone: a program gets what its definition gives it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::regular_file;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use url::{Host, Url};
 
+use super::place::{SecretHost, SecretPlace};
 use super::{Secret, SecretError, SecretName, Secrets};
 
 /// Names of secrets have no dot, so the file is not taken for one.
 const FILE: &str = ".hosts.json";
 const MAX_FILE_BYTES: u64 = 4 << 20;
-/// A domain whose hosts all belong to one service, which has one account for all of them.
-const SHARED_DOMAIN: &str = "googleapis.com";
 
-/// Where a secret may go: `HOST`, `HOST:PORT`, `*.DOMAIN`, or one of these after `http://`, which allows plain HTTP.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SecretHost {
-    is_plain: bool,
-    host: String,
-    port: Option<u16>,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a host; write HOST, HOST:PORT or *.DOMAIN, with http:// before it to allow plain HTTP")]
-pub struct InvalidHost(String);
-
-impl SecretHost {
-    /// The host of `url`, as the list has it.
-    pub fn of(url: &Url) -> Option<Self> {
-        let host = url.host_str()?.trim_end_matches('.').to_ascii_lowercase();
-        let is_shared = host.strip_suffix(SHARED_DOMAIN).is_some_and(|rest| rest.ends_with('.'));
-        let host = if is_shared { format!("*.{SHARED_DOMAIN}") } else { host };
-        Some(Self { is_plain: false, host, port: url.port() })
-    }
-
-    /// Whether this allows what `url` leads to, whatever its scheme.
-    pub fn covers(&self, url: &Url) -> bool {
-        let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
-        let is_host = match self.host.strip_prefix("*.") {
-            Some(domain) => host.strip_suffix(domain).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
-            None => host == self.host,
-        };
-        is_host && self.port == url.port()
-    }
-}
-
-impl FromStr for SecretHost {
-    type Err = InvalidHost;
-
-    fn from_str(text: &str) -> Result<Self, InvalidHost> {
-        let invalid = || InvalidHost(text.to_owned());
-        let (is_plain, place) = match text.split_once("://") {
-            Some(("http", rest)) => (true, rest),
-            Some(("https", rest)) => (false, rest),
-            Some(_) => return Err(invalid()),
-            None => (false, text),
-        };
-        let place = place.trim_end_matches('/');
-        let (wildcard, name) = place.strip_prefix("*.").map_or(("", place), |domain| ("*.", domain));
-        let url = Url::parse(&format!("https://{name}/")).map_err(|_| invalid())?;
-        let is_host_only =
-            url.username().is_empty() && url.password().is_none() && !name.contains(['/', '?', '#', '@']);
-        let host = url.host_str().filter(|_| is_host_only && !name.contains('*')).ok_or_else(invalid)?;
-        Ok(Self { is_plain, host: format!("{wildcard}{host}"), port: url.port() })
-    }
-}
-
-impl std::fmt::Display for SecretHost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.is_plain { "http://" } else { "" })?;
-        f.write_str(&self.host)?;
-        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
-    }
-}
-
-impl Serialize for SecretHost {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for SecretHost {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
-
-type HostLists = BTreeMap<String, BTreeSet<SecretHost>>;
+type HostLists = BTreeMap<String, BTreeSet<SecretPlace>>;
 
 /// The lists that were read last, and from which file.
 pub(super) type KnownHostLists = Mutex<Option<(HostFileStamp, Arc<HostLists>)>>;
@@ -124,42 +49,42 @@ impl Secrets {
     pub fn may_go(&self, name: &SecretName, url: &Url) -> Result<(), SecretError> {
         let lists = self.host_lists()?;
         let listed = lists.get(name.as_str());
-        let covering: Vec<_> = listed.into_iter().flatten().filter(|host| host.covers(url)).collect();
-        let host = exact(url);
+        let covering: Vec<_> = listed.into_iter().flatten().filter(|place| place.covers(url)).collect();
+        let host = SecretHost::exact(url);
         let name = || name.as_str().to_owned();
         if let (Some(listed), true) = (listed, covering.is_empty()) {
             let allowed: Vec<_> = listed.iter().map(|host| format!("`{host}`")).collect();
             return Err(SecretError::Host { name: name(), host: host.to_string(), allowed: allowed.join(", ") });
         }
-        if covering.iter().any(|host| host.is_plain) { Ok(()) } else { self.refuse_plain(name(), url) }
+        if covering.iter().any(|place| place.allows_plain(url)) { Ok(()) } else { self.refuse_plain(name(), url) }
     }
 
     /// Fails if a part of `name` would go to `url`, which the secret itself names, over plain HTTP.
     pub(crate) fn check_plain(&self, name: &SecretName, url: &Url) -> Result<(), SecretError> {
-        let is_allowed = |host: &SecretHost| host.is_plain && host.covers(url);
+        let is_allowed = |place: &SecretPlace| place.allows_plain(url);
         let is_allowed = self.hosts(name)?.is_some_and(|hosts| hosts.iter().any(is_allowed));
         if is_allowed { Ok(()) } else { self.refuse_plain(name.as_str().to_owned(), url) }
     }
 
     fn refuse_plain(&self, name: String, url: &Url) -> Result<(), SecretError> {
         if matches!(url.scheme(), "http" | "ws") && !self.is_near(url) {
-            return Err(SecretError::Plain { name, host: exact(url).to_string() });
+            return Err(SecretError::Plain { name, host: SecretHost::exact(url).to_string() });
         }
         Ok(())
     }
 
     /// The hosts of `name`; `None` if it has no list.
-    pub fn hosts(&self, name: &SecretName) -> Result<Option<BTreeSet<SecretHost>>, SecretError> {
+    pub fn hosts(&self, name: &SecretName) -> Result<Option<BTreeSet<SecretPlace>>, SecretError> {
         Ok(self.host_lists()?.get(name.as_str()).cloned())
     }
 
     /// Lets `name` go to `hosts` too, since a human said so. Durable when it returns.
-    pub fn allow(&self, name: &SecretName, hosts: impl IntoIterator<Item = SecretHost>) -> Result<(), SecretError> {
+    pub fn allow(&self, name: &SecretName, hosts: impl IntoIterator<Item = SecretPlace>) -> Result<(), SecretError> {
         self.change(name, |list| list.extend(hosts))
     }
 
     /// Lets `name` go to these `hosts` and to no others. Durable when it returns.
-    pub fn set_hosts(&self, name: &SecretName, hosts: BTreeSet<SecretHost>) -> Result<(), SecretError> {
+    pub fn set_hosts(&self, name: &SecretName, hosts: BTreeSet<SecretPlace>) -> Result<(), SecretError> {
         self.change(name, |list| *list = hosts)
     }
 
@@ -171,7 +96,7 @@ impl Secrets {
         self.change_lists(|lists| drop(lists.remove(name.as_str())))
     }
 
-    fn change(&self, name: &SecretName, change: impl FnOnce(&mut BTreeSet<SecretHost>)) -> Result<(), SecretError> {
+    fn change(&self, name: &SecretName, change: impl FnOnce(&mut BTreeSet<SecretPlace>)) -> Result<(), SecretError> {
         self.change_lists(|lists| change(lists.entry(name.as_str().to_owned()).or_default()))
     }
 
@@ -211,8 +136,7 @@ impl Secrets {
     fn is_near(&self, url: &Url) -> bool {
         let is_listed = || {
             let mut listed = self.private_hosts.iter().filter_map(|host| host.parse::<SecretHost>().ok());
-            listed
-                .any(|listed| listed.host == exact(url).host && listed.port.is_none_or(|port| url.port() == Some(port)))
+            listed.any(|listed| listed.is_host_of(url))
         };
         let is_near = match url.host() {
             Some(Host::Ipv4(address)) => address.is_loopback() || address.is_private() || address.is_link_local(),
@@ -232,11 +156,6 @@ impl Secrets {
         };
         is_near || is_listed()
     }
-}
-
-fn exact(url: &Url) -> SecretHost {
-    let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
-    SecretHost { is_plain: false, host, port: url.port() }
 }
 
 #[cfg(test)]
@@ -363,16 +282,5 @@ mod tests {
         assert!(secrets.remove(&name).expect("removed"));
         assert_eq!(secrets.hosts(&name).expect("read"), None);
         assert!(secrets.hosts(&other).expect("read").is_some());
-    }
-
-    #[test]
-    fn what_is_no_host_is_refused() {
-        for text in
-            ["", "https://", "a/b", "user@a.example", "ftp://a.example", "*", "*.*.example", "a.*.example", "a b"]
-        {
-            assert!(text.parse::<SecretHost>().is_err(), "{text}");
-        }
-        let google: Url = "https://gmail.googleapis.com/x".parse().expect("a URL");
-        assert_eq!(SecretHost::of(&google).map(|host| host.to_string()).as_deref(), Some("*.googleapis.com"));
     }
 }

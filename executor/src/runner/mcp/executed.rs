@@ -2,17 +2,21 @@
 //!
 //! A server runs before the call and opens its files by their names. So it is known from which bytes it was started,
 //! and one that was started from others than a human was shown is ended, and started anew for the call. What its
-//! program loads besides, such as modules, is not looked for.
+//! program loads besides, such as modules, is not looked for: `covers` lists it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use protocol::code::Code;
 
 use super::McpServer;
+use crate::config::programs::ProgramSettings;
 use crate::runner::RunnerContext;
 use crate::runner::process::program_call::ProgramCall;
 use crate::task::failure::Failure;
-use crate::task::fingerprint::Fingerprint;
+use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
+
+/// Keeps Python from executing compiled code that lies beside a module, and from writing it there.
+const NO_COMPILED_MODULES: (&str, &str) = ("PYTHONPYCACHEPREFIX", "/dev/null");
 
 impl McpServer {
     /// What starts the program of a server that is a command.
@@ -20,18 +24,77 @@ impl McpServer {
         ProgramCall::server(&self.command, &self.env, Path::new(self.folder.as_deref().unwrap_or("/")))
     }
 
-    /// Fails if the program of the server cannot be found.
-    pub(super) fn check_program(&self, context: &RunnerContext) -> Result<(), Failure> {
-        if self.url.is_some() { Ok(()) } else { self.program_call().executed(&context.config.programs).map(drop) }
+    /// What starts it from these files: one that loads more than its start executes keeps that as it is.
+    pub(super) fn program_call_from(&self, started_from: &StartedFrom) -> ProgramCall {
+        let (name, value) = NO_COMPILED_MODULES;
+        if !started_from.has_covered() || self.env.contains_key(name) {
+            return self.program_call();
+        }
+        let mut env = self.env.clone();
+        env.insert(name.to_owned(), value.to_owned());
+        ProgramCall::server(&self.command, &env, Path::new(self.folder.as_deref().unwrap_or("/")))
     }
 
-    /// The files that its program executes; none for a server at a URL. `agent` is the Unix user of the agent.
+    /// The files and folders that an approval is bound to besides those that the start executes: those that `covers`
+    /// lists, and the Python module that the command names.
+    fn covered(&self, programs: &ProgramSettings) -> Result<Vec<PathBuf>, Failure> {
+        let folder = Path::new(self.folder.as_deref().unwrap_or("/"));
+        let module = self.program_call().module(programs)?.and_then(|module| module.path);
+        Ok(self.covers.iter().map(|path| folder.join(path)).chain(module).collect())
+    }
+
+    /// All files and folders that an approval is bound to.
+    fn bound(&self, programs: &ProgramSettings) -> Result<Vec<(PathBuf, FileRole)>, Failure> {
+        let mut files = self.program_call().executed(programs)?;
+        for path in self.covered(programs)? {
+            if files.iter().all(|(known, _)| *known != path) {
+                files.push((path.clone(), FileRole::of_covered(&path)));
+            }
+        }
+        Ok(files)
+    }
+
+    /// Fails if the program of the server cannot be found, or a human cannot be shown what it is.
+    pub(super) fn check_program(&self, context: &RunnerContext) -> Result<(), Failure> {
+        if self.url.is_some() {
+            return Ok(());
+        }
+        for (path, role) in self.bound(&context.config.programs)? {
+            if matches!(role, FileRole::Covered | FileRole::Folder)
+                && let Err(error) = check_shown(&path, role)
+            {
+                let message = format!("`{}` belongs to the MCP server `{}`: {error}", path.display(), self.name);
+                return Err(Failure::new(Code::CannotStart, message)
+                    .hint("an approval is bound to its content; a human mends it, or names less in `covers`"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The files that its program executes, and those that are covered; none for a server at a URL. `agent` is the Unix
+    /// user of the agent.
     pub(super) fn executed(&self, context: &RunnerContext, agent: u32) -> Result<Vec<Fingerprint>, Failure> {
         if self.url.is_some() {
             return Ok(Vec::new());
         }
-        let files = self.program_call().executed(&context.config.programs)?.into_iter();
+        let files = self.bound(&context.config.programs)?.into_iter();
         Ok(files.map(|(path, role)| Fingerprint::of(&path, role, agent)).collect())
+    }
+
+    /// Fails if what is covered is no longer what a human was `shown`: a server may load it at any time.
+    pub(super) async fn check_covered(&self, shown: &[Fingerprint], context: &RunnerContext) -> Result<(), Failure> {
+        if self.url.is_some() {
+            return Ok(());
+        }
+        let (server, programs) = (self.clone(), context.config.programs.clone());
+        let shown: Vec<_> = shown.iter().filter(|file| !file.role.is_of_input()).cloned().collect();
+        let is_current = move || {
+            let (bound, covered) = (server.bound(&programs)?, server.covered(&programs)?);
+            let is_same =
+                shown.iter().map(|file| (&file.path, file.role)).eq(bound.iter().map(|(path, role)| (path, *role)));
+            Ok(is_same && shown.iter().filter(|file| covered.contains(&file.path)).all(Fingerprint::is_current))
+        };
+        if blocking(is_current).await? { Ok(()) } else { Err(self.drifted()) }
     }
 
     /// The failure of a call for which a human was shown another program.
@@ -47,12 +110,18 @@ pub(super) struct StartedFrom(Vec<Fingerprint>);
 impl StartedFrom {
     /// Reads the files of `server`, which is about to be started.
     pub(super) async fn read(server: &McpServer, context: &RunnerContext) -> Result<Self, Failure> {
-        // Who could change them is said when a human is asked.
-        let call = server.program_call().executed(&context.config.programs)?;
-        let files = move || call.into_iter().map(|(path, role)| Fingerprint::of(&path, role, 0)).collect();
-        // Hashing a large program would block the runtime.
-        let read = tokio::task::spawn_blocking(files).await;
-        read.map(Self).map_err(|error| Failure::new(Code::Internal, format!("failed to read a program: {error}")))
+        let (server, programs) = (server.clone(), context.config.programs.clone());
+        let read = move || {
+            let files = server.bound(&programs)?.into_iter();
+            // Who could change them is said when a human is asked.
+            Ok(Self(files.map(|(path, role)| Fingerprint::of(&path, role, 0)).collect()))
+        };
+        blocking(read).await
+    }
+
+    /// Whether the program opens some of them by itself.
+    fn has_covered(&self) -> bool {
+        self.0.iter().any(|file| matches!(file.role, FileRole::Covered | FileRole::Folder))
     }
 
     /// Whether the files are still those that were read. A file that could not be read says nothing.
@@ -65,4 +134,10 @@ impl StartedFrom {
         let executed: Vec<_> = shown.iter().filter(|file| !file.role.is_of_input()).collect();
         executed.len() == self.0.len() && executed.iter().zip(&self.0).all(|(shown, own)| shown.is_same_as(own))
     }
+}
+
+/// Does what would block the runtime: files may be large.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Failure::new(Code::Internal, format!("failed to read a program: {error}"))))
 }

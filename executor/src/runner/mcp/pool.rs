@@ -144,6 +144,9 @@ impl McpServers {
         shown: Option<&[Fingerprint]>,
         context: &RunnerContext,
     ) -> Result<UsedServer, NotConnected> {
+        if let Some(shown) = shown {
+            server.check_covered(shown, context).await?;
+        }
         let headers = headers(server, context).await?;
         let key = key(server, &headers, context).await?;
         let place = Arc::clone(self.places().entry(key).or_default());

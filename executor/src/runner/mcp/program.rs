@@ -48,7 +48,7 @@ impl ServerProgram {
         context: &RunnerContext,
     ) -> Result<(Self, ChildStdout, ChildStdin), Failure> {
         let started_from = StartedFrom::read(server, context).await?;
-        let call = server.program_call();
+        let call = server.program_call_from(&started_from);
         let mut prepared =
             call.prepare(&context.secrets, &context.config.programs, Path::new(""), Vec::new(), None).await?;
         let mark = uuid::Uuid::now_v7().simple().to_string();

@@ -16,7 +16,9 @@ use tokio::process::Command;
 
 use super::argument::{self, FilledArgument};
 use super::held::{HeldFiles, HeldStart};
-use super::startup::Startup;
+use super::loading::ProgramLoading;
+use super::python_module::PythonModule;
+use super::startup::{Startup, interpreter_kind};
 use super::{Process, is_script};
 use crate::config::programs::{self, ProgramSettings};
 use crate::config::secret::{Secret, SecretName, Secrets};
@@ -24,7 +26,7 @@ use crate::runner::Invocation;
 use crate::runner::fields::{self, FieldValues};
 use crate::runner::input_file::OpenedInput;
 use crate::task::failure::{Failure, Retry};
-use crate::task::fingerprint::{FileRole, Fingerprint};
+use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
 
 /// The variables that a program inherits from the executor: enough to find the home folder and the language, and
 /// nothing that could hold a key. `PATH` is that of the configuration.
@@ -182,6 +184,35 @@ impl ProgramCall {
             }
         }
         Ok(files)
+    }
+
+    /// The module that it runs by its name, if it is Python.
+    pub(in crate::runner) fn module(&self, settings: &ProgramSettings) -> Result<Option<PythonModule>, Failure> {
+        self.startup(settings).map(|startup| self.module_of(&startup))
+    }
+
+    fn module_of(&self, startup: &Startup) -> Option<PythonModule> {
+        let (kind, _) = interpreter_kind(&startup.program)?;
+        if kind != "python" {
+            return None;
+        }
+        let arguments: Vec<_> = self.arguments.iter().map(FilledArgument::shown).collect();
+        let env = self.env.iter().map(|(name, value)| match value {
+            VariableValue::Text(text) => (name.as_str(), Some(text.as_str())),
+            VariableValue::Secret(_) => (name.as_str(), None),
+        });
+        let module = PythonModule::of(&startup.program, &arguments, &env.collect::<Vec<_>>(), &self.folder);
+        // What a script in the place of Python does, it alone knows. What is too large to be shown is not covered.
+        let is_python = startup.before.is_empty();
+        let is_shown = |path: &PathBuf| is_python && check_shown(path, FileRole::of_covered(path)).is_ok();
+        module.map(|module| PythonModule { path: module.path.filter(is_shown), ..module })
+    }
+
+    /// How it comes to what it runs.
+    pub(in crate::runner) fn loading(&self, settings: &ProgramSettings) -> Result<ProgramLoading, Failure> {
+        let startup = self.startup(settings)?;
+        let module = self.module_of(&startup);
+        Ok(ProgramLoading::of(&startup, module.as_ref()))
     }
 
     /// The `PATH` of the program: that of its definition, or of the configuration.
