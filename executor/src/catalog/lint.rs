@@ -125,7 +125,7 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
         definition::check(&subtool, &mut findings);
         credentials::check(&subtool, &mut findings);
         conditions::check(&subtool, &mut findings);
-        limits::check(&subtool, config, &mut findings);
+        limits::check(&subtool, &mut findings);
         inputs::check(&subtool, &mut findings);
         if !databases.note(&subtool, catalog, config) {
             examples::check(&subtool, config, &mut findings);

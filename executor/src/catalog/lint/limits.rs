@@ -1,37 +1,23 @@
-//! Limits of the input that are higher than what is returned at most: a caller who reads the schema should know the maximum.
+//! Limits of the input that are higher than what a builtin returns at most: a caller who reads the schema should know the
+//! maximum. That of a database stands in the configuration, so a schema may leave it out.
 
 use serde_json::Value;
 
 use super::{Finding, Level, finding};
 use crate::catalog::Subtool;
-use crate::config::Config;
 use crate::runner::Run;
 
-pub(super) fn check(subtool: &Subtool, config: &Config, findings: &mut Vec<Finding>) {
-    let definition = &subtool.definition;
-    let (template, most) = match &definition.run {
-        Run::Builtin(builtin) => match builtin.limit() {
-            Some((template, most)) => (template, Some(most)),
-            None => return,
-        },
-        Run::Sql(sql) => (sql.limit.as_ref(), config.databases.get(&sql.database).map(|settings| settings.max_rows)),
-        _ => return,
+pub(super) fn check(subtool: &Subtool, findings: &mut Vec<Finding>) {
+    let Run::Builtin(builtin) = &subtool.definition.run else { return };
+    let Some((Some(template), most)) = builtin.limit() else { return };
+    let Some(field) = field(template) else { return };
+    let Some(declared) = subtool.definition.input.get("properties").and_then(|fields| fields.get(field)) else {
+        return;
     };
-    let (Some(field), Some(most)) = (template.and_then(field), most) else { return };
-    let declared = &definition.input["properties"][field];
-    let (is_described, maximum) = (declared["description"].is_string(), declared["maximum"].as_u64());
-    let is_stated = maximum.is_some_and(|maximum| maximum <= most)
-        // What a database returns at most may change with the configuration, so words do as well.
-        || (maximum.is_none() && is_described && matches!(definition.run, Run::Sql(_)));
-    if declared.is_object() && !is_stated {
+    if declared["maximum"].as_u64().is_none_or(|maximum| maximum > most) {
         let message = format!("at most {most} are returned; declare `\"maximum\": {most}`, or less");
-        findings.push(finding(
-            subtool,
-            Level::Warning,
-            "limit-too-high",
-            &format!("input.properties.{field}"),
-            message,
-        ));
+        let place = format!("input.properties.{field}");
+        findings.push(finding(subtool, Level::Warning, "limit-too-high", &place, message));
     }
 }
 
