@@ -96,8 +96,8 @@ impl SessionService {
     pub(crate) async fn end_revoked(self: &Arc<Self>, keys: &ApiKeys) {
         let (mut known, mut done) = (BTreeSet::new(), BTreeSet::new());
         let changes = Arc::new(Notify::new());
-        let changed = Arc::clone(&changes);
-        let watch = watch_folder(keys.folder(), move |_| changed.notify_one())
+        let waker = Arc::clone(&changes);
+        let watch = watch_folder(keys.folder(), move |_| waker.notify_one())
             .inspect_err(|error| tracing::debug!(%error, "the API keys are not watched"));
         let pause = if watch.is_ok() { INTERVAL } else { POLL_INTERVAL };
         loop {
