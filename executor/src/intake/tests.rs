@@ -48,8 +48,15 @@ fn now() -> Timestamp {
 
 /// Reads a request to run a subtool.
 fn read(intake: &Intake, taken: &TakenRequest) -> Result<ValidRun, ErrorBody> {
-    let Request { operation: Operation::Run(run), caller, .. } = parse(taken)? else { panic!("a run") };
-    intake.run(taken.id, caller, *run, now())
+    let Request { operation, caller, .. } = parse(taken)?;
+    intake.run(taken.id, caller, run_of(operation), now())
+}
+
+fn run_of(operation: Operation) -> RunRequest {
+    match operation {
+        Operation::Run(run) => *run,
+        other => panic!("no run: {other:?}"),
+    }
 }
 
 fn task_of(intake: &Intake, taken: &TakenRequest) -> (Task, Arc<Definition>) {
