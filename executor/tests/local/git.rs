@@ -47,7 +47,8 @@ pub(crate) fn repository() -> World {
 }
 
 pub(crate) async fn run(world: &World, subtool: &str, input: Value) -> Value {
-    selected("git", subtool, world.data(&shipped("git", subtool), input).await)
+    let data = world.data(&shipped("git", subtool), input.clone()).await;
+    selected("git", subtool, input, data)
 }
 
 pub(crate) async fn failure_of(world: &World, subtool: &str, input: Value) -> Failure {

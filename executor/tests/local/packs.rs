@@ -1,29 +1,20 @@
 //! The shipped packs are well-formed, and contain the descriptions that a model needs.
 
+use executor::base::schema::InputSchema;
+use executor::base::select::select_with;
 use executor::task::effect::EffectClass;
-use jaq_core::load::{Arena, File, Loader};
-use jaq_core::{Compiler, Ctx, Vars, data, unwrap_valr};
-use jaq_json::Val;
 use serde_json::{Value, json};
 
 use crate::{World, pack};
 
 /// Applies the subtool's `result.select` to `data`.
-pub(crate) fn selected(pack_name: &str, subtool: &str, data: Value) -> Value {
+pub(crate) fn selected(pack_name: &str, subtool: &str, input: Value, data: Value) -> Value {
     let found = pack(pack_name).into_iter().find(|(name, _)| name == subtool);
     let (_, definition) = found.expect("a subtool of the pack");
     let Some(select) = definition.result.and_then(|shape| shape.select) else { return data };
-    let arena = Arena::default();
-    let defs = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
-    let funs = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
-    let modules = Loader::new(defs).load(&arena, File { code: select.as_str(), path: () }).expect("a valid jq program");
-    let filter = Compiler::default().with_funs(funs).compile(modules).expect("a valid jq program");
-    let input: Val = serde_json::from_value(data).expect("a value of jq");
-    let ctx = Ctx::<data::JustLut<Val>>::new(&filter.lut, Vars::new([]));
-    let mut outputs = filter.id.run((ctx, input)).map(unwrap_valr);
-    let output = outputs.next().expect("an output").unwrap_or_else(|error| panic!("{error}"));
-    assert!(outputs.next().is_none(), "there is more than one output");
-    serde_json::from_str(&output.to_string()).expect("JSON")
+    let Value::Object(mut input) = input else { panic!("{input} is not an object") };
+    InputSchema::compile(&definition.input).expect("a schema").fill_defaults(&mut input);
+    select_with(&select, &data, &[("$input", &Value::Object(input))]).expect("a value")
 }
 
 #[test]
