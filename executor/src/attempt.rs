@@ -13,6 +13,7 @@ use protocol::mailbox::result::LARGE_BYTES;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::attempt::lookup::LookupRules;
 use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 use crate::base::jq_pool::Query;
 use crate::base::select::SelectError;
@@ -31,7 +32,7 @@ use crate::task::effect::EffectClass;
 use crate::task::failure::{Failure, Retry, SideEffect};
 use crate::task::{End, Outcome, Task};
 
-mod lookup;
+pub mod lookup;
 mod part;
 pub mod report;
 
@@ -41,6 +42,8 @@ pub type InterruptCause = Arc<std::sync::OnceLock<FailureKind>>;
 /// How a running attempt is stopped, and how it tells what must be known before its end.
 #[derive(Debug, Clone)]
 pub struct AttemptControl {
+    /// What it may look up.
+    pub lookup_rules: Arc<dyn LookupRules>,
     pub cancel: CancellationToken,
     pub cause: InterruptCause,
     pub clock: AttemptClock,
@@ -56,7 +59,7 @@ pub async fn perform(
     data_folder: Arc<Path>,
     control: AttemptControl,
 ) -> AttemptReport {
-    let AttemptControl { cancel, cause, clock, feedback } = control;
+    let AttemptControl { lookup_rules, cancel, cause, clock, feedback } = control;
     let shown_input = seal::shown(&task.input);
     let hidden = match reveal(&mut task, &context) {
         Ok(hidden) => Arc::new(hidden),
@@ -70,6 +73,7 @@ pub async fn perform(
         shown_input,
         hidden: Arc::clone(&hidden),
         context: &context,
+        lookup_rules: &*lookup_rules,
         data_folder: &data_folder,
         cancel,
         cause,
@@ -123,6 +127,7 @@ pub async fn preview(
     mut task: Task,
     definition: Arc<Definition>,
     context: Arc<RunnerContext>,
+    lookup_rules: Arc<dyn LookupRules>,
     data_folder: Arc<Path>,
     cancel: CancellationToken,
 ) -> ReplacedValues {
@@ -137,6 +142,7 @@ pub async fn preview(
         shown_input,
         hidden: Arc::clone(&hidden),
         context: &context,
+        lookup_rules: &*lookup_rules,
         data_folder: &data_folder,
         cancel,
         cause,
@@ -148,7 +154,7 @@ pub async fn preview(
     let mut found = found.unwrap_or_else(|| ReplacedValues::Fields(Map::new()));
     match &mut found {
         ReplacedValues::Fields(fields) => fields.values_mut().for_each(|value| hidden.redact_value(value)),
-        ReplacedValues::Unknown(why) => hidden.redact(why),
+        ReplacedValues::Unknown(why) | ReplacedValues::NotPermitted(why) => hidden.redact(why),
         ReplacedValues::Impossible(error) => hidden.redact(&mut error.message),
         // Its digest is that of the rows as they are, which are not the caller's.
         ReplacedValues::Change(_) | ReplacedValues::Pending => {}
@@ -192,6 +198,7 @@ struct Attempt<'a> {
     /// The texts of the hidden inputs.
     hidden: Arc<HiddenTexts>,
     context: &'a RunnerContext,
+    lookup_rules: &'a dyn LookupRules,
     data_folder: &'a Path,
     cancel: CancellationToken,
     cause: InterruptCause,
@@ -273,6 +280,7 @@ impl Attempt<'_> {
             ReplacedValues::Pending
             | ReplacedValues::Fields(_)
             | ReplacedValues::Unknown(_)
+            | ReplacedValues::NotPermitted(_)
             | ReplacedValues::Impossible(_) => None,
         }
     }

@@ -40,6 +40,7 @@ use crate::task::notes::TaskNotes;
 
 pub mod approver;
 mod hidden;
+mod lookups;
 pub mod policy;
 mod reason;
 mod reassessment;

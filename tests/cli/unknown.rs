@@ -79,6 +79,38 @@ fn a_lookup_outside_the_callers_tool_scope_is_not_made() {
     assert_eq!((&result["status"], result.get("data")), (&json!("unknown"), None), "{result}");
 }
 
+/// A lookup is a call of the caller: its subtool's own rules and the caller's tool scope hold for it.
+#[test]
+fn a_lookup_that_the_caller_could_not_run_is_not_made() {
+    let world = world("echo \"$1\" >> sent; sleep 60", "touch looked; grep -x -- \"$1\" sent || true");
+    let looked = world.folder().join("looked");
+    let unknown = |ran: &crate::world::Transcript, why: &str| {
+        let result = ran.json();
+        assert_eq!((&result["status"], result.get("data")), (&json!("unknown"), None), "{result}");
+        let told = result["error"]["details"]["lookup"].as_str().unwrap_or_default();
+        assert!(told.contains("`posted`") && told.contains(why), "{result}");
+        assert!(!looked.exists(), "it was run: {result}");
+    };
+    let words = ["run", "post", "text=hello", "--wait"];
+    let mut scoped = world.command(&words);
+    scoped.env("AGENT_MAGIC_TOOL_SCOPE", r#"[["post"]]"#);
+    unknown(&world.transcript(&scoped.output().expect("it starts")), "outside the tool scope");
+    for (then, why) in [("refuse", "is refused: not you"), ("ask", "needs a human itself: not you")] {
+        world
+            .configure(&format!("[[confirm.rules]]\ntools = [\"posted\"]\nthen = \"{then}\"\nbecause = \"not you\"\n"));
+        assert_eq!(world.run(&["executor", "reload"]).exit, 0);
+        unknown(&world.run(&words), why);
+    }
+    // A rule about other inputs changes nothing.
+    fs::remove_file(world.folder().join("sent")).expect("it was sent");
+    world.configure("[[confirm.rules]]\ntools = [\"posted\"]\nwhen = \"input.text == 'other'\"\nthen = \"refuse\"\n");
+    assert_eq!(world.run(&["executor", "reload"]).exit, 0);
+    let mut scoped = world.command(&words);
+    scoped.env("AGENT_MAGIC_TOOL_SCOPE", r#"[["post*"]]"#);
+    let found = world.transcript(&scoped.output().expect("it starts")).json();
+    assert_eq!((&found["status"], looked.exists()), (&json!("succeeded"), true), "{found}");
+}
+
 #[test]
 fn without_a_lookup_the_result_says_what_was_sent_and_when() {
     let world = World::new();

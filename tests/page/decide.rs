@@ -341,6 +341,38 @@ async fn a_human_sees_what_would_be_replaced_and_a_later_change_of_it_fails_the_
     assert_eq!(note(), "changed by another program");
 }
 
+/// The lookup is judged like a call of the caller. It has no card of its own, so one that would ask is not made.
+#[tokio::test]
+async fn a_preview_that_would_ask_or_be_refused_is_left_out_and_the_card_says_why() {
+    let world = World::new();
+    world.define(
+        "note.json",
+        &json!({
+            "note_read": {"description": "Reads the note.", "input": {}, "annotations": {"readOnlyHint": true},
+                "run": {"process": {"argv": ["sh", "-c", "echo x >> looked; echo old"], "folder": "."}}},
+            "note_write": {"description": "Writes the note.", "input": {"type": "object", "required": ["text"],
+                "properties": {"text": {"type": "string"}}},
+                "preview": {"subtool": "note_read", "replaces": "{text: .}"},
+                "run": {"process": {"argv": ["sh", "-c", "printf %s \"$1\" > note", "w", "{{ text }}"], "folder": "."}}}
+        }),
+    );
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    for (then, why) in
+        [("refuse", "`note_read` is refused: not you"), ("ask", "`note_read` needs a human itself: not you")]
+    {
+        world.configure(&format!(
+            "[[confirm.rules]]\ntools = [\"note_read\"]\nthen = \"{then}\"\nbecause = \"not you\"\n"
+        ));
+        assert_eq!(world.run(&["executor", "reload"]).exit, 0);
+        let id = world.start("note_write", &json!({"text": then}));
+        tab.card(&id).until("[data-unknown]", &format!("e => e.innerText.includes({why:?})")).await;
+        tab.card(&id).approve().await;
+        assert_eq!(world.end_of(&id)["status"], "succeeded");
+        assert_eq!(fs::read_to_string(world.folder().join("note")).expect("written"), then);
+    }
+    assert!(!world.folder().join("looked").exists());
+}
+
 #[tokio::test]
 async fn a_destructive_task_needs_its_name_typed() {
     let world = World::new();

@@ -2,21 +2,43 @@
 //!
 //! A lookup runs another, read-only subtool and evaluates a jq expression over its data. For `verify` only `true`
 //! and `false` count; any other result or error means that the outcome is unknown, so that no task runs twice.
+//! A lookup asks no human, so it is made only if the caller could run that subtool right away. Decides nothing about
+//! that: [`LookupRules`] do.
 
+use std::fmt::Debug;
 use std::time::Instant;
 
+use protocol::caller::Caller;
 use protocol::code::Code;
+use protocol::error::ErrorBody;
 use serde_json::{Map, Value, json};
 
 use super::{Attempt, end, failed, invocation, milliseconds, select_failed};
 use crate::attempt::report::FailedAttempt;
 use crate::base::jq_pool::Query;
 use crate::catalog::definition::{Definition, Lookup, Verify};
-use crate::runner::Invocation;
+use crate::runner::{Invocation, SubtoolLabel};
 use crate::task::confirmation::ReplacedValues;
 use crate::task::failure::{Failure, Retry, SideEffect};
 use crate::task::name::SubtoolName;
 use crate::task::{End, Outcome};
+
+/// Whether a lookup may be made, by the same rules as a call of the caller's own.
+pub trait LookupRules: Send + Sync + Debug {
+    /// Returns why it may not.
+    fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody>;
+}
+
+/// The call that a lookup makes.
+#[derive(Debug, Clone, Copy)]
+pub struct LookupCall<'a> {
+    pub name: &'a SubtoolName,
+    pub definition: &'a Definition,
+    pub input: &'a Map<String, Value>,
+    pub caller: &'a Caller,
+    /// Whether the caller gets its data, and not only the human who is asked.
+    pub is_for_caller: bool,
+}
 
 /// The result of a `verify` lookup.
 struct LookupResult {
@@ -39,7 +61,8 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
     };
     let input = input(attempt, &verify.subtool, &verify.input, lookup);
     let check = json!({"subtool": verify.subtool.as_str(), "input": input.as_ref().ok()});
-    let found = match input {
+    let may_look = |input| permitted(attempt, &verify.subtool, lookup, input, true).map_err(Failure::from);
+    let found = match input.and_then(may_look) {
         Ok(input) => find(attempt, verify, lookup, input).await,
         Err(failure) => Err(failure),
     };
@@ -64,6 +87,19 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
         failed.retry = Retry::Never;
     }
     Err(failed)
+}
+
+/// Returns `input` if the caller of the task may call the lookup's subtool `name` with it.
+fn permitted(
+    attempt: &Attempt<'_>,
+    name: &SubtoolName,
+    lookup: &Lookup,
+    input: Map<String, Value>,
+    is_for_caller: bool,
+) -> Result<Map<String, Value>, ErrorBody> {
+    let (definition, caller) = (&*lookup.definition, &attempt.task.caller);
+    attempt.lookup_rules.check(&LookupCall { name, definition, input: &input, caller, is_for_caller })?;
+    Ok(input)
 }
 
 /// Renders the input of a lookup from the task's input.
@@ -116,7 +152,9 @@ async fn data_of(
 ) -> Result<(Value, Map<String, Value>), Failure> {
     let (context, definition) = (attempt.context, &*lookup.definition);
     let timeout = definition.timeout.unwrap_or(context.config.executor.timeout);
-    let invocation = invocation(attempt.task, input);
+    // Rules about what is done in a database name this subtool, not the one of the task.
+    let subtool = Some(SubtoolLabel { name: name.to_string(), tags: definition.tags.clone() });
+    let invocation = Invocation { subtool, ..invocation(attempt.task, input) };
     let work = Box::pin(async {
         let success = Box::pin(definition.perform(&invocation, context, &attempt.cancel)).await?;
         attempt.shape(success, definition, &invocation.input).await
@@ -149,7 +187,10 @@ pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> O
         return Some(ReplacedValues::Unknown("the subtool of its preview is not available".to_owned()));
     };
     let found = match input(attempt, &preview.subtool, &preview.input, lookup) {
-        Ok(input) => data_of(attempt, &preview.subtool, lookup, input).await,
+        Ok(input) => match permitted(attempt, &preview.subtool, lookup, input, false) {
+            Ok(input) => data_of(attempt, &preview.subtool, lookup, input).await,
+            Err(error) => return Some(ReplacedValues::NotPermitted(error.message)),
+        },
         Err(failure) => Err(failure),
     };
     let shown = match found {

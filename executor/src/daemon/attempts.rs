@@ -50,7 +50,8 @@ impl AttemptPool {
         fault::point("attempt", "started");
         let (cancel, cause) = (CancellationToken::new(), InterruptCause::default());
         self.running.insert(task.id, RunningAttempt { cancel: cancel.clone(), cause: Arc::clone(&cause) });
-        let (runner_context, data_folder) = (self.settings.runner_context(), Arc::clone(&self.data_folder));
+        let (settings, data_folder) = (self.settings.current(), Arc::clone(&self.data_folder));
+        let runner_context = Arc::clone(&settings.runner_context);
         let background = self.background.clone();
         self.background.spawn(async move {
             let timeout = attempt::timeout(&definition, purpose, &runner_context.config);
@@ -63,7 +64,8 @@ impl AttemptPool {
                 cause: Arc::clone(&cause),
                 runner_context: Arc::clone(&runner_context),
             };
-            let control = AttemptControl { cancel, cause, clock, feedback: feedback(&task, &background) };
+            let feedback = feedback(&task, &background);
+            let control = AttemptControl { lookup_rules: settings, cancel, cause, clock, feedback };
             let work = attempt::perform(task, definition, purpose, runner_context, data_folder, control);
             let report = started.supervise(background.tracker().spawn(OffRuntime(Box::pin(work)))).await;
             if !background.send(DaemonEvent::AttemptFinished(Box::new(report))) {
@@ -88,10 +90,11 @@ impl AttemptPool {
 
     /// Looks up the values that `task` would replace, and reports [`DaemonEvent::Previewed`].
     pub(super) fn preview(&self, task: Task, definition: Arc<Definition>) {
-        let (runner_context, data_folder) = (self.settings.runner_context(), Arc::clone(&self.data_folder));
+        let (settings, data_folder) = (self.settings.current(), Arc::clone(&self.data_folder));
+        let runner_context = Arc::clone(&settings.runner_context);
         let (background, cancel) = (self.background.clone(), self.background.executor_ended().child_token());
         self.background.spawn(async move {
-            let preview = attempt::preview(task.clone(), definition, runner_context, data_folder, cancel);
+            let preview = attempt::preview(task.clone(), definition, runner_context, settings, data_folder, cancel);
             let found = OffRuntime(Box::pin(preview)).await;
             if !background.send(DaemonEvent::Previewed(Box::new((task, found)))) {
                 tracing::debug!("a preview finished after the executor had ended");

@@ -44,7 +44,7 @@ pub(super) struct Card {
     /// The files that the input names.
     reads: Vec<ShownFile>,
     /// Whether what would be replaced is not known.
-    unknown: Option<&'static str>,
+    unknown: Option<String>,
     /// What a change in a database does.
     change: Option<ShownChange>,
     why: String,
@@ -237,10 +237,14 @@ impl Card {
         let subtool = subtool.as_deref();
         let definition = subtool.map(|subtool| &*subtool.definition);
         // Why a lookup failed may quote the output of a program, and is no part of what a human decides on.
+        let says = |text: &str| (None, Some(text.to_owned()));
         let (replaced, unknown) = match &confirmation.preview {
             Some(ReplacedValues::Fields(replaced)) => (Some(replaced), None),
-            Some(ReplacedValues::Unknown(_)) => (None, Some("What it would replace is unknown: looking it up failed.")),
-            Some(ReplacedValues::Pending) => (None, Some("What it would replace is being looked up.")),
+            Some(ReplacedValues::Unknown(_)) => says("What it would replace is unknown: looking it up failed."),
+            Some(ReplacedValues::NotPermitted(why)) => {
+                says(&format!("What it would replace was not looked up: {why}."))
+            }
+            Some(ReplacedValues::Pending) => says("What it would replace is being looked up."),
             Some(ReplacedValues::Change(_) | ReplacedValues::Impossible(_)) | None => (None, None),
         };
         let change = match &confirmation.preview {

@@ -137,6 +137,8 @@ pub enum ReplacedValues {
     Fields(Map<String, Value>),
     /// The lookup failed for this reason.
     Unknown(String),
+    /// The caller could not have run the lookup without a human, for this reason.
+    NotPermitted(String),
     /// What a change in a database does, as it was tried.
     Change(TriedChange),
     /// The change was tried and can only fail, so a human is not asked.

@@ -43,7 +43,7 @@ impl Card {
             runs: self.runs.iter().map(ShownFile::as_gate).collect(),
             reads: self.reads.iter().map(ShownFile::as_gate).collect(),
             change: self.change.as_ref().map(ShownChange::as_gate),
-            unknown: self.unknown.map(str::to_owned),
+            unknown: self.unknown.as_deref().map(hidden::escaped),
             marks: self.background.mark_words(),
             digest: self.digest,
             subtool: self.tool,

@@ -1,0 +1,44 @@
+//! Whether a lookup of `verify` or `preview` may be made: by the same rules as a call of the caller's own.
+//!
+//! A subtool that only reads and that no rule is about runs without a human, so what its author wrote works. A lookup
+//! that would be refused or would ask is not made: it would have no card of its own.
+
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+
+use super::policy::{PolicyCase, PolicyDecision};
+use super::settings::Settings;
+use super::trust;
+use crate::attempt::lookup::{LookupCall, LookupRules};
+use crate::catalog::privileges;
+use crate::runner::delegation::too_deep;
+use crate::task::confirmation::Assurance;
+
+impl LookupRules for Settings {
+    fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody> {
+        let LookupCall { name, definition, input, caller, is_for_caller } = *call;
+        let refused = |why: String| ErrorBody::new(Code::RefusedByPolicy, why);
+        if !caller.tool_scope.covers(name.as_str()) {
+            return Err(refused(format!("`{name}` is outside the tool scope of the caller")));
+        }
+        if definition.run.delegates()
+            && let Some(error) = too_deep(name.as_str(), caller.depth, self.config())
+        {
+            return Err(error);
+        }
+        // What a human is shown reaches no model.
+        if let Some(error) = trust::beyond_trust(name.as_str(), definition, caller).filter(|_| is_for_caller) {
+            return Err(error);
+        }
+        privileges::check(definition, input, &self.config().access.privileges)?;
+        let assurance = Assurance::Page;
+        let ruling = self.policy.decide_for_session(PolicyCase { name, definition, input, caller, assurance });
+        match ruling.decision {
+            PolicyDecision::Run => Ok(()),
+            PolicyDecision::Refuse => Err(refused(format!("`{name}` is refused: {}", ruling.why))),
+            PolicyDecision::Ask | PolicyDecision::NeedsAssurance => {
+                Err(refused(format!("`{name}` needs a human itself: {}", ruling.why)))
+            }
+        }
+    }
+}
