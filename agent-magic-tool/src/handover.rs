@@ -12,6 +12,7 @@ use protocol::paths::Paths;
 use protocol::task::TaskId;
 
 use crate::backoff::Backoff;
+use crate::commands::executor::other_than_own;
 use crate::context::Context;
 use crate::error::Error;
 use crate::launch::Launch;
@@ -43,13 +44,25 @@ pub(crate) fn ask(context: &Context, mailbox: &Mailbox, operation: Operation) ->
     };
     let caller = Caller { wakes: promise.is_made(), ..context.caller.clone() };
     promise.record(mailbox, id);
+    let is_run = matches!(operation, Operation::Run(_));
     let request = PendingRequest::post_as(id, mailbox, operation, caller).map_err(|error| {
         Error::new(Code::BadMailbox, format!("failed to write to the mailbox `{}`: {error}", mailbox.root().display()))
             .hint("it must be writable for the caller; to check: agent-magic-tool doctor")
     })?;
     let reply = wait_for(&request, &context.paths, mailbox)?;
     promise.update_after_reply(mailbox, id, &reply);
+    if is_run {
+        note_other_configuration(context, mailbox);
+    }
     Ok(reply)
+}
+
+/// Says that other rules hold than those of this command's own configuration.
+fn note_other_configuration(context: &Context, mailbox: &Mailbox) {
+    let file = mailbox.identity().and_then(|identity| identity.config);
+    if let Some(message) = file.and_then(|file| other_than_own(&file, context)) {
+        context.output.note(&message);
+    }
 }
 
 fn wait_for(request: &PendingRequest<'_>, paths: &Paths, mailbox: &Mailbox) -> Result<Reply, Error> {

@@ -39,6 +39,7 @@ pub mod seal;
 pub mod secret;
 mod serve;
 pub mod slack;
+pub mod state;
 
 pub use agent::{AgentSettings, ModelPrice, ModelSettings, ProviderKind, ReasoningEffort};
 pub use databases::DatabaseSettings;

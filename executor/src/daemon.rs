@@ -31,10 +31,11 @@ use crate::base::children;
 use crate::base::closed_process::close_process;
 use crate::base::jq_pool::JqPool;
 use crate::base::own_folders::OwnFolders;
+use crate::base::trust::Distrust;
 use crate::catalog::{Catalog, Sources, SourcesWatch};
 use crate::config::api_keys::ApiKeys;
 use crate::config::secret::Secrets;
-use crate::config::{Config, ParsedConfig};
+use crate::config::{Config, ParsedConfig, state};
 use crate::dispatcher::{Dispatcher, DispatcherLimits};
 use crate::intake::Intake;
 use crate::intake::approver::ApproverPresence;
@@ -123,6 +124,9 @@ pub enum DaemonError {
     Io(#[from] io::Error),
     #[error("the configuration cannot be used")]
     Settings(#[from] SettingsError),
+    /// Another user can have written what decides.
+    #[error("the state folder cannot be trusted: {0}")]
+    State(Distrust),
     /// The other executor lost its mailbox, and did not end in time.
     #[error("another executor still uses the record of tasks in `{path}`")]
     RecordInUse { path: PathBuf },
@@ -134,6 +138,7 @@ impl DaemonError {
         match self {
             Self::Store(error) => error.hint(),
             Self::Settings(error) => Some(error.hint()),
+            Self::State(distrust) => distrust.remedy(),
             Self::Mailbox(_) | Self::Io(_) | Self::RecordInUse { .. } => None,
         }
     }
@@ -202,6 +207,9 @@ pub fn run(paths: &Paths, jq: JqPool, on_ready: impl FnOnce()) -> Result<ExitRea
 fn run_once(paths: &Paths, jq: JqPool, on_ready: impl FnOnce()) -> Result<ExitReason, DaemonError> {
     // Before anything secret is read.
     close_process()?;
+    if let Some(distrust) = state::distrusted(paths).into_iter().next() {
+        return Err(DaemonError::State(distrust));
+    }
     let (config_file, ParsedConfig { config, .. }) = ConfigFile::read(paths).map_err(SettingsError::from)?;
     // Before the lock is taken, so that the caller is told why there is no executor.
     Policy::new(&config.confirm).map_err(SettingsError::from)?;
@@ -212,6 +220,7 @@ fn run_once(paths: &Paths, jq: JqPool, on_ready: impl FnOnce()) -> Result<ExitRe
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         subtools: sources.folders().to_vec(),
+        config: Some(paths.config_file()),
         started_at: clock::now(),
         phase: ExecutorPhase::Starting,
     };

@@ -10,6 +10,7 @@
 //! .published a FIFO that wakes the commands that wait: `mailbox/publication.rs`
 //! executor.lock, executor.json, start.lock: whether an executor is running, `mailbox/presence.rs`
 //! executor-failed.json: with which error the last executor ended, `mailbox/presence.rs`
+//! configuration: which configuration file the last executor used, so that the next one does not use another
 //! config-problem.json: why it goes on with an earlier configuration, `mailbox/presence.rs`
 //! ```
 //!

@@ -463,3 +463,61 @@ fn a_configuration_that_disappears_is_no_permission() {
     assert_eq!(world.run(&["executor", "stop"]).exit, 0);
     assert_eq!(world.run(&["run", "pay"]).exit, 0);
 }
+
+/// Rules do not vanish by the environment of the command that happens to start the executor.
+#[test]
+fn an_executor_does_not_start_with_another_configuration_than_the_last_one() {
+    let world = World::new();
+    world.define(
+        "own.json",
+        &json!({"pay": {"description": "Pays.", "input": {"type": "object"}, "confirm": "never",
+            "run": {"process": {"argv": ["true"]}}}}),
+    );
+    world.configure("[[confirm.rules]]\ntools = [\"pay\"]\nthen = \"refuse\"\n");
+    let refused = |ran: &Transcript| assert_eq!(ran.error()["code"], "refused-by-policy", "{ran}");
+    refused(&world.run(&["run", "pay"]));
+    let fake = world.home().join("fake");
+    fs::create_dir_all(fake.join(".config/agent-magic-tool")).expect("made");
+    fs::write(fake.join(".config/agent-magic-tool/config.toml"), "[confirm]\nwrites = \"allow\"\n").expect("written");
+    let nowhere = world.home().join("nowhere");
+    let elsewhere = |variable: &str, folder: &Path, words: &[&str]| {
+        let mut command = world.command(words);
+        command.env("AGENT_MAGIC_TOOL_SUBTOOLS", world.subtools()).env(variable, folder);
+        world.transcript(&command.output().expect("it starts"))
+    };
+    let others = [("XDG_CONFIG_HOME", &nowhere), ("HOME", &fake)];
+    for (variable, folder) in others {
+        // The executor that runs keeps its rules, and says which ones.
+        let ran = elsewhere(variable, folder, &["run", "pay"]);
+        refused(&ran);
+        assert!(ran.stderr.contains("the executor of this mailbox uses the configuration"), "{ran}");
+    }
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    for (variable, folder) in others {
+        for words in [&["run", "pay"][..], &["executor", "start"]] {
+            let ran = elsewhere(variable, folder, words);
+            assert_eq!((ran.exit, &ran.error()["code"]), (2, &json!("bad-config")), "{variable}: {ran}");
+            let hint = ran.error()["hint"].as_str().unwrap_or_default().to_owned();
+            assert!(hint.contains("executor start --with-this-configuration"), "{ran}");
+        }
+        assert!(world.executor().is_none());
+    }
+    // A link to the same file is no other one.
+    let linked = world.home().join("linked");
+    std::os::unix::fs::symlink(world.home().join(".config"), &linked).expect("linked");
+    refused(&elsewhere("XDG_CONFIG_HOME", &linked, &["run", "pay"]));
+    // A human's word changes it, once no executor runs.
+    let word = ["executor", "start", "--with-this-configuration"];
+    let early = elsewhere("HOME", &fake, &word);
+    assert_eq!(early.error()["code"], "usage", "{early}");
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    assert_eq!(elsewhere("HOME", &fake, &word).exit, 0);
+    let paid = elsewhere("HOME", &fake, &["run", "pay", "--wait"]);
+    assert_eq!((paid.exit, paid.stderr.contains("uses the configuration")), (0, false), "{paid}");
+    assert!(world.run(&["run", "pay"]).stderr.contains("uses the configuration"));
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    // The home with the rules is the other one now.
+    assert_eq!(world.run(&["run", "pay"]).error()["code"], "bad-config");
+    assert_eq!(world.run(&word).exit, 0);
+    refused(&world.run(&["run", "pay"]));
+}

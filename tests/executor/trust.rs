@@ -215,3 +215,66 @@ fn as_another(world: &World) -> Option<String> {
 fn other_user(world: &World, uid: &str, script: &str) -> Command {
     world.within("setpriv", &["--reuid", uid, "--regid", uid, "--clear-groups", "sh", "-c", script])
 }
+
+/// What is stored decides as much as the configuration: secrets go where definitions say, grants approve.
+#[test]
+fn a_state_folder_that_others_can_replace_is_not_believed() {
+    let world = world();
+    world.define(
+        "told.json",
+        &json!({"told": {"description": "Tells.", "input": {"type": "object"}, "annotations": {"readOnlyHint": true},
+            "run": {"process": {"argv": ["sh", "-c", "test \"$KEY\" = planted-by-another && echo planted"],
+                "env": {"KEY": "secret:planted"}}}}}),
+    );
+    let check = || {
+        let doctor = world.run(&["doctor"]).json();
+        let checks = doctor["checks"].as_array().expect("checks").clone();
+        checks.into_iter().find(|check| check["name"] == "state").expect("the check of the state")
+    };
+    assert_loaded(&world);
+    assert_eq!(world.run_with(&["secret", "set", "planted"], "planted-by-another").exit, 0);
+    assert_eq!(world.result_of("told", &json!({}))["status"], "succeeded");
+    assert_eq!(check()["ok"], true);
+    let above = world.state().parent().expect("a folder").to_owned();
+    mode(&above, 0o777);
+    let refused = |executor: &str| {
+        let ran = world.run(&["run", "told", "--wait"]);
+        let text = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(text.contains("others can write to") && text.contains("chmod go-w"), "{executor}: {ran}");
+    };
+    refused("it runs");
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    refused("a new one");
+    assert!(world.executor().is_none());
+    let told = check();
+    assert_eq!(
+        (&told["ok"], told["hint"].as_str()),
+        (&json!(false), Some(&*format!("chmod go-w {}", above.display())))
+    );
+    mode(&above, 0o700);
+    assert_eq!(world.result_of("told", &json!({}))["status"], "succeeded");
+
+    let secret = world.state().join("secrets/planted");
+    mode(&secret, 0o666);
+    let told = check();
+    assert_eq!((&told["ok"], &told["found"]), (&json!(false), &json!([format!("`{}`", secret.display())])), "{told}");
+    assert_eq!(world.result_of("told", &json!({}))["error"]["code"], "secret-missing");
+    mode(&secret, 0o600);
+
+    if !nix::unistd::geteuid().is_root() {
+        return skip("only root can give a file to another user");
+    }
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    for path in [secret, world.state().join("secrets"), world.state().join("learned.jsonl")] {
+        if !path.exists() {
+            fs::write(&path, "").expect("written");
+        }
+        chown(&path, Some(7), None).expect("root may");
+        let ran = world.run(&["run", "say", "--wait"]);
+        assert!(ran.error()["message"].as_str().unwrap_or_default().contains("belongs to another user (7)"), "{ran}");
+        assert_eq!(check()["ok"], false);
+        chown(&path, Some(0), None).expect("root may");
+        assert_loaded(&world);
+        assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+    }
+}

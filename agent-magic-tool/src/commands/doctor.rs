@@ -113,6 +113,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     checks.push(health::disks(paths, mailbox.as_ref()));
     checks.push(health::modes(paths));
+    checks.push(health::state(paths));
     checks.extend(executor(mailbox.as_ref(), context));
     checks.push(health::record(paths, mailbox.as_ref()));
     checks.extend(mailbox.as_ref().and_then(|mailbox| live::check(mailbox, context)));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use executor::base::jq_pool::JqPool;
-use executor::config::known::KnownConfigurations;
+use executor::config::known::{KnownConfigurations, is_same_file};
 use executor::config::{Config, ConfigText, log};
 use executor::daemon::{self, ExitReason, detach};
 use executor::store::switched_off::SwitchedOffTools;
@@ -40,6 +40,9 @@ pub(crate) enum ExecutorCommand {
         /// Go on with the defaults although there was a configuration before
         #[arg(long)]
         without_configuration: bool,
+        /// Use the configuration of this environment although another one was used before
+        #[arg(long, conflicts_with = "without_configuration")]
+        with_this_configuration: bool,
     },
     /// Stop it, after a grace period for running tasks; open tasks continue when it starts again
     Stop,
@@ -66,7 +69,14 @@ pub(crate) enum ExecutorCommand {
 
 pub(crate) fn run(command: &ExecutorCommand, context: &Context) -> Result<Exit, Error> {
     match command {
-        ExecutorCommand::Start { without_configuration } => start(*without_configuration, context),
+        ExecutorCommand::Start { without_configuration, with_this_configuration } => {
+            if *without_configuration {
+                forget_configuration(context)?;
+            } else if *with_this_configuration {
+                forget_other_configuration(context)?;
+            }
+            start(context)
+        }
         ExecutorCommand::Stop => stop(context),
         ExecutorCommand::Status => status(context),
         ExecutorCommand::Reload => reload::run(context),
@@ -76,10 +86,7 @@ pub(crate) fn run(command: &ExecutorCommand, context: &Context) -> Result<Exit, 
     }
 }
 
-fn start(without_configuration: bool, context: &Context) -> Result<Exit, Error> {
-    if without_configuration {
-        forget_configuration(context)?;
-    }
+fn start(context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     ensure(&mailbox, context)?;
     context.output.json(&ask_status(&mailbox, context)?)?;
@@ -96,6 +103,17 @@ fn forget_configuration(context: &Context) -> Result<(), Error> {
     KnownConfigurations::of(&context.paths)
         .remove()
         .map_err(|error| Error::new(Code::Io, format!("failed to forget the configuration: {error}")))
+}
+
+/// Has the next executor start with the configuration of this environment, although another one was used before.
+fn forget_other_configuration(context: &Context) -> Result<(), Error> {
+    if executor_of(&Mailbox::open(&context.paths.mailbox)?)?.is_some() {
+        return Err(Error::new(Code::Usage, "an executor is running, and keeps its configuration")
+            .hint("stop it first: agent-magic-tool executor stop"));
+    }
+    KnownConfigurations::of(&context.paths)
+        .forget_last_used()
+        .map_err(|error| Error::new(Code::Io, format!("failed to forget the configuration of before: {error}")))
 }
 
 /// Starts an executor for the mailbox unless one is running, and waits until it runs.
@@ -156,13 +174,17 @@ fn note_config(config: &Value, context: &Context) {
 /// Says that the executor reads another configuration than this command, as when both have homes of their own and one
 /// mailbox.
 pub(super) fn foreign_configuration(config: &Value, context: &Context) -> Option<String> {
-    let (file, own) = (config["file"].as_str()?, context.paths.config_file());
-    let is_same = match (Path::new(file).canonicalize(), own.canonicalize()) {
-        (Ok(file), Ok(own)) => file == own,
-        _ => Path::new(file) == own,
+    other_than_own(Path::new(config["file"].as_str()?), context)
+}
+
+/// Says that the executor reads the configuration `file`, if that is not the one of this command.
+pub(crate) fn other_than_own(file: &Path, context: &Context) -> Option<String> {
+    let own = context.paths.config_file();
+    let words = || {
+        let (file, own) = (file.display(), own.display());
+        format!("the executor of this mailbox uses the configuration `{file}`, not `{own}`")
     };
-    let words = || format!("the executor of this mailbox uses the configuration `{file}`, not `{}`", own.display());
-    (!is_same).then(words)
+    (!is_same_file(file, &own)).then(words)
 }
 
 /// The keys that take effect only in the next executor, as words; `None` without any.

@@ -35,6 +35,12 @@ pub enum ConfigError {
     /// It says nothing any more, and what was in force before forbade or limited something.
     #[error("config `{path}` is empty: it had rules before, and what they forbid must not become allowed")]
     Emptied { path: PathBuf },
+    /// The record or the mailbox was last used with another file.
+    #[error(
+        "this mailbox was last used with config `{before}`, and here it would be `{path}`: what the other one forbids \
+         must not become allowed"
+    )]
+    Elsewhere { path: PathBuf, before: PathBuf },
     /// Another user can have written the file.
     #[error("config `{path}` cannot be trusted: {distrust}")]
     Untrusted { path: PathBuf, distrust: Distrust },
@@ -53,6 +59,11 @@ impl ConfigError {
             Self::Emptied { .. } => Some(
                 "put its settings back, or write `rules = []` under `[confirm]`; or, if a human wants none any more: \
                  agent-magic-tool executor stop, then agent-magic-tool executor start --without-configuration"
+                    .to_owned(),
+            ),
+            Self::Elsewhere { .. } => Some(
+                "use the `HOME` and `XDG_CONFIG_HOME` of before, or another mailbox (`AGENT_MAGIC_TOOL_DIR`); or, if a \
+                 human means this one: agent-magic-tool executor start --with-this-configuration"
                     .to_owned(),
             ),
             Self::Read { .. } | Self::Malformed { .. } => None,

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, fs};
@@ -20,6 +20,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
+use crate::base::trust::{self, Distrust};
 use crate::base::{children, credential};
 use crate::config::programs::{self, ProgramSettings};
 use crate::config::seal::Seal;
@@ -160,6 +161,8 @@ pub enum SecretError {
     Host { name: String, host: String, allowed: String },
     #[error("the secret `{name}` would go to `{host}` over plain http, where others can read it")]
     Plain { name: String, host: String },
+    #[error("what is stored of secrets is not believed: {0}")]
+    Distrusted(Distrust),
     #[error("failed to access the secrets folder `{path}`")]
     Folder { path: PathBuf, source: io::Error },
 }
@@ -182,6 +185,10 @@ impl From<SecretError> for Failure {
                 failure.hint(format!("a human sets it with: agent-magic-tool secret set {name}"))
             }
             SecretError::Source { .. } => failure.hint("a human must check `[secrets]` in the configuration"),
+            SecretError::Distrusted(distrust) => {
+                let remedy = distrust.remedy().map(|remedy| format!("; a human mends it: {remedy}"));
+                failure.hint(format!("another user may have written it{}", remedy.unwrap_or_default()))
+            }
             SecretError::Folder { .. } => {
                 failure.hint("a human must check its owner and mode: agent-magic-tool doctor")
             }
@@ -388,7 +395,7 @@ impl Secrets {
             Ok(metadata) if !metadata.is_file() || metadata.permissions().mode() & 0o077 != 0 => {
                 return Err(source_error(name, "the secrets folder", "others can read the file; set the secret again"));
             }
-            _ => {}
+            _ => check_trusted(&path)?,
         }
         fs::read_to_string(&path).map_err(|error| source_error(name, "the secrets folder", &error.to_string()))
     }
@@ -446,6 +453,14 @@ async fn from_command(
         return Err(source_error(name, &from, &output.status.to_string()));
     }
     String::from_utf8(output.stdout).map_err(|_| source_error(name, &from, "its output is not UTF-8"))
+}
+
+/// Fails if another user can have written the file of the secrets folder at `path`.
+fn check_trusted(path: &Path) -> Result<(), SecretError> {
+    match trust::check(path) {
+        Err(distrust) if distrust.is_writable_by_others() => Err(SecretError::Distrusted(distrust)),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 fn source_error(name: &SecretName, from: &str, reason: &str) -> SecretError {

@@ -70,6 +70,10 @@ impl ConfigFile {
     pub(super) fn read(paths: &Paths) -> Result<(Self, ParsedConfig), ConfigError> {
         let path = paths.config_file();
         let stamp = stamp_of(&path);
+        let elsewhere = KnownConfigurations::of(paths).elsewhere();
+        if let Some(before) = elsewhere.map_err(|source| ConfigError::Read { path: path.clone(), source })? {
+            return Err(ConfigError::Elsewhere { path, before });
+        }
         let text = ConfigText::of_user(paths)?;
         let parsed = text.parse()?;
         let (values, started_with) = (parsed.values.clone(), parsed.values.clone());

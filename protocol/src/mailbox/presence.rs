@@ -57,6 +57,9 @@ pub struct ExecutorIdentity {
     pub version: String,
     /// The folders from which it loads definitions.
     pub subtools: Vec<PathBuf>,
+    /// The configuration file that it reads; executors of earlier versions name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<PathBuf>,
     pub started_at: jiff::Timestamp,
     #[serde(default)]
     pub phase: ExecutorPhase,
@@ -210,6 +213,7 @@ mod tests {
             pid: 1,
             version: "0".to_owned(),
             subtools: Vec::new(),
+            config: None,
             started_at: jiff::Timestamp::UNIX_EPOCH,
             phase: ExecutorPhase::Starting,
         }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use executor::base::children;
+use executor::config::state;
 use executor::store::sqlite;
 use executor::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 use protocol::duration::PositiveDuration;
@@ -155,6 +156,26 @@ pub(super) fn modes(paths: &Paths) -> Check {
     let found = open.iter().map(|folder| format!("`{}`", folder.display())).collect();
     let message = format!("other users can access {} of our folders", open.len());
     Check { found, ..Check::bad(NAME, message, "agent-magic-tool doctor --repair") }
+}
+
+/// Whether another user can have written what decides.
+pub(super) fn state(paths: &Paths) -> Check {
+    const NAME: &str = "state";
+    let (distrusted, open) = (state::distrusted(paths), state::open_secrets(paths));
+    if let Some(first) = distrusted.first() {
+        let hint = first.remedy().unwrap_or_default();
+        let found = distrusted.iter().map(ToString::to_string).collect();
+        return Check {
+            found,
+            ..Check::bad(NAME, "secrets, keys and grants are not believed, and no executor starts", hint)
+        };
+    }
+    if open.is_empty() {
+        return Check::good(NAME, "secrets, keys and grants are our own");
+    }
+    let found = open.iter().map(|path| format!("`{}`", path.display())).collect();
+    let message = format!("{} stored secrets are not used, because others can read or change the file", open.len());
+    Check { found, ..Check::bad(NAME, message, "agent-magic-tool secret set NAME, with a new value") }
 }
 
 /// The subtools that are switched off. Not a failure of the installation.

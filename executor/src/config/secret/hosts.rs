@@ -124,6 +124,7 @@ impl Secrets {
         {
             return Ok(Arc::clone(lists));
         }
+        super::check_trusted(&path)?;
         // Another stamp than that of what is read now only means that it is read once more.
         let bytes = regular_file::read(&path, MAX_FILE_BYTES).map_err(failed)?;
         let lists: HostLists = serde_json::from_slice(&bytes).map_err(|error| failed(error.into()))?;
