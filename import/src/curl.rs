@@ -3,6 +3,8 @@
 //! The values of the query and of a JSON body become input parameters, with the pasted values as the example. A
 //! credential becomes a secret: its value is never written anywhere.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::document::Document;
@@ -141,7 +143,7 @@ pub fn of_curl(line: &str, name: &str) -> Result<CurlDraft, CurlError> {
     let (base, query) = url.split_once('?').map_or((url.as_str(), ""), |(base, query)| (base, query));
     let base = if base.contains("://") { base.to_owned() } else { format!("https://{base}") };
     let base = base.split('#').next().unwrap_or_default().to_owned();
-    literal::text(&base).map_err(|reason| CurlError::new(format!("the URL cannot be taken over: {reason}")))?;
+    taken_over("URL", &base)?;
     if !base.starts_with("https://") && !base.starts_with("http://") {
         return Err(CurlError::new("the URL of the `curl` line is neither http nor https"));
     }
@@ -159,6 +161,7 @@ pub fn of_curl(line: &str, name: &str) -> Result<CurlDraft, CurlError> {
         None => host.to_owned(),
     };
     let method = line.method();
+    taken_over("method", &method)?;
     if method != "GET" {
         draft.http.insert("method".to_owned(), method.as_str().into());
     }
@@ -205,6 +208,9 @@ pub fn of_curl(line: &str, name: &str) -> Result<CurlDraft, CurlError> {
         );
     }
     draft.steps.push(format!("describe `{name}` and its parameters in the words of a user who needs it"));
+    let written = definition.as_object().expect("a definition is an object");
+    literal::check_definition(written, &BTreeSet::from([draft.secret]))
+        .map_err(|reason| not_taken_over("line", &reason))?;
     Ok(CurlDraft { definition, steps: draft.steps })
 }
 
@@ -321,8 +327,10 @@ impl CurlTranslation {
     fn headers(&mut self, headers: &[(String, String)]) -> Result<(), CurlError> {
         let mut placed = Map::new();
         for (name, value) in headers {
+            taken_over("name of a header", name)?;
             let lower = name.to_ascii_lowercase();
             if lower == "authorization" {
+                taken_over("header `Authorization`", value.split_once(' ').map_or("", |(scheme, _)| scheme))?;
                 match value.split_once(' ') {
                     Some((scheme, _)) if scheme.eq_ignore_ascii_case("bearer") => self.bearer(),
                     Some((scheme, _)) if scheme.eq_ignore_ascii_case("basic") => {
@@ -336,10 +344,8 @@ impl CurlTranslation {
                 self.api_key(name, "");
             } else if lower == "content-type" || OWN_HEADERS.contains(&lower.as_str()) {
                 // Set from the body, or by the executor.
-            } else if let Err(reason) = literal::text(value) {
-                return Err(CurlError::new(format!("the header `{name}` cannot be taken over: {reason}"))
-                    .hint("leave it out, and write it into the definition by hand"));
             } else {
+                taken_over(&format!("header `{name}`"), value)?;
                 placed.insert(name.clone(), value.as_str().into());
             }
         }
@@ -386,6 +392,7 @@ impl CurlTranslation {
         if user.is_empty() {
             return Err(CurlError::new("the `curl` line has credentials without a user name"));
         }
+        taken_over("user name", user)?;
         let password = format!("secret:{}", self.secret);
         self.http.insert("auth".to_owned(), json!({"basic": {"username": user, "password": password}}));
         self.say_secret();
@@ -417,6 +424,16 @@ impl CurlTranslation {
             self.steps.push(step);
         }
     }
+}
+
+/// Fails if `text`, which is written as it is, would be more than a text.
+fn taken_over(what: &str, text: &str) -> Result<(), CurlError> {
+    literal::text(text).map(drop).map_err(|reason| not_taken_over(what, &reason))
+}
+
+fn not_taken_over(what: &str, reason: &str) -> CurlError {
+    CurlError::new(format!("the {what} cannot be taken over: {reason}"))
+        .hint("leave it out, and write it into the definition by hand")
 }
 
 /// The name of the secret for a host: `api.github.com` gives `github_token`. An address gives none, so it is named after

@@ -2,7 +2,8 @@
 //!
 //! An importer asks [`text`] before it writes a text of its source where the executor looks for templates and secrets.
 //! [`check`] judges what every importer made, whatever it asked: in `run`, a template is one of the forms that importers
-//! write, over fields of its own input, and a secret is one that the import itself announced.
+//! write, over fields of its own input, and a secret is one that the import itself announced. Variables are filled in
+//! everywhere, so no text names one. A pasted `curl` line is judged by the same rule.
 
 use std::collections::BTreeSet;
 
@@ -49,10 +50,7 @@ pub(crate) fn check(imported: &mut Imported) -> Result<(), ImportError> {
     }
     let left_out = &mut imported.left_out;
     imported.subtools.retain(|subtool| {
-        let is_own = subtool.definition.iter().all(|(key, value)| match key.as_str() {
-            "run" | "result" | "verify" | "confirm" => is_own(value, &fields(&subtool.definition), &secrets),
-            _ => true,
-        });
+        let is_own = is_own_definition(&subtool.definition, &secrets);
         if !is_own {
             left_out.push(LeftOut::new(subtool.what.as_str(), REASON));
         }
@@ -60,6 +58,32 @@ pub(crate) fn check(imported: &mut Imported) -> Result<(), ImportError> {
     });
     imported.secrets = secrets;
     Ok(())
+}
+
+/// Fails if `definition`, which was made of what someone pasted, has a template or a reference of theirs. `secrets` are
+/// those that it announces.
+pub(crate) fn check_definition(definition: &Map<String, Value>, secrets: &BTreeSet<String>) -> Result<(), String> {
+    if is_own_definition(definition, secrets) { Ok(()) } else { Err(REASON.to_owned()) }
+}
+
+fn is_own_definition(definition: &Map<String, Value>, secrets: &BTreeSet<String>) -> bool {
+    let fields = fields(definition);
+    definition.iter().all(|(key, value)| match key.as_str() {
+        "run" | "result" | "verify" | "confirm" => is_own(value, &fields, secrets),
+        _ => !names_variable(value),
+    })
+}
+
+/// Whether a text inside `value` would get the value of a variable when the definition is loaded.
+fn names_variable(value: &Value) -> bool {
+    match value {
+        Value::String(text) => {
+            text.contains("$vars.") || text.split("{{").skip(1).any(|rest| rest.trim_start().starts_with("vars."))
+        }
+        Value::Array(items) => items.iter().any(names_variable),
+        Value::Object(members) => members.values().any(names_variable),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// The secrets that `value` refers to.

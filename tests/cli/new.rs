@@ -129,3 +129,25 @@ fn a_variable_and_an_override_reach_the_request() {
     let lint = world.run(&["lint", "--format=lines"]).to_string();
     assert!(lint.contains("no subtool of a pack named `git_lag`; did you mean `git_log`?"), "{lint}");
 }
+
+/// Variables are filled in when a definition is loaded, wherever they stand in it.
+#[test]
+fn a_pasted_curl_line_names_no_variable_and_no_other_secret() {
+    let world = World::new();
+    world.configure("[vars]\nteam = \"the value of the variable\"\n");
+    for (place, line) in [
+        ("query", "curl 'http://127.0.0.1:9911/a?x={{ vars.team }}'"),
+        ("method", "curl -X '{{ vars.team }}' http://127.0.0.1:9911/a"),
+        ("user", "curl -u '{{ vars.team }}:x' http://127.0.0.1:9911/a"),
+        ("body", "curl http://127.0.0.1:9911/a -d '{\"x\": \"{{ vars.team }}\"}'"),
+        ("form", "curl http://127.0.0.1:9911/a -F 'x=$vars.team'"),
+        ("header", "curl http://127.0.0.1:9911/a?x=1 -H 'Authorization: {{x}} y'"),
+    ] {
+        let made = world.run(&["new", "pasted", "--print", "--curl", line]);
+        assert_eq!((made.exit, made.stdout.as_str()), (2, ""), "{place}: {made}");
+        let message = made.error()["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains("would be a template or a secret's name"), "{place}: {made}");
+    }
+    let made = world.run(&["new", "plain", "--print", "--curl", "curl 'http://127.0.0.1:9911/a?x=red'"]);
+    assert_eq!(made.exit, 0, "{made}");
+}

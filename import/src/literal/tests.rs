@@ -213,6 +213,61 @@ fn a_curl_line_is_copied_from_somewhere_and_is_data_too() {
     assert_eq!(imported.secrets, BTreeSet::new());
 }
 
+/// Every place of a `curl` line. `new` writes what comes of it, and `import curl` imports the same.
+#[test]
+fn no_place_of_a_curl_line_brings_a_template_or_the_name_of_a_secret() {
+    let baits = BAITS.into_iter().chain([
+        "{{ q }}",
+        "{{q}}",
+        "{{ vars.team }}",
+        "{{vars.team}}",
+        "a $vars.team",
+        "secret:a_token",
+    ]);
+    for bait in baits {
+        for line in [
+            format!("curl 'https://{bait}/x?q=1'"),
+            format!("curl 'https://{bait}@a.example/x?q=1'"),
+            format!("curl 'https://a.example/{bait}/x?q=1'"),
+            format!("curl 'https://a.example/x?q=1#{bait}'"),
+            format!("curl 'https://a.example/x?q={bait}'"),
+            format!("curl 'https://a.example/x?q=1&{bait}=2'"),
+            format!("curl 'https://a.example/x?q=1' -G -d 'a={bait}'"),
+            format!("curl 'https://a.example/x?q=1' -X '{bait}'"),
+            format!("curl 'https://a.example/x?q=1' -H 'X-A: {bait}'"),
+            format!("curl 'https://a.example/x?q=1' -H '{bait}: x'"),
+            format!("curl 'https://a.example/x?q=1' -H 'Authorization: {bait} x'"),
+            format!("curl 'https://a.example/x?q=1' -H 'Authorization: {bait}'"),
+            format!("curl 'https://a.example/x?q=1' -H '{bait}-token: x'"),
+            format!("curl 'https://a.example/x?q=1' -b 'a={bait}'"),
+            format!("curl 'https://a.example/x?q=1' -u '{bait}:x'"),
+            format!("curl 'https://a.example/x?q=1' -A '{bait}' -e '{bait}'"),
+            format!("curl 'https://a.example/x?q=1' -d '{{\"a\": \"{bait}\"}}'"),
+            format!("curl 'https://a.example/x?q=1' -d '{{\"a\": {{\"b\": [\"{bait}\"]}}}}'"),
+            format!("curl 'https://a.example/x?q=1' -d '{{\"{bait}\": 1}}'"),
+            format!("curl 'https://a.example/x?q=1' --json '[\"{bait}\"]'"),
+            format!("curl 'https://a.example/x?q=1' -d 'a={bait}'"),
+            format!("curl 'https://a.example/x?q=1' -d '{bait}=a'"),
+            format!("curl 'https://a.example/x?q=1' -F 'a={bait}'"),
+            format!("curl 'https://a.example/x?q=1' -F '{bait}=a'"),
+        ] {
+            let Ok(draft) = crate::curl::of_curl(&line, "cc") else { continue };
+            let definition = draft.definition.as_object().expect("an object").clone();
+            assert!(!names_variable(&draft.definition), "{line}: {definition:?}");
+            let mut foreign = draft.definition["run"].to_string();
+            for own in definition["input"]["properties"].as_object().expect("fields").keys() {
+                // Each field is written once.
+                foreign = foreign.replacen(&format!("\"{{{{ {own} }}}}\""), "", 1);
+            }
+            foreign = foreign.replacen("\"secret:a_token\"", "", 1);
+            let foreign_host = ["\"secret:", "_token\""];
+            let is_plain = is_plain(&foreign)
+                || foreign_host.iter().all(|part| foreign.contains(part)) && !line.contains("a.example");
+            assert!(is_plain, "{line}: {}", draft.definition["run"]);
+        }
+    }
+}
+
 /// A file that looks like what we write down of a program, a server or a line would choose what is run.
 #[test]
 fn only_descriptions_of_apis_are_recognized_in_what_was_read() {
