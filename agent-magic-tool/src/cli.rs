@@ -179,8 +179,11 @@ pub(crate) fn call(arguments: &[String], context: &Context) -> Exit {
     let arguments: Vec<OsString> =
         iter::once("agent-magic-tool").chain(arguments.iter().map(String::as_str)).map(Into::into).collect();
     let shows_installation = first.is_some_and(|name| INSTALLATION_COMMANDS.contains(&name));
-    if let Some(name) = first.filter(|_| shows_installation && context.caller.client().is_some()) {
-        let message = format!("`{name}` shows an installation that your user shares with others");
+    // `inspect` keeps to the tool scope by itself.
+    let is_scoped = !context.caller.tool_scope.is_everything() && first != Some("inspect");
+    let has_only_a_part = context.caller.client().is_some() || is_scoped;
+    if let Some(name) = first.filter(|_| shows_installation && has_only_a_part) {
+        let message = format!("`{name}` shows the whole installation, and you may use a part of it");
         let error = Error::new(Code::HumansOnly, message)
             .hint("the fields of a subtool: agent-magic-tool list tools NAME; leave the rest to those who run it");
         return report(&error, &arguments, &context.output);

@@ -25,6 +25,9 @@ pub struct InvalidPattern {
 pub enum InvalidScope {
     #[error("it is not a list of lists of names")]
     Form,
+    /// It would allow everything, which is not what someone means who sets a scope.
+    #[error("it is an empty list; leave the variable out to allow everything, `[[]]` allows nothing")]
+    Empty,
     #[error(transparent)]
     Pattern(#[from] InvalidPattern),
 }
@@ -70,6 +73,9 @@ impl ToolScope {
     /// Parses the value of an environment variable.
     pub fn parse(text: &str) -> Result<Self, InvalidScope> {
         let scope: Self = serde_json::from_str(text).map_err(|_| InvalidScope::Form)?;
+        if scope.is_everything() {
+            return Err(InvalidScope::Empty);
+        }
         for pattern in scope.0.iter().flatten() {
             Glob::new(pattern).map_err(|source| InvalidPattern { pattern: pattern.clone(), source })?;
         }
@@ -107,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_malformed_scope_allows_nothing() {
-        for text in ["", "everything", "{}", "[[1]]", "[[]]"] {
+        for text in ["", "everything", "{}", "[[1]]", "[[]]", "[]"] {
             assert!(!ToolScope::from_env_value(text).covers("ask_user"), "{text}");
         }
         assert!(!ToolScope(vec![patterns(&["a[b"])]).covers("a"));

@@ -234,7 +234,7 @@ fn a_sub_agent_can_use_only_its_tool_scope() {
         let ran = run_as(&world, &[("AGENT_MAGIC_TOOL_SCOPE", scope)], &["run", "write_note", "text=x"]);
         assert_eq!((ran.exit, ran.error()["code"].as_str()), (3, Some("unknown-subtool")), "{scope}: {ran}");
     }
-    for wrong in ["no list", "[\"count_*\"]", "[[\"a[b\"]]"] {
+    for wrong in ["no list", "[\"count_*\"]", "[[\"a[b\"]]", "[]"] {
         for arguments in [&["run", "write_note", "text=x"][..], &["list"]] {
             let ran = run_as(&world, &[("AGENT_MAGIC_TOOL_SCOPE", wrong)], arguments);
             assert_eq!((ran.exit, ran.error()["code"].as_str()), (2, Some("bad-config")), "{wrong}: {ran}");

@@ -222,6 +222,11 @@ fn a_key_over_http_gets_no_resource_or_task_of_others_and_no_command_for_people(
         let answer = ask(&world, Place::McpHttp, &server, &format!("agent-magic-tool {command}"));
         assert!(answer.contains("humans-only"), "{command}: {answer}");
     }
+    // A caller with a part of the catalog is not shown all of it.
+    for command in ["doctor", "lint"] {
+        let answer = ask(&world, Place::CommandExecutor, &server, &format!("agent-magic-tool {command}"));
+        assert!(answer.contains("humans-only"), "{command}: {answer}");
+    }
     assert_eq!(world.result_file(&foreign.waiting)["state"], "awaiting_confirmation");
 }
 
