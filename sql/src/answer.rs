@@ -187,6 +187,7 @@ mod tests {
             columns: vec![column("id", "int8"), column("name", "text")],
             rows: (0..count).map(|n| vec![json!(n), json!(format!("name {n}"))]).collect(),
             truncation: Truncation::default(),
+            ..Rows::default()
         }
     }
 

@@ -54,7 +54,7 @@ use touched::ShownChange;
 pub(crate) use dialects::parser_dialect;
 pub use gates::{KnownNames, NamedTable, NamedTables, named_tables};
 pub use refusal::{Refusal, RefusalKind};
-pub use replaced::{ReplacedRows, may_replace};
+pub use replaced::{ReplacedBecause, ReplacedRows, may_replace};
 pub use table_use::{TableAccess, TableUse};
 pub use text::MAX_STATEMENT_BYTES;
 pub(crate) use text::{on_a_deep_stack, parse_one};
@@ -223,27 +223,44 @@ impl GuardedStatement {
         self.shown.replaced.as_ref()?.as_ref().ok()
     }
 
-    /// Why the rows cannot be found that a change overwrites or removes, and what to write instead.
+    /// Why the rows cannot be found that a change overwrites, removes or writes, and what to write instead.
     pub fn why_not_replaced(&self) -> Option<String> {
-        let why = self.shown.replaced.as_ref()?.as_ref().err()?;
-        Some(format!(
-            "the rows that it overwrites or removes cannot be found, since {why}; write an `UPDATE` of the rows that are \
-             there, and an `INSERT` of the new ones"
-        ))
+        self.shown.replaced.as_ref()?.as_ref().err().cloned()
+    }
+
+    /// Returns how the rows that a change wrote are read again, if its triggers may change them.
+    pub fn settled(&self) -> Option<&ReplacedRows> {
+        self.shown.settled.as_ref()
+    }
+
+    /// The columns of the rows as they were that are compared and never shown.
+    pub fn hidden(&self) -> &[String] {
+        &self.shown.hidden
+    }
+
+    /// Whether a statement of one's own finds the rows that it changes before it is run.
+    pub fn is_found_before(&self) -> bool {
+        self.replaced().is_some() || self.own_touched().is_some()
+    }
+
+    /// Returns the query for the rows that an `UPDATE` of one's own touches, if they are the same at another time.
+    pub fn own_touched(&self) -> Option<&TouchedQuery> {
+        self.shown.touched.as_ref().filter(|touched| self.kind == StatementKind::Update && !touched.is_volatile)
     }
 
     /// The columns of a statement of one's own that are shown and not compared: with the time or a random number in it, all
     /// but those by which the rows are found that it replaces.
     pub fn not_compared(&self) -> Vec<String> {
-        let (Some(added), Some(replaced)) = (&self.shown.added, self.replaced()) else {
-            return self.shown.set_by_database.clone();
+        let keys: Vec<&String> = match (self.replaced(), self.own_touched()) {
+            (Some(replaced), _) => replaced.keys.iter().flatten().map(|column| &column.name).collect(),
+            (None, Some(touched)) => touched.key.iter().collect(),
+            (None, None) => return self.shown.set_by_database.clone(),
         };
         let is_left = |name: &&String| {
             self.shown.set_by_database.contains(name)
-                || (self.shown.why_not.is_some()
-                    && !replaced.keys.iter().flatten().any(|column| column.name.eq_ignore_ascii_case(name)))
+                || (self.shown.why_not.is_some() && !keys.iter().any(|key| key.eq_ignore_ascii_case(name)))
         };
-        added.columns.iter().filter(is_left).cloned().collect()
+        self.shown.columns.iter().filter(is_left).cloned().collect()
     }
 
     /// Why a human cannot be shown what a change will do; `None` if it can be shown.

@@ -13,6 +13,9 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use crate::dialect::Dialect;
 use crate::guard::{on_a_deep_stack, parse_one, parser_dialect};
 
+/// Begins the text that stands for a parameter.
+const MARK: &str = "value of parameter ";
+
 /// A declared statement with named parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeclaredStatement {
@@ -95,9 +98,21 @@ impl DeclaredStatement {
         with_literals(&self.parts, " NULL ")
     }
 
-    /// Like [`Self::with_nulls`], with a value in the place of each parameter, so that it counts as given.
-    pub fn with_values(&self) -> String {
-        with_literals(&self.parts, " '1' ")
+    /// Like [`Self::with_nulls`], with a value for each parameter, so that it counts as given, by which [`Self::without_marks`] finds it again.
+    pub fn with_marks(&self) -> String {
+        let mark = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Parameter(name) => format!(" '{MARK}{name}' "),
+        };
+        self.parts.iter().map(mark).collect()
+    }
+
+    /// A part of a statement with marks, with its parameters again, and those that it has.
+    pub fn without_marks(&self, marked: &str) -> (String, Vec<&str>) {
+        let names: BTreeSet<&str> = self.names().collect();
+        let mark = |name: &str| format!("'{MARK}{name}'");
+        let text = names.iter().fold(marked.to_owned(), |text, name| text.replace(&mark(name), &format!(":{name}")));
+        (text, names.into_iter().filter(|name| marked.contains(&mark(name))).collect())
     }
 
     /// The names of the parameters in the order in which the text has them, repeated ones too.

@@ -113,15 +113,18 @@ pub enum ReferenceAction {
     Nothing,
     /// It goes too, or gets the new value.
     Cascade,
-    /// Its columns are set to NULL or their defaults.
-    SetColumns,
+    /// Its columns are set to NULL.
+    SetNull,
+    /// Its columns are set to their defaults.
+    SetDefault,
 }
 
 impl ReferenceAction {
     pub(crate) fn of(words: &str) -> Self {
         match words.to_ascii_uppercase().as_str() {
             "CASCADE" => Self::Cascade,
-            "SET NULL" | "SET DEFAULT" => Self::SetColumns,
+            "SET NULL" => Self::SetNull,
+            "SET DEFAULT" => Self::SetDefault,
             _ => Self::Nothing,
         }
     }
@@ -135,6 +138,8 @@ pub struct Trigger {
     /// An update of one of these columns fires it; of any, if this is empty.
     pub columns: Vec<String>,
     pub body: TriggerBody,
+    /// All that the database says of it: when it runs, and what it runs.
+    pub definition: String,
 }
 
 /// What a trigger does.

@@ -343,6 +343,8 @@ async fn change(
         Some(touched) => Some(whole(read(conn, &touched.select, all).await?)?),
         None => None,
     };
+    let again = read_all(conn, query.read_hidden(before.as_ref(), Dialect::Mysql), all).await?;
+    before = WriteQuery::with_hidden(again, before);
     let (mut after, mut tried) = (None, None);
     if let Some(replacing) = query.replacing().filter(|_| flavor == Flavor::MariaDb) {
         conn.query_drop(replaced::SAVEPOINT).await?;
@@ -372,11 +374,7 @@ async fn change(
         _ => query.run(),
     };
     let (returned, rows_affected) = execute(conn, bound, all).await?;
-    let again = query.touched.as_ref().zip(before.as_ref());
-    let again = again.and_then(|(touched, before)| touched.read_again(before, Dialect::Mysql));
-    for statement in again.into_iter().flatten() {
-        Rows::join(&mut after, whole(read(conn, &statement, all).await?)?);
-    }
+    after = read_all(conn, query.read_after(before.as_ref(), Dialect::Mysql), all).await?.or(after);
     Ok(query.outcome(ReadChange { rows_affected, returned, before, after, tried }, caps)?)
 }
 
@@ -399,11 +397,21 @@ async fn look_up(
     written: &Rows,
     all: RowCaps,
 ) -> Result<Rows, MysqlWorkError> {
-    let mut found = None;
-    for statement in replacing.lookups(written, Dialect::Mysql) {
-        Rows::join(&mut found, whole(read(conn, &statement, all).await?)?);
+    let found = read_all(conn, replacing.lookups(written, Dialect::Mysql), all).await?;
+    Ok(found.unwrap_or_default().distinct())
+}
+
+/// The rows of statements that read the same columns; `None` without any statement.
+async fn read_all(
+    conn: &mut Conn,
+    statements: Vec<SqlStatement>,
+    all: RowCaps,
+) -> Result<Option<Rows>, MysqlWorkError> {
+    let mut rows = None;
+    for statement in statements {
+        Rows::join(&mut rows, whole(read(conn, &statement, all).await?)?);
     }
-    Ok(replaced::distinct(found))
+    Ok(rows)
 }
 
 /// Refuses rows that were not read to their end: the rest would be in the way of the next statement.

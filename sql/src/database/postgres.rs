@@ -309,21 +309,23 @@ async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<Wr
         Some(touched) => Some(whole(read(client, &touched.select, all).await?)?),
         None => None,
     };
+    let again = read_all(client, query.read_hidden(before.as_ref(), Dialect::Postgres), all).await?;
+    before = WriteQuery::with_hidden(again, before);
     let mut tried = None;
     if let Some(replacing) = query.replacing() {
         client.batch_execute(replaced::SAVEPOINT).await?;
         let written = replacing.written(execute(client, query.run(), all).await?.0)?;
+        end_of_statement(client, query).await?;
         replacing.check_found(&written, &look_up(client, replacing, &written, all).await?)?;
+        tried = Some(settled(client, query, written.clone(), all).await?);
         client.batch_execute(replaced::ROLLBACK).await?;
         before = Some(look_up(client, replacing, &written, all).await?);
-        tried = Some(written);
     }
     let (returned, rows_affected) = execute(client, query.run(), all).await?;
-    let again = query.touched.as_ref().zip(before.as_ref());
-    let again = again.and_then(|(touched, before)| touched.read_again(before, Dialect::Postgres));
-    let mut after = None;
-    for statement in again.into_iter().flatten() {
-        Rows::join(&mut after, whole(read(client, &statement, all).await?)?);
+    end_of_statement(client, query).await?;
+    let mut after = read_all(client, query.read_after(before.as_ref(), Dialect::Postgres), all).await?;
+    if let Some(settling) = query.settling() {
+        after = Some(settled(client, query, settling.written(returned.clone())?, all).await?);
     }
     Ok(query.outcome(ReadChange { rows_affected, returned, before, after, tried }, caps)?)
 }
@@ -358,11 +360,36 @@ async fn look_up(
     written: &Rows,
     all: RowCaps,
 ) -> Result<Rows, PostgresWorkError> {
-    let mut found = None;
-    for statement in replacing.lookups(written, Dialect::Postgres) {
-        Rows::join(&mut found, whole(read(client, &statement, all).await?)?);
+    let found = read_all(client, replacing.lookups(written, Dialect::Postgres), all).await?;
+    Ok(found.unwrap_or_default().distinct())
+}
+
+/// The rows that a change wrote, as they are after its triggers.
+async fn settled(client: &Client, query: &WriteQuery, written: Rows, all: RowCaps) -> Result<Rows, PostgresWorkError> {
+    let Some(settling) = query.settling() else { return Ok(written) };
+    let found = look_up(client, settling, &written, all).await?;
+    Ok(query.settle(written, found)?)
+}
+
+/// Runs what waits for the end of the transaction, if the rows are looked at.
+async fn end_of_statement(client: &Client, query: &WriteQuery) -> Result<(), PostgresWorkError> {
+    if query.touched.is_none() && query.written.is_none() {
+        return Ok(());
     }
-    Ok(replaced::distinct(found))
+    client.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await.map_err(PostgresWorkError::running)
+}
+
+/// The rows of statements that read the same columns; `None` without any statement.
+async fn read_all(
+    client: &Client,
+    statements: Vec<SqlStatement>,
+    all: RowCaps,
+) -> Result<Option<Rows>, PostgresWorkError> {
+    let mut rows = None;
+    for statement in statements {
+        Rows::join(&mut rows, whole(read(client, &statement, all).await?)?);
+    }
+    Ok(rows)
 }
 
 /// Refuses rows that were not read to their end: the rest would be in the way of the next statement.

@@ -10,7 +10,7 @@ use super::error::DatabaseError;
 use super::rows::Rows;
 use super::write::{ROWS_READ_AGAIN, key_value, quoted, split};
 use crate::dialect::Dialect;
-use crate::guard::{MAX_COMPARED_ROWS, ReplacedRows};
+use crate::guard::{MAX_COMPARED_ROWS, ReplacedBecause, ReplacedRows};
 use crate::schema::KeyColumn;
 
 /// Marks the place in the transaction to which the change is taken back.
@@ -70,7 +70,8 @@ impl Replacing<'_> {
                 .collect();
             conditions.push(format!("({})", condition.join(" AND ")));
         }
-        let columns: Vec<String> = self.rows.columns.iter().map(|column| quoted(column, dialect)).collect();
+        let columns = self.rows.columns.iter().chain(&self.rows.hidden);
+        let columns: Vec<String> = columns.map(|column| quoted(column, dialect)).collect();
         let order = self.rows.keys.first().into_iter().flatten().map(|column| quoted(&column.name, dialect));
         let sql = format!(
             "SELECT {} FROM {}.{} WHERE {} ORDER BY {}",
@@ -93,23 +94,25 @@ impl Replacing<'_> {
                 None => place == 0 && self.rows.updates,
             };
             if written.rows.iter().any(is_lost) {
-                let reason =
-                    "the rows that it overwrites or removes are not found by its key, or its own rows replace \
-                              each other; write an `UPDATE` of the rows that are there, and an `INSERT` of the new ones"
-                        .to_owned();
-                return Err(DatabaseError::DryRunImpossible { reason });
+                let reason = match self.rows.reason {
+                    ReplacedBecause::MakesRoom => {
+                        "the rows that it overwrites or removes are not found by its key, or its own rows replace \
+                         each other; write an `UPDATE` of the rows that are there, and an `INSERT` of the new ones"
+                    }
+                    ReplacedBecause::Updates => {
+                        "the rows that it changes are not found by their key; change the rows of one table by a \
+                         condition in `WHERE`, with subqueries"
+                    }
+                    ReplacedBecause::SetsOff => {
+                        "a trigger removes the rows that it writes, or changes their key, so they cannot be shown as \
+                         they are at the end; write them as the trigger leaves them"
+                    }
+                };
+                return Err(DatabaseError::DryRunImpossible { reason: reason.to_owned() });
             }
         }
         Ok(())
     }
-}
-
-/// The rows that were read, each once.
-pub(crate) fn distinct(found: Option<Rows>) -> Rows {
-    let mut found = found.unwrap_or_default();
-    let mut seen = HashSet::new();
-    found.rows.retain(|row| seen.insert(Json::from(row.clone()).to_string()));
-    found
 }
 
 /// The values of a key; `None` if one of them is NULL, which is the same as no other.

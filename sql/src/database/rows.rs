@@ -4,6 +4,8 @@
 //! they are readable UTF-8 and otherwise `{"base64": "…"}`; dates and times are text in the form of RFC 3339, and in the
 //! database's own if that form cannot say it (infinity, years before Christ, `0000-00-00`).
 
+use std::collections::HashSet;
+
 use base64::Engine as _;
 use serde_json::{Value as Json, json};
 
@@ -15,6 +17,8 @@ pub struct Rows {
     pub columns: Vec<ResultColumn>,
     /// A value for each column.
     pub rows: Vec<Vec<Json>>,
+    /// What each value is in the database, a letter each, where a column may hold more than one type (SQLite).
+    pub forms: Vec<String>,
     pub truncation: Truncation,
 }
 
@@ -103,11 +107,39 @@ impl RowCollector {
 }
 
 impl Rows {
+    /// The form of a row; empty if the columns tell it.
+    pub(crate) fn form(&self, place: usize) -> &str {
+        self.forms.get(place).map_or("", String::as_str)
+    }
+
+    /// The first row of each kind.
+    pub(crate) fn distinct(self) -> Self {
+        let mut seen = HashSet::new();
+        let is_new: Vec<bool> = (0..self.rows.len())
+            .map(|place| seen.insert(format!("{} {}", self.form(place), Json::from(self.rows[place].clone()))))
+            .collect();
+        let Self { columns, rows, forms, truncation } = self;
+        let rows = rows.into_iter().zip(&is_new).filter(|(_, is_new)| **is_new).map(|(row, _)| row).collect();
+        let forms = forms.into_iter().zip(&is_new).filter(|(_, is_new)| **is_new).map(|(form, _)| form).collect();
+        Self { columns, rows, forms, truncation }
+    }
+
+    /// Takes the last columns away.
+    pub(crate) fn split_columns(&mut self, at: usize) -> Self {
+        Self {
+            columns: self.columns.split_off(at),
+            rows: self.rows.iter_mut().map(|row| row.split_off(at)).collect(),
+            forms: self.forms.iter_mut().map(|form| form.split_off(at)).collect(),
+            truncation: self.truncation,
+        }
+    }
+
     /// Appends rows of the same columns.
     pub(crate) fn join(all: &mut Option<Self>, more: Self) {
         match all {
             Some(all) => {
                 all.rows.extend(more.rows);
+                all.forms.extend(more.forms);
                 all.truncation.ended_by = all.truncation.ended_by.or(more.truncation.ended_by);
                 all.truncation.cut_cells += more.truncation.cut_cells;
             }

@@ -197,7 +197,7 @@ fn collect(statement: &mut Statement<'_>, caps: RowCaps) -> Result<Rows, Databas
     let undeclared: Vec<bool> = columns.iter().map(|(_, declared)| declared.is_none()).collect();
     let mut collector =
         RowCollector::new(columns.into_iter().map(|(name, declared)| (name, declared.unwrap_or_default())), caps);
-    let mut storage = vec![None; count];
+    let (mut storage, mut forms) = (vec![None; count], Vec::new());
     let mut rows = statement.raw_query();
     loop {
         let row = match rows.next() {
@@ -205,17 +205,19 @@ fn collect(statement: &mut Statement<'_>, caps: RowCaps) -> Result<Rows, Databas
             Ok(None) => break,
             Err(error) => return Err(failure_of_row(&error)),
         };
-        let mut cells = Vec::with_capacity(count);
+        let (mut cells, mut form) = (Vec::with_capacity(count), String::with_capacity(count));
         for (index, class) in storage.iter_mut().enumerate() {
             let value = row.get_ref(index).map_err(|error| failure(&error))?;
             *class = class.or_else(|| storage_class(value));
+            form.push(storage_class(value).and_then(|class| class.chars().next()).unwrap_or('n'));
             cells.push(cell(value, caps));
         }
         if !collector.push(cells) {
             break;
         }
+        forms.push(form);
     }
-    let mut rows = collector.finish();
+    let mut rows = Rows { forms, ..collector.finish() };
     for ((column, class), undeclared) in rows.columns.iter_mut().zip(storage).zip(undeclared) {
         if undeclared {
             class.unwrap_or("unknown").clone_into(&mut column.type_name);
@@ -269,6 +271,8 @@ fn change(connection: &mut Connection, query: &WriteQuery, caps: RowCaps) -> Res
     authorizer::allow_reads(connection)?;
     let mut before =
         query.touched.as_ref().map(|touched| self::query(connection, &touched.select, whole)).transpose()?;
+    let again = read_all(connection, query.read_hidden(before.as_ref(), Dialect::Sqlite), whole)?;
+    before = WriteQuery::with_hidden(again, before);
     let mut tried = None;
     if let Some(replacing) = query.replacing() {
         let (written, rows) = replaced(connection, query, replacing, whole)?;
@@ -277,12 +281,9 @@ fn change(connection: &mut Connection, query: &WriteQuery, caps: RowCaps) -> Res
     authorizer::allow_changes(connection)?;
     let (returned, rows_affected) = execute(connection, query.run(), whole)?;
     authorizer::allow_reads(connection)?;
-    let again = query.touched.as_ref().zip(before.as_ref());
-    let again = again.and_then(|(touched, before)| touched.read_again(before, Dialect::Sqlite));
-    let mut after: Option<Rows> = None;
-    for statement in again.into_iter().flatten() {
-        let rows = self::query(connection, &statement, whole)?;
-        Rows::join(&mut after, rows);
+    let mut after = read_all(connection, query.read_after(before.as_ref(), Dialect::Sqlite), whole)?;
+    if let Some(settling) = query.settling() {
+        after = Some(settled(connection, query, settling.written(returned.clone())?, whole)?);
     }
     query.outcome(ReadChange { rows_affected, returned, before, after, tried }, caps)
 }
@@ -299,6 +300,31 @@ fn execute(connection: &Connection, bound: &SqlStatement, caps: RowCaps) -> Resu
     Ok((returns.then_some(rows), connection.changes()))
 }
 
+/// The rows of statements that read the same columns; `None` without any statement.
+fn read_all(
+    connection: &Connection,
+    statements: Vec<SqlStatement>,
+    caps: RowCaps,
+) -> Result<Option<Rows>, DatabaseError> {
+    let mut all = None;
+    for statement in statements {
+        Rows::join(&mut all, query(connection, &statement, caps)?);
+    }
+    Ok(all)
+}
+
+/// The rows that a change wrote, as they are after its triggers.
+fn settled(
+    connection: &Connection,
+    query: &WriteQuery,
+    written: Rows,
+    caps: RowCaps,
+) -> Result<Rows, DatabaseError> {
+    let Some(settling) = query.settling() else { return Ok(written) };
+    let found = read_all(connection, settling.lookups(&written, Dialect::Sqlite), caps)?;
+    query.settle(written, found.unwrap_or_default().distinct())
+}
+
 /// Returns the rows that a change writes, and those that it replaces. The change is taken back.
 fn replaced(
     connection: &mut Connection,
@@ -307,11 +333,8 @@ fn replaced(
     caps: RowCaps,
 ) -> Result<(Rows, Rows), DatabaseError> {
     let look_up = |connection: &Connection, written: &Rows| {
-        let mut found = None;
-        for statement in replacing.lookups(written, Dialect::Sqlite) {
-            Rows::join(&mut found, self::query(connection, &statement, caps)?);
-        }
-        Ok::<_, DatabaseError>(replaced::distinct(found))
+        let found = read_all(connection, replacing.lookups(written, Dialect::Sqlite), caps)?;
+        Ok::<_, DatabaseError>(found.unwrap_or_default().distinct())
     };
     authorizer::allow_everything(connection)?;
     run(connection, replaced::SAVEPOINT)?;
@@ -319,11 +342,12 @@ fn replaced(
     let written = replacing.written(execute(connection, query.run(), caps)?.0)?;
     authorizer::allow_reads(connection)?;
     replacing.check_found(&written, &look_up(connection, &written)?)?;
+    let tried = settled(connection, query, written.clone(), caps)?;
     authorizer::allow_everything(connection)?;
     run(connection, replaced::ROLLBACK)?;
     authorizer::allow_reads(connection)?;
     let rows = look_up(connection, &written)?;
-    Ok((written, rows))
+    Ok((tried, rows))
 }
 
 fn run(connection: &Connection, sql: &str) -> Result<(), DatabaseError> {

@@ -12,7 +12,7 @@ use super::replaced::Replacing;
 use super::rows::{RowCollector, Rows};
 use super::settings::RowCaps;
 use crate::dialect::Dialect;
-use crate::guard::{MAX_COMPARED_ROWS, OtherRows, ReplacedRows};
+use crate::guard::{MAX_COMPARED_ROWS, OtherRows, ReplacedBecause, ReplacedRows};
 use crate::schema::TableName;
 use crate::value::Value;
 
@@ -32,6 +32,10 @@ pub struct WriteQuery {
     pub written: Option<WrittenRows>,
     /// What is there already and is overwritten or removed: it is found with the rows of `written`.
     pub replaced: Option<ReplacedRows>,
+    /// How the rows of `written` are read again once its triggers are done, which may change them.
+    pub settled: Option<ReplacedRows>,
+    /// Columns that are compared and never shown, of the rows as they were.
+    pub hidden: Vec<String>,
     /// Columns to which the statement gives no value, and the database may give another one each time: they are shown, and
     /// not compared.
     pub set_by_database: Vec<String>,
@@ -103,7 +107,7 @@ impl WriteQuery {
     /// Leaves out what nobody looks at.
     pub(crate) fn for_mode(mut self, mode: &WriteMode) -> Self {
         if *mode == (WriteMode::Commit { expected: None }) {
-            (self.touched, self.written, self.replaced) = (None, None, None);
+            (self.touched, self.written, self.replaced, self.settled) = (None, None, None, None);
         }
         self.is_approved |= matches!(mode, WriteMode::Commit { expected: Some(_) });
         self
@@ -114,6 +118,47 @@ impl WriteQuery {
         Some(Replacing { rows: self.replaced.as_ref()?, written: &self.written.as_ref()?.columns })
     }
 
+    /// How the rows that it wrote are found after its triggers.
+    pub(crate) fn settling(&self) -> Option<Replacing<'_>> {
+        Some(Replacing { rows: self.settled.as_ref()?, written: &self.written.as_ref()?.columns })
+    }
+
+    /// The rows that were written, as they were found after its triggers.
+    pub(crate) fn settle(&self, written: Rows, found: Rows) -> Result<Rows, DatabaseError> {
+        match self.settling().map(|settling| settling.check_found(&written, &found)) {
+            Some(Err(error)) if self.is_approved => Err(error),
+            Some(Err(_)) | None => Ok(written),
+            Some(Ok(())) => Ok(found),
+        }
+    }
+
+    /// The statements that read the rows that it touches once more, with what is hidden of them.
+    pub(crate) fn read_hidden(&self, before: Option<&Rows>, dialect: Dialect) -> Vec<SqlStatement> {
+        let again = self.touched.as_ref().zip(before).filter(|_| !self.hidden.is_empty());
+        again.and_then(|(touched, before)| touched.read_rows_of(before, &self.hidden, dialect)).unwrap_or_default()
+    }
+
+    /// The rows before, with what is hidden of them if all were found again.
+    pub(crate) fn with_hidden(again: Option<Rows>, before: Option<Rows>) -> Option<Rows> {
+        let count = before.as_ref().map(|before| before.rows.len());
+        again.filter(|again| Some(again.rows.len()) == count).or(before)
+    }
+
+    /// The statements that read the rows that it touched after it.
+    pub(crate) fn read_after(&self, before: Option<&Rows>, dialect: Dialect) -> Vec<SqlStatement> {
+        let Some((touched, before)) = self.touched.as_ref().zip(before) else { return Vec::new() };
+        touched.read_again(&self.without_hidden(before.clone()), dialect).unwrap_or_default()
+    }
+
+    fn without_hidden(&self, mut rows: Rows) -> Rows {
+        let is_hidden = |name: &String| self.hidden.contains(name);
+        let shown = rows.columns.iter().take_while(|column| !is_hidden(&column.name)).count();
+        if shown < rows.columns.len() {
+            rows.split_columns(shown);
+        }
+        rows
+    }
+
     /// Makes the outcome of what was read: its digest is of all of it, and what is shown is bounded by `caps`.
     pub(crate) fn outcome(&self, mut read: ReadChange, caps: RowCaps) -> Result<WriteOutcome, DatabaseError> {
         if let Some(written) = &self.written
@@ -121,7 +166,11 @@ impl WriteQuery {
         {
             let (own, rows) = split(returned, &written.columns);
             read.returned = own;
-            *(if written.are_before { &mut read.before } else { &mut read.after }) = Some(rows);
+            if written.are_before {
+                read.before = Some(rows);
+            } else {
+                read.after.get_or_insert(rows);
+            }
         }
         if let (Some(tried), Some(after)) = (&read.tried, &read.after)
             && compared(tried, &self.set_by_database) != compared(after, &self.set_by_database)
@@ -131,7 +180,9 @@ impl WriteQuery {
                 .to_owned();
             return Err(DatabaseError::DryRunImpossible { reason });
         }
-        let replaced = read.tried.is_some().then(|| read.before.as_ref().map_or(0, |rows| rows.rows.len()) as u64);
+        let makes_room = self.replaced.as_ref().is_some_and(|rows| rows.reason == ReplacedBecause::MakesRoom);
+        let replaced = (read.tried.is_some() && makes_room)
+            .then(|| read.before.as_ref().map_or(0, |rows| rows.rows.len()) as u64);
         let is_whole = |rows: &Option<Rows>| {
             rows.as_ref().is_none_or(|rows| rows.truncation.ended_by.is_none() && rows.truncation.cut_cells == 0)
         };
@@ -145,7 +196,7 @@ impl WriteQuery {
             read.after.as_ref().map(|rows| compared(rows, &self.set_by_database)),
         ]);
         let digest = Sha256::digest(compared.to_string().as_bytes());
-        let shown = |rows: Option<Rows>| rows.map(|rows| cut(rows, caps));
+        let shown = |rows: Option<Rows>| rows.map(|rows| cut(self.without_hidden(rows), caps));
         Ok(WriteOutcome {
             rows_affected: read.rows_affected,
             replaced,
@@ -174,9 +225,16 @@ fn compared(rows: &Rows, left_out: &[String]) -> Json {
     let places: Vec<usize> = (0..rows.columns.len())
         .filter(|&place| !left_out.iter().any(|name| name.eq_ignore_ascii_case(&rows.columns[place].name)))
         .collect();
-    let names: Vec<&str> = places.iter().map(|&place| rows.columns[place].name.as_str()).collect();
-    let row = |row: &Vec<Json>| json!(places.iter().map(|&place| &row[place]).collect::<Vec<_>>()).to_string();
-    let mut lines: Vec<String> = rows.rows.iter().map(row).collect();
+    // Where each value has a type of its own, that of the column says nothing.
+    let type_of = |place: usize| if rows.forms.is_empty() { rows.columns[place].type_name.as_str() } else { "" };
+    let names: Vec<[&str; 2]> =
+        places.iter().map(|&place| [rows.columns[place].name.as_str(), type_of(place)]).collect();
+    let line = |(number, row): (usize, &Vec<Json>)| {
+        let form = rows.form(number).as_bytes();
+        let cells = places.iter().map(|&place| json!([form.get(place), row[place]]));
+        Json::Array(cells.collect()).to_string()
+    };
+    let mut lines: Vec<String> = rows.rows.iter().enumerate().map(line).collect();
     lines.sort_unstable();
     json!([names, lines])
 }
@@ -184,9 +242,7 @@ fn compared(rows: &Rows, left_out: &[String]) -> Json {
 /// Takes the columns of the written rows, which are the last ones, from those of the statement itself.
 pub(super) fn split(mut rows: Rows, columns: &[String]) -> (Option<Rows>, Rows) {
     let own = rows.columns.len().saturating_sub(columns.len());
-    let mut written = Rows { truncation: rows.truncation, ..Rows::default() };
-    written.columns = rows.columns.split_off(own);
-    written.rows = rows.rows.iter_mut().map(|row| row.split_off(own)).collect();
+    let mut written = rows.split_columns(own);
     for (column, name) in written.columns.iter_mut().zip(columns) {
         name.clone_into(&mut column.name);
     }
@@ -225,13 +281,29 @@ impl WriteOutcome {
 impl TouchedRows {
     /// Returns the statements that read the same rows again by their keys; `None` if the rows have none.
     pub(crate) fn read_again(&self, before: &Rows, dialect: Dialect) -> Option<Vec<SqlStatement>> {
+        self.read_rows_of(before, &[], dialect)
+    }
+
+    /// The same, with more columns.
+    fn read_rows_of(&self, before: &Rows, more: &[String], dialect: Dialect) -> Option<Vec<SqlStatement>> {
         let places: Option<Vec<usize>> =
             self.key.iter().map(|key| before.columns.iter().position(|column| column.name == *key)).collect();
         let places = places.filter(|places| !places.is_empty())?;
-        Some(before.rows.chunks(ROWS_READ_AGAIN).map(|rows| self.read_rows(before, rows, &places, dialect)).collect())
+        let columns = before.columns.iter().map(|column| &column.name).chain(more);
+        let columns: Vec<String> = columns.map(|column| quoted(column, dialect)).collect();
+        let columns = columns.join(", ");
+        let chunks = before.rows.chunks(ROWS_READ_AGAIN);
+        Some(chunks.map(|rows| self.read_rows(&columns, before, rows, &places, dialect)).collect())
     }
 
-    fn read_rows(&self, before: &Rows, rows: &[Vec<Json>], places: &[usize], dialect: Dialect) -> SqlStatement {
+    fn read_rows(
+        &self,
+        columns: &str,
+        before: &Rows,
+        rows: &[Vec<Json>],
+        places: &[usize],
+        dialect: Dialect,
+    ) -> SqlStatement {
         let mut parameters = Vec::new();
         let mut conditions = Vec::new();
         for row in rows {
@@ -248,11 +320,9 @@ impl TouchedRows {
                 .collect();
             conditions.push(format!("({})", condition.join(" AND ")));
         }
-        let columns: Vec<String> = before.columns.iter().map(|column| quoted(&column.name, dialect)).collect();
         let order: Vec<String> = places.iter().map(|&place| quoted(&before.columns[place].name, dialect)).collect();
         let sql = format!(
-            "SELECT {} FROM {}.{} WHERE {} ORDER BY {}",
-            columns.join(", "),
+            "SELECT {columns} FROM {}.{} WHERE {} ORDER BY {}",
             quoted(&self.table.schema, dialect),
             quoted(&self.table.name, dialect),
             conditions.join(" OR "),

@@ -56,6 +56,8 @@ pub struct NamedTables {
     pub may_write_any: bool,
     /// What it sets off by foreign keys and triggers, in words: `orders (delete)`.
     pub sets_off: BTreeSet<String>,
+    /// The foreign keys and triggers that do so, as the database has them.
+    pub definitions: BTreeSet<String>,
 }
 
 /// Returns the tables that `sql` touches; `None` if it cannot be read, or may do anything.
@@ -113,6 +115,7 @@ impl Naming<'_> {
         let changes = std::mem::take(&mut self.changes).into_iter().filter(|(_, access)| is_real(*access));
         let changes = changes.map(|(table, access)| TableChange { table, access, columns: columns(access) }).collect();
         let set_off = set_off(&self.catalog, changes);
+        self.found.definitions.extend(set_off.definitions.iter().cloned());
         for (name, access) in &set_off.changes {
             self.found.sets_off.insert(format!("{} ({})", name.name, access.as_str()));
             self.add_found(name, *access);

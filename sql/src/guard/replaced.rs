@@ -11,7 +11,9 @@ use sqlparser::ast::{
 };
 
 use super::Guard;
+use super::catalog::WrittenTable;
 use super::dialects::{folded, same};
+use super::set_off::{TableChange, set_off};
 use super::table_use::TableAccess;
 use super::text::{on_a_deep_stack, parse_one};
 use super::touched::Assigned;
@@ -25,10 +27,24 @@ pub struct ReplacedRows {
     pub table: TableName,
     /// Those that are shown; the keys are among them.
     pub columns: Vec<String>,
+    /// Those that are only compared.
+    pub hidden: Vec<String>,
     /// A row with the same values in all columns of one of these keys is replaced.
     pub keys: Vec<Vec<KeyColumn>>,
     /// The first key is the only one by which a row that is updated is found, so it has no NULL.
     pub updates: bool,
+    pub reason: ReplacedBecause,
+}
+
+/// Why rows are looked for by the keys of those that were written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplacedBecause {
+    /// They make room.
+    MakesRoom,
+    /// An `UPDATE` names them by rows of other tables.
+    Updates,
+    /// Triggers may change them once they are written.
+    SetsOff,
 }
 
 /// What an `INSERT` does where a row is there already.
@@ -59,14 +75,15 @@ impl<'a> Conflict<'a> {
     }
 }
 
-/// Whether a statement, or a part of it, may overwrite rows that are there: an `INSERT` that says what becomes of them. One
-/// that cannot be read may if it has a word for that.
+/// Whether a statement, or a part of it, may overwrite rows that are there and that no condition names: an `INSERT` that
+/// says what becomes of them, an `UPDATE` of or from more than one table. One that cannot be read may if it has a word for
+/// that.
 pub fn may_replace(dialect: Dialect, sql: &str) -> bool {
     on_a_deep_stack(|| {
         let Ok(statement) = parse_one(dialect, sql) else {
             let lowered = sql.to_lowercase();
             let mut words = lowered.split(|character: char| !character.is_alphanumeric() && character != '_');
-            return words.any(|word| ["replace", "conflict", "duplicate"].contains(&word));
+            return words.any(|word| ["replace", "conflict", "duplicate", "update"].contains(&word));
         };
         statement.visit(&mut ReplacementSearch).is_break()
     })
@@ -78,7 +95,13 @@ impl Visitor for ReplacementSearch {
     type Break = ();
 
     fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<()> {
-        let Statement::Insert(insert) = statement else { return ControlFlow::Continue(()) };
+        let insert = match statement {
+            Statement::Insert(insert) => insert,
+            Statement::Update(update) if update.from.is_some() || !update.table.joins.is_empty() => {
+                return ControlFlow::Break(());
+            }
+            _ => return ControlFlow::Continue(()),
+        };
         let conflict = Conflict::of(insert);
         let is_one = conflict.replaces || conflict.updates.is_some() || insert.overwrite;
         if is_one { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -86,7 +109,7 @@ impl Visitor for ReplacementSearch {
 
     fn pre_visit_query(&mut self, query: &sqlparser::ast::Query) -> ControlFlow<()> {
         match query.body.as_ref() {
-            SetExpr::Insert(inner) => self.pre_visit_statement(inner),
+            SetExpr::Insert(inner) | SetExpr::Update(inner) => self.pre_visit_statement(inner),
             _ => ControlFlow::Continue(()),
         }
     }
@@ -154,8 +177,92 @@ impl Guard<'_> {
         if found.is_empty() {
             return Ok(None);
         }
-        let updates = conflict.updates.is_some();
-        Ok(Some(ReplacedRows { table: name.clone(), columns, keys: found, updates }))
+        Ok(Some(ReplacedRows {
+            table: name.clone(),
+            columns,
+            hidden: self.hidden(name, table),
+            keys: found,
+            updates: conflict.updates.is_some(),
+            reason: ReplacedBecause::MakesRoom,
+        }))
+    }
+
+    /// Returns how the rows are found that an `UPDATE` names by rows of other tables: by the primary key of what it writes.
+    pub(super) fn updated(
+        &self,
+        assignments: &[Assignment],
+        name: &TableName,
+        table: &Table,
+    ) -> Result<ReplacedRows, String> {
+        let key = self.key_that_stays(assignments, None, name, table).and_then(|key| {
+            let is_hidden = key.iter().any(|column| self.rules.hides(name, &column.name));
+            if is_hidden { Err("a column of its key is hidden".to_owned()) } else { Ok(key) }
+        });
+        let key = key.map_err(|why| {
+            format!(
+                "the rows that it changes cannot be found before, since {why}; write an `UPDATE` of this table alone, with \
+                 subqueries: `SET a = (SELECT …) WHERE … IN (SELECT …)`"
+            )
+        })?;
+        Ok(ReplacedRows {
+            table: name.clone(),
+            columns: self.visible(name, table).iter().map(|column| column.name.clone()).collect(),
+            hidden: self.hidden(name, table),
+            keys: vec![key],
+            updates: true,
+            reason: ReplacedBecause::Updates,
+        })
+    }
+
+    /// Returns how the rows that a change wrote are found once its triggers are done; `None` if they leave them alone.
+    pub(super) fn settled(
+        &self,
+        changes: Vec<TableChange>,
+        name: &TableName,
+        table: &Table,
+    ) -> Result<Option<ReplacedRows>, String> {
+        // Where a server is asked in this dialect, no trigger changes the table that set it off.
+        if self.dialect == Dialect::Mysql || !self.may_change_itself(changes, name) {
+            return Ok(None);
+        }
+        let columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
+        let is_shown = |column: &String| columns.contains(column);
+        let primary: Vec<String> = table
+            .columns
+            .iter()
+            .filter(|column| column.key == Some(Key::Primary))
+            .map(|column| column.name.clone())
+            .collect();
+        let is_filled =
+            |name: &String| table.columns.iter().any(|column| column.name == *name && !column.nullable);
+        let unique = self.schema.unique_keys.get(name).into_iter().flatten().filter(|key| key.is_plain);
+        let unique = unique.map(|key| key.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>());
+        let unique = unique.filter(|key| key.iter().all(is_filled));
+        let key = std::iter::once(primary).chain(unique).find(|key| !key.is_empty() && key.iter().all(is_shown));
+        let key = key.ok_or_else(|| {
+            "a trigger may change the rows that it writes, and the table has no key by which they are read again; give \
+             the table a primary key, or change it where the trigger does not run"
+                .to_owned()
+        })?;
+        Ok(Some(ReplacedRows {
+            table: name.clone(),
+            columns,
+            hidden: Vec::new(),
+            keys: vec![key.into_iter().map(KeyColumn::new).collect()],
+            updates: true,
+            reason: ReplacedBecause::SetsOff,
+        }))
+    }
+
+    /// Whether what changes set off may change rows of their own table.
+    fn may_change_itself(&self, changes: Vec<TableChange>, name: &TableName) -> bool {
+        let found = set_off(&self.catalog(), changes);
+        let heirs = || self.schema.heirs.iter().filter(|(child, parent)| child == name || parent == name);
+        let is_own = |table: &TableName| table == name || heirs().any(|(child, parent)| child == table || parent == table);
+        let is_part = |table: &WrittenTable| heirs().any(|(child, _)| same(self.dialect, &child.name, &table.name));
+        found.may_write_any
+            || found.changes.iter().any(|(table, _)| is_own(table))
+            || found.unknown_tables.iter().any(|(table, _)| is_part(table))
     }
 
     /// The key that a row has both before and after an update: its primary key, or the one that the update names.

@@ -26,6 +26,8 @@ pub(super) struct SetOff {
     pub(super) unknown_tables: Vec<(WrittenTable, TableAccess)>,
     /// Some trigger may write any table.
     pub(super) may_write_any: bool,
+    /// Each foreign key and trigger, as the database has it.
+    pub(super) definitions: BTreeSet<String>,
 }
 
 /// Follows changes until nothing more is set off.
@@ -44,11 +46,17 @@ pub(super) fn set_off(catalog: &Catalog<'_>, by: Vec<TableChange>) -> SetOff {
                 next.push(TableChange { table: relative.clone(), ..change.clone() });
             }
         }
-        let carried = catalog.schema.foreign_keys.iter().filter_map(|key| carry_on(catalog.dialect, key, &change));
-        let carried: Vec<_> = carried.collect();
+        let mut carried = Vec::new();
+        for key in &catalog.schema.foreign_keys {
+            if let Some(carried_on) = carry_on(catalog.dialect, key, &change) {
+                found.definitions.insert(format!("{key:?}"));
+                carried.push(carried_on);
+            }
+        }
         found.changes.extend(carried.iter().map(|change| (change.table.clone(), change.access)));
         next.extend(carried);
         for trigger in catalog.schema.triggers.iter().filter(|trigger| fires(catalog.dialect, trigger, &change)) {
+            found.definitions.insert(trigger.definition.clone());
             let written = match &trigger.body {
                 TriggerBody::Writes(tables) => {
                     Some(tables.iter().map(|(table, access)| (Ok(table.clone()), *access)).collect())
@@ -104,7 +112,7 @@ fn carry_on(dialect: Dialect, key: &ForeignKey, change: &TableChange) -> Option<
     let access = match (action, change.access) {
         (ReferenceAction::Nothing, _) => return None,
         (ReferenceAction::Cascade, TableAccess::Delete) => TableAccess::Delete,
-        (ReferenceAction::Cascade | ReferenceAction::SetColumns, _) => TableAccess::Update,
+        (_, _) => TableAccess::Update,
     };
     let columns = (access == TableAccess::Update).then(|| key.child_columns.iter().cloned().collect());
     Some(TableChange { table: key.child.clone(), access, columns })

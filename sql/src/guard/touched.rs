@@ -9,6 +9,7 @@ use sqlparser::ast::{
 use super::dialects::{folded, same, written_name};
 use super::print::exact;
 use super::replaced::ReplacedRows;
+use super::set_off::TableChange;
 use super::table_use::TableAccess;
 use super::text::parse_one;
 use super::volatile::volatile;
@@ -27,6 +28,8 @@ pub struct TouchedQuery {
     /// The columns of the table's primary key; they are among those of the query. Empty if the rows cannot be found again
     /// by it.
     pub key: Vec<String>,
+    /// Its condition gives something else each time.
+    pub is_volatile: bool,
 }
 
 /// A change that gives the rows that it writes.
@@ -60,14 +63,24 @@ pub enum OtherRows {
     Unknown,
 }
 
+/// Refuses an `UPDATE` in a dialect without `RETURNING`.
+const NOT_FOUND: &str = "the rows that it changes cannot be shown; change the rows of one table by a condition in `WHERE`, \
+                         and leave its primary key as it is";
+
 /// How a change is shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ShownChange {
     pub(super) touched: Option<TouchedQuery>,
     pub(super) written: Option<WrittenQuery>,
     pub(super) added: Option<AddedReturning>,
-    /// What is there already and is overwritten or removed; why it cannot be found.
+    /// What is there already and is overwritten or removed; why it cannot be found, and what to write instead.
     pub(super) replaced: Option<Result<ReplacedRows, String>>,
+    /// How what it writes is read again after its triggers.
+    pub(super) settled: Option<ReplacedRows>,
+    /// Columns of the rows as they were that are compared and not shown.
+    pub(super) hidden: Vec<String>,
+    /// The columns that are shown.
+    pub(super) columns: Vec<String>,
     pub(super) set_by_database: Vec<String>,
     pub(super) why_not: Option<String>,
 }
@@ -96,37 +109,58 @@ impl Guard<'_> {
         let Some(written) = checked.tables.iter().find(|used| used.access.is_write()) else { return shown };
         let name = &written.name;
         let Some(table) = self.schema.tables.get(name) else { return shown };
+        shown.hidden = self.hidden(name, table);
+        shown.columns = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
         let assigned = self.assigned(inner, table);
         let is_left = |column: &&Column| !assigned.has(self.dialect, &column.name) && column.is_set_by_database();
         shown.set_by_database =
-            self.visible(name, table).into_iter().filter(is_left).map(|it| it.name.clone()).collect();
-        shown.added = self.added(inner, name, table);
-        shown.replaced = self.replaced(inner, name, table).transpose();
+            table.columns.iter().filter(is_left).map(|it| it.name.clone()).collect();
+        shown.replaced = self.replaced(inner, name, table).map_err(|why| instead_of_replacing(&why)).transpose();
         let key_is_kept =
             |column: &&Column| !matches!(inner, Statement::Update(_)) || !assigned.has(self.dialect, &column.name);
         shown.touched = self.touched(with, inner, name, table, key_is_kept);
         let is_found_again = shown.touched.as_ref().is_some_and(|touched| !touched.key.is_empty());
-        let is_update = matches!(inner, Statement::Update(_));
         let is_known = match inner {
             Statement::Update(_) => is_found_again,
-            Statement::Delete(_) => shown.touched.is_some(),
+            // What is hidden is found by the key, or with the row.
+            Statement::Delete(_) => {
+                shown.touched.is_some()
+                    && (shown.hidden.is_empty() || is_found_again || self.dialect == Dialect::Mysql)
+            }
             _ => false,
         };
+        if let (Statement::Update(update), false) = (inner, is_known) {
+            if self.dialect == Dialect::Mysql {
+                let why = self.why_not_found(&shown, checked, name);
+                shown.replaced = shown.replaced.or(why.map(Err));
+                return shown;
+            }
+            if shown.touched.is_none() && shown.replaced.is_none() {
+                shown.replaced = Some(self.updated(&update.assignments, name, table));
+            }
+        }
+        let has_hidden =
+            matches!(inner, Statement::Delete(_)) || (matches!(inner, Statement::Update(_)) && shown.replaced.is_none());
+        let hidden = if has_hidden { shown.hidden.as_slice() } else { &[] };
+        shown.added = self.added(inner, name, table, hidden).filter(|added| added.are_before || !is_known);
         if is_known {
             return shown;
         }
-        if is_update && self.dialect == Dialect::Mysql {
-            let reads_others = checked.tables.iter().any(|used| used.access == TableAccess::Read);
-            if shown.touched.is_none() || reads_others {
-                shown.why_not.get_or_insert_with(|| {
-                    "the rows that it changes cannot be shown; change the rows of one table by a condition in `WHERE`, \
-                     and leave its primary key as it is"
-                        .to_owned()
-                });
+        if !matches!(inner, Statement::Delete(_)) {
+            let changes = checked.tables.iter().filter(|used| used.access.is_write());
+            let changes = changes.map(|used| {
+                let columns = (used.access == TableAccess::Update && !assigned.all)
+                    .then(|| assigned.columns.iter().cloned().collect());
+                TableChange { table: used.name.clone(), access: used.access, columns }
+            });
+            match self.settled(changes.collect(), name, table) {
+                Ok(settled) => {
+                    shown.settled = settled.map(|rows| ReplacedRows { hidden: hidden.to_vec(), ..rows });
+                }
+                Err(why) => shown.replaced = Some(Err(why)),
             }
-            return shown;
         }
-        shown.written = self.written(statement, inner, name, table);
+        shown.written = self.written(statement, inner, name, table, hidden);
         if shown.written.is_none() {
             let why = || "the rows that it changes cannot be shown; write it more simply".to_owned();
             shown.why_not.get_or_insert_with(why);
@@ -136,6 +170,26 @@ impl Guard<'_> {
 
     pub(super) fn visible<'t>(&self, name: &TableName, table: &'t Table) -> Vec<&'t Column> {
         table.columns.iter().filter(|column| !self.rules.hides(name, &column.name)).collect()
+    }
+
+    /// The columns of a table that are compared and not shown.
+    pub(super) fn hidden(&self, name: &TableName, table: &Table) -> Vec<String> {
+        let hidden = table.columns.iter().filter(|column| self.rules.hides(name, &column.name));
+        hidden.map(|column| column.name.clone()).collect()
+    }
+
+    /// Why it is not known what an `UPDATE` without a key writes, where no server says it.
+    fn why_not_found(&self, shown: &ShownChange, checked: &GuardedStatement, name: &TableName) -> Option<String> {
+        let reads_others = checked.tables.iter().any(|used| used.access == TableAccess::Read);
+        if shown.touched.is_none() || reads_others {
+            return Some(NOT_FOUND.to_owned());
+        }
+        let mut triggers = self.schema.triggers.iter();
+        triggers.any(|it| it.table == *name && it.events.contains(&TableAccess::Update)).then(|| {
+            "a trigger may change the rows that it writes, and without a primary key that stays they are not read again; \
+             leave the primary key as it is, or give the table one"
+                .to_owned()
+        })
     }
 
     /// Returns the query for what a plain `UPDATE` or `DELETE` touches.
@@ -160,27 +214,40 @@ impl Guard<'_> {
         select.selection = selection.cloned();
         let max_rows = u64::try_from(MAX_COMPARED_ROWS).unwrap_or(u64::MAX).saturating_add(1);
         let reading = Self { may_write: false, max_rows, ..*self };
-        let sql = reading.checked(Statement::Query(query)).ok()?.sql;
+        let query = Statement::Query(query);
+        let is_volatile = volatile(self.dialect, &query).is_some();
+        let sql = reading.checked(query).ok()?.sql;
         let key = if is_usable { key.iter().map(|column| column.name.clone()).collect() } else { Vec::new() };
-        Some(TouchedQuery { sql, table: name.clone(), key })
+        Some(TouchedQuery { sql, table: name.clone(), key, is_volatile })
     }
 
     /// Returns the end with which a statement gives the rows that it writes; `None` if no server of the dialect does.
-    fn added(&self, statement: &Statement, name: &TableName, table: &Table) -> Option<AddedReturning> {
+    fn added(
+        &self,
+        statement: &Statement,
+        name: &TableName,
+        table: &Table,
+        hidden: &[String],
+    ) -> Option<AddedReturning> {
         let returning = match statement {
             Statement::Insert(insert) => &insert.returning,
             Statement::Delete(delete) => &delete.returning,
             Statement::Update(update) if self.dialect != Dialect::Mysql => &update.returning,
             _ => return None,
         };
-        let columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
-        let of =
-            self.qualifier(statement).map(|of| format!("{}.", written_name(self.dialect, &folded(self.dialect, &of))));
-        let of = of.unwrap_or_default();
-        let list: Vec<_> = columns.iter().map(|column| format!("{of}{}", written_name(self.dialect, column))).collect();
+        let mut columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
+        columns.extend_from_slice(hidden);
         let word = if returning.is_some() { ", " } else { "RETURNING " };
-        let text = format!("{word}{}", list.join(", "));
+        let text = format!("{word}{}", self.listed(statement, &columns));
         Some(AddedReturning { text, columns, are_before: matches!(statement, Statement::Delete(_)) })
+    }
+
+    /// Columns of the target, as they stand in `RETURNING`.
+    fn listed(&self, statement: &Statement, columns: &[String]) -> String {
+        let of = self.qualifier(statement).map(|of| written_name(self.dialect, &folded(self.dialect, &of)) + ".");
+        let of = of.unwrap_or_default();
+        let list = columns.iter().map(|column| format!("{of}{}", written_name(self.dialect, column)));
+        list.collect::<Vec<_>>().join(", ")
     }
 
     /// What the target is called before its columns, where other tables may have columns of the same names.
@@ -202,8 +269,9 @@ impl Guard<'_> {
         inner: &Statement,
         name: &TableName,
         table: &Table,
+        hidden: &[String],
     ) -> Option<WrittenQuery> {
-        let columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
+        let mut columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
         let mut returning = statement.clone();
         let changed = match &mut returning {
             Statement::Query(query) => match query.body.as_mut() {
@@ -227,7 +295,12 @@ impl Guard<'_> {
             _ => return None,
         };
         list.get_or_insert_default().extend(items);
-        let sql = self.checked(returning).ok()?.sql;
+        let mut sql = self.checked(returning).ok()?.sql;
+        if !hidden.is_empty() {
+            // No caller may name them; the list is the end of the statement.
+            sql = format!("{sql}, {}", self.listed(inner, hidden));
+            columns.extend_from_slice(hidden);
+        }
         let otherwise = match inner {
             Statement::Insert(insert) => self.other_rows(insert),
             _ => OtherRows::Unknown,
@@ -314,6 +387,13 @@ fn is_left_to_database(value: &Expr) -> bool {
         Expr::Value(value) => matches!(value.value, Value::Null),
         _ => false,
     }
+}
+
+fn instead_of_replacing(why: &str) -> String {
+    format!(
+        "the rows that it overwrites or removes cannot be found, since {why}; write an `UPDATE` of the rows that are \
+         there, and an `INSERT` of the new ones"
+    )
 }
 
 fn last_name(dialect: Dialect, column: &ObjectName) -> Option<String> {

@@ -214,3 +214,61 @@ fn what_is_made_meanwhile_is_seen_before_a_change_is_made() {
         }
     });
 }
+
+/// It writes the same table as before, and something else.
+#[test]
+fn a_trigger_or_a_key_that_does_something_else_is_seen_before_a_change_is_made() {
+    each("writable = true", |shop| {
+        shop.sql(&tables(shop.kind));
+        let trigger = match shop.kind {
+            "sqlite" => {
+                "DROP TRIGGER watched_insert; \
+                 CREATE TRIGGER watched_insert AFTER INSERT ON watched BEGIN INSERT INTO audit VALUES ('EVIL'); END;"
+            }
+            "postgres" => {
+                "CREATE OR REPLACE FUNCTION note_it() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO audit (note) VALUES ('EVIL'); RETURN NEW; END$$;"
+            }
+            _ => {
+                "DROP TRIGGER watched_insert; \
+                 CREATE TRIGGER watched_insert AFTER INSERT ON watched FOR EACH ROW INSERT INTO audit (note) VALUES ('EVIL');"
+            }
+        };
+        // What a trigger sets off counts too.
+        let further = match shop.kind {
+            "sqlite" => {
+                "DROP TRIGGER audit_insert; \
+                 CREATE TRIGGER audit_insert AFTER INSERT ON audit BEGIN UPDATE counts SET n = n + 9; END;"
+            }
+            "postgres" => {
+                "CREATE OR REPLACE FUNCTION count_it() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF TG_OP = 'INSERT' THEN UPDATE counts SET n = n + 9; END IF; RETURN NULL; END$$;"
+            }
+            _ => {
+                "DROP TRIGGER audit_insert; \
+                 CREATE TRIGGER audit_insert AFTER INSERT ON audit FOR EACH ROW UPDATE counts SET n = n + 9;"
+            }
+        };
+        let insert = "INSERT INTO watched (id, name) VALUES (2, 'two')";
+        let mut cases = vec![(insert, trigger), (insert, further)];
+        if shop.kind == "postgres" {
+            let key = "ALTER TABLE toys DROP CONSTRAINT toys_child_id_fkey, \
+                ADD FOREIGN KEY (child_id) REFERENCES children (id) ON DELETE SET DEFAULT;";
+            cases.push(("DELETE FROM children WHERE id = 1", key));
+        }
+        for (statement, meanwhile) in cases {
+            shop.sql(FRESH);
+            let (id, _) = shop.shown(statement);
+            shop.sql(meanwhile);
+            let before = content(shop);
+            shop.world.decide(&id, "approve", "shop_change");
+            let result = shop.world.end_of(&id);
+            assert_eq!(result["error"]["code"], "drifted", "{}: {statement}; {meanwhile}: {result:#}", shop.kind);
+            assert_eq!(content(shop), before, "{}: {statement}; {meanwhile}", shop.kind);
+        }
+        // As it is now, it is made.
+        shop.sql(FRESH);
+        let (id, _) = shop.shown(insert);
+        shop.world.decide(&id, "approve", "shop_change");
+        let result = shop.world.end_of(&id);
+        assert_eq!(result["status"], "succeeded", "{}: {result:#}", shop.kind);
+    });
+}

@@ -9,9 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::databases::OpenDatabase;
 use super::failure::{self, StatementEffect};
+use super::gates::SetOff;
 use super::{Operation, Sql, query};
 use crate::runner::{Invocation, OutputData, RunnerContext, RunnerOutput};
-use crate::task::confirmation::TriedChange;
+use crate::task::confirmation::{Digest, TriedChange};
 use crate::task::failure::Failure;
 
 /// Separates the digest of the rows from that of what a change sets off.
@@ -28,9 +29,9 @@ impl Sql {
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         let is_dry_run = self.is_dry_run(invocation)?;
-        let sets_off = self.sets_off(invocation, open);
+        let SetOff { words: sets_off, definitions } = self.sets_off(invocation, open);
         let expected = match invocation.approved_change.as_deref().filter(|_| !is_dry_run) {
-            Some(approved) => Some(rows_of(approved, &sets_off)?),
+            Some(approved) => Some(rows_of(approved, &sets_off, &definitions)?),
             None => None,
         };
         let mode = if is_dry_run { WriteMode::DryRun } else { WriteMode::Commit { expected } };
@@ -60,7 +61,7 @@ impl Sql {
         let shown = Invocation { is_shown: true, ..invocation.clone() };
         Box::pin(self.check_gates(&shown, &open, context, cancel)).await?;
         let (outcome, set_by_database) = self.write(&shown, &open, WriteMode::DryRun, cancel).await?;
-        let sets_off = self.sets_off(&shown, &open);
+        let SetOff { words: sets_off, definitions } = self.sets_off(&shown, &open);
         // Rows that the statement itself returns are not compared, so they are not shown.
         let rows = [&outcome.before, &outcome.after];
         let is_shown = |name: &String| {
@@ -72,7 +73,7 @@ impl Sql {
             before: outcome.before.as_ref().map(objects),
             after: outcome.after.as_ref().map(objects),
             set_by_database: set_by_database.into_iter().filter(is_shown).collect(),
-            digest: digest_of(&outcome.digest, &sets_off),
+            digest: digest_of(&outcome.digest, &sets_off, &definitions),
             sets_off,
         })
     }
@@ -104,10 +105,17 @@ impl Sql {
                 if let Some(why) = why_not_replaced {
                     return Err(Failure::new(Code::BadDefinition, format!("{NOT_SHOWN}: {why}")).hint(SAME_HINT));
                 }
-                let statement = query::bound(statement, &self.parameters, invocation, dialect)?;
                 // What a developer wrote with the time or a random number in it stands on the card as it is.
-                let checked =
-                    checked.filter(|checked| checked.why_not_shown().is_none() || checked.replaced().is_some());
+                let checked = checked.filter(|checked| checked.why_not_shown().is_none() || checked.is_found_before());
+                let touched = match checked.as_ref().and_then(GuardedStatement::own_touched) {
+                    Some(touched) => Some(TouchedRows {
+                        select: query::bound_part(statement, &self.parameters, &touched.sql, invocation, dialect)?,
+                        table: touched.table.clone(),
+                        key: touched.key.clone(),
+                    }),
+                    None => None,
+                };
+                let statement = query::bound(statement, &self.parameters, invocation, dialect)?;
                 let written = checked.as_ref().and_then(GuardedStatement::added_returning).map(|added| WrittenRows {
                     statement: query::around("", &statement, &added.text),
                     columns: added.columns.clone(),
@@ -115,8 +123,19 @@ impl Sql {
                     otherwise: OtherRows::Constant,
                 });
                 let replaced = checked.as_ref().and_then(|checked| checked.replaced().cloned());
+                let settled = checked.as_ref().and_then(|checked| checked.settled().cloned());
+                let hidden = checked.as_ref().map(|checked| checked.hidden().to_vec()).unwrap_or_default();
                 let set_by_database = checked.map(|checked| checked.not_compared()).unwrap_or_default();
-                WriteQuery { statement, written, replaced, set_by_database, ..WriteQuery::default() }
+                WriteQuery {
+                    statement,
+                    touched,
+                    written,
+                    replaced,
+                    settled,
+                    hidden,
+                    set_by_database,
+                    ..WriteQuery::default()
+                }
             }
             Operation::Change(template) => {
                 let statement = query::guarded(&Self::text(template, invocation)?, true, open, cancel).await?;
@@ -142,6 +161,8 @@ impl Sql {
                         otherwise: written.otherwise.clone(),
                     }),
                     replaced: statement.replaced().cloned(),
+                    settled: statement.settled().cloned(),
+                    hidden: statement.hidden().to_vec(),
                     set_by_database: statement.set_by_database().to_vec(),
                     statement: plain(&statement.sql),
                     ..WriteQuery::default()
@@ -159,15 +180,19 @@ impl Sql {
 }
 
 /// What an approval is bound to: the digest of the rows, and what the change sets off, if that is something.
-fn digest_of(rows: &str, sets_off: &[String]) -> String {
-    if sets_off.is_empty() { rows.to_owned() } else { format!("{rows}{SETS_OFF}{}", sets_off.join(", ")) }
+fn digest_of(rows: &str, sets_off: &[String], definitions: &[String]) -> String {
+    if sets_off.is_empty() && definitions.is_empty() {
+        return rows.to_owned();
+    }
+    let definitions = Digest::of(&definitions.iter().map(String::as_bytes).collect::<Vec<_>>());
+    format!("{rows}{SETS_OFF}{}{SETS_OFF}{definitions}", sets_off.join(", "))
 }
 
 /// The digest of the rows in one that was approved. Fails if the change sets off something else by now.
-fn rows_of(approved: &str, sets_off: &[String]) -> Result<String, Failure> {
+fn rows_of(approved: &str, sets_off: &[String], definitions: &[String]) -> Result<String, Failure> {
     let rows = approved.split(SETS_OFF).next().unwrap_or_default();
-    if digest_of(rows, sets_off) != approved {
-        return Err(Failure::drifted("what the change sets off in other tables is not what the human was shown"));
+    if digest_of(rows, sets_off, definitions) != approved {
+        return Err(Failure::drifted("what the change sets off is not what it was when the human was shown it"));
     }
     Ok(rows.to_owned())
 }

@@ -134,6 +134,15 @@ impl Gates {
     }
 }
 
+/// What a change sets off.
+#[derive(Debug, Default)]
+pub(super) struct SetOff {
+    /// What is done in other tables.
+    pub(super) words: Vec<String>,
+    /// The foreign keys and triggers that do it, as the database has them.
+    pub(super) definitions: Vec<String>,
+}
+
 impl Sql {
     /// The gates through which the statement of an invocation goes, by what is known before it is run.
     pub fn gates(&self, invocation: &Invocation, known: &KnownTables) -> Gates {
@@ -142,12 +151,16 @@ impl Sql {
         self.gates_by(invocation, names)
     }
 
-    /// What a change sets off in other tables, in words, by the tables of now.
-    pub(super) fn sets_off(&self, invocation: &Invocation, open: &OpenDatabase) -> Vec<String> {
-        let Some(schema) = open.database.known_schema() else { return Vec::new() };
+    /// What a change sets off, by the tables of now.
+    pub(super) fn sets_off(&self, invocation: &Invocation, open: &OpenDatabase) -> SetOff {
+        let Some(schema) = open.database.known_schema() else { return SetOff::default() };
         let dialect = Some(open.database.dialect());
         let names = KnownNames { dialect, likely_schemas: &[], schema: Some(&schema) };
-        self.gates_by(invocation, names).tables.into_iter().flat_map(|found| found.sets_off).collect()
+        let found = self.gates_by(invocation, names).tables.unwrap_or_default();
+        SetOff {
+            words: found.sets_off.into_iter().collect(),
+            definitions: found.definitions.into_iter().collect(),
+        }
     }
 
     fn gates_by(&self, invocation: &Invocation, known: KnownNames<'_>) -> Gates {

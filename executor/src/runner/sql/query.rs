@@ -171,7 +171,23 @@ pub(super) async fn own(
     cancel: &CancellationToken,
 ) -> Result<Option<GuardedStatement>, Failure> {
     let Ok(declared) = declared(open.database.dialect(), statement, parameters) else { return Ok(None) };
-    Ok(checked(&declared.with_values(), true, open, Freshness::Recent, cancel).await?.ok())
+    Ok(checked(&declared.with_marks(), true, open, Freshness::Recent, cancel).await?.ok())
+}
+
+/// A part of what [`own`] gave, with the values of its parameters.
+pub(super) fn bound_part(
+    statement: &str,
+    parameters: &Map<String, Value>,
+    part: &str,
+    invocation: &Invocation,
+    dialect: Dialect,
+) -> Result<SqlStatement, Failure> {
+    let declared = declared(dialect, statement, parameters);
+    let declared = declared.map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
+    let (text, names) = declared.without_marks(part);
+    let parameters = parameters.iter().filter(|(name, _)| names.contains(&name.as_str()));
+    let parameters = parameters.map(|(name, value)| (name.clone(), value.clone())).collect();
+    bound(&text, &parameters, invocation, dialect)
 }
 
 /// Why it is not known which rows a statement of a definition overwrites, if the guard does not know the statement.
@@ -179,7 +195,7 @@ pub(super) fn why_not_read(statement: &str, parameters: &Map<String, Value>, dia
     let text = readable(statement, parameters, Some(dialect));
     sql::guard::may_replace(dialect, text.as_deref().unwrap_or(statement)).then(|| {
         "it may overwrite rows that are there, and has a form, a function or a hidden column that keeps them from being \
-         found; write an `UPDATE` of the rows that are there, and an `INSERT` of the new ones"
+         found; write an `UPDATE` of the rows of one table by a condition in `WHERE`, and an `INSERT` of new ones"
             .to_owned()
     })
 }

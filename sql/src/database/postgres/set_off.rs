@@ -27,7 +27,8 @@ SELECT n.nspname::text, c.relname::text, t.tgtype & 4 <> 0, t.tgtype & 16 <> 0, 
              WHERE a.attrelid = c.oid AND a.attnum = ANY (t.tgattr::int2[])),
        CASE WHEN l.lanname = 'plpgsql' THEN p.prosrc WHEN l.lanname = 'internal' THEN '' END,
        EXISTS (SELECT FROM unnest(p.proconfig) AS s WHERE s LIKE 'search_path=%'),
-       CASE WHEN t.tgqual IS NOT NULL THEN pg_get_triggerdef(t.oid) END
+       CASE WHEN t.tgqual IS NOT NULL THEN pg_get_triggerdef(t.oid) END,
+       concat_ws(E'\n', pg_get_triggerdef(t.oid), t.tgenabled, l.lanname, p.prosrc, p.probin, p.proconfig, p.prosecdef, p.proowner)
 FROM pg_catalog.pg_trigger AS t
 JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid JOIN pg_catalog.pg_language AS l ON l.oid = p.prolang
@@ -66,7 +67,8 @@ pub(super) async fn triggers(client: &Client) -> Result<Vec<Trigger>, PostgresWo
             Some(text) => TriggerBody::Text { text: format!("{condition};\n{text}"), has_own_path: row.try_get(7)? },
             None => TriggerBody::Unknown,
         };
-        triggers.push(Trigger { table: table_name(&row, 0)?, events: events(&row)?, columns: row.try_get(5)?, body });
+        let (table, definition) = (table_name(&row, 0)?, row.try_get(9)?);
+        triggers.push(Trigger { table, events: events(&row)?, columns: row.try_get(5)?, body, definition });
     }
     for row in client.query(RULES, &[]).await? {
         let definition: Option<String> = row.try_get(5)?;
@@ -76,7 +78,8 @@ pub(super) async fn triggers(client: &Client) -> Result<Vec<Trigger>, PostgresWo
             text: text.replacen(" DO ", " ; ", 1),
             has_own_path: false,
         });
-        triggers.push(Trigger { table: table_name(&row, 0)?, events: events(&row)?, columns: Vec::new(), body });
+        let (table, definition) = (table_name(&row, 0)?, definition.unwrap_or_default());
+        triggers.push(Trigger { table, events: events(&row)?, columns: Vec::new(), body, definition });
     }
     Ok(triggers)
 }

@@ -47,6 +47,9 @@ pub(super) fn foreign_keys(
     Ok(keys.into_values().collect())
 }
 
+/// The text of each trigger.
+const DEFINITIONS: &str = "SELECT tbl_name, sql FROM sqlite_schema WHERE type = 'trigger' AND sql IS NOT NULL ORDER BY name";
+
 /// A change of a table, and the column that it sets if it is an update.
 type Change = (String, TableAccess, Vec<String>);
 
@@ -71,6 +74,14 @@ pub(super) fn triggers(connection: &mut Connection) -> Result<Vec<Trigger>, Data
     };
     let statements: Vec<String> = changes.iter().map(statement).collect();
     let compiled = compiled_changes(connection, &statements)?;
+    // Which of them a change fires is not told apart.
+    let mut definitions: BTreeMap<String, String> = BTreeMap::new();
+    each(connection, DEFINITIONS, |row| {
+        let definition = definitions.entry(row.get::<_, String>(0)?.to_lowercase()).or_default();
+        definition.push_str(&row.get::<_, String>(1)?);
+        definition.push('\n');
+        Ok(())
+    })?;
     let trigger = |((table, access, columns), compiled): (Change, Option<Vec<CompiledChange>>)| {
         let written: Option<BTreeSet<(TableName, TableAccess)>> = compiled.map(|compiled| {
             // What a trigger does has its name; what the statement does has none.
@@ -80,7 +91,8 @@ pub(super) fn triggers(connection: &mut Connection) -> Result<Vec<Trigger>, Data
         let is_quiet = written.as_ref().is_some_and(BTreeSet::is_empty);
         let body = written.map_or(TriggerBody::Unknown, TriggerBody::Writes);
         let events = BTreeSet::from([access]);
-        (!is_quiet).then(|| Trigger { table: table_name(table), events, columns, body })
+        let definition = definitions.get(&table.to_lowercase()).cloned().unwrap_or_default();
+        (!is_quiet).then(|| Trigger { table: table_name(table), events, columns, body, definition })
     };
     Ok(changes.into_iter().zip(compiled).filter_map(trigger).collect())
 }
