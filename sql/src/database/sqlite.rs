@@ -314,12 +314,7 @@ fn read_all(
 }
 
 /// The rows that a change wrote, as they are after its triggers.
-fn settled(
-    connection: &Connection,
-    query: &WriteQuery,
-    written: Rows,
-    caps: RowCaps,
-) -> Result<Rows, DatabaseError> {
+fn settled(connection: &Connection, query: &WriteQuery, written: Rows, caps: RowCaps) -> Result<Rows, DatabaseError> {
     let Some(settling) = query.settling() else { return Ok(written) };
     let found = read_all(connection, settling.lookups(&written, Dialect::Sqlite), caps)?;
     query.settle(written, found.unwrap_or_default().distinct())

@@ -181,8 +181,8 @@ impl WriteQuery {
             return Err(DatabaseError::DryRunImpossible { reason });
         }
         let makes_room = self.replaced.as_ref().is_some_and(|rows| rows.reason == ReplacedBecause::MakesRoom);
-        let replaced = (read.tried.is_some() && makes_room)
-            .then(|| read.before.as_ref().map_or(0, |rows| rows.rows.len()) as u64);
+        let replaced =
+            (read.tried.is_some() && makes_room).then(|| read.before.as_ref().map_or(0, |rows| rows.rows.len()) as u64);
         let is_whole = |rows: &Option<Rows>| {
             rows.as_ref().is_none_or(|rows| rows.truncation.ended_by.is_none() && rows.truncation.cut_cells == 0)
         };

@@ -233,8 +233,7 @@ impl Guard<'_> {
             .filter(|column| column.key == Some(Key::Primary))
             .map(|column| column.name.clone())
             .collect();
-        let is_filled =
-            |name: &String| table.columns.iter().any(|column| column.name == *name && !column.nullable);
+        let is_filled = |name: &String| table.columns.iter().any(|column| column.name == *name && !column.nullable);
         let unique = self.schema.unique_keys.get(name).into_iter().flatten().filter(|key| key.is_plain);
         let unique = unique.map(|key| key.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>());
         let unique = unique.filter(|key| key.iter().all(is_filled));
@@ -258,7 +257,8 @@ impl Guard<'_> {
     fn may_change_itself(&self, changes: Vec<TableChange>, name: &TableName) -> bool {
         let found = set_off(&self.catalog(), changes);
         let heirs = || self.schema.heirs.iter().filter(|(child, parent)| child == name || parent == name);
-        let is_own = |table: &TableName| table == name || heirs().any(|(child, parent)| child == table || parent == table);
+        let is_own =
+            |table: &TableName| table == name || heirs().any(|(child, parent)| child == table || parent == table);
         let is_part = |table: &WrittenTable| heirs().any(|(child, _)| same(self.dialect, &child.name, &table.name));
         found.may_write_any
             || found.changes.iter().any(|(table, _)| is_own(table))

@@ -112,9 +112,13 @@ impl Guard<'_> {
         shown.hidden = self.hidden(name, table);
         shown.columns = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
         let assigned = self.assigned(inner, table);
-        let is_left = |column: &&Column| !assigned.has(self.dialect, &column.name) && column.is_set_by_database();
-        shown.set_by_database =
-            table.columns.iter().filter(is_left).map(|it| it.name.clone()).collect();
+        // An update keeps the key of each row, by which the rows are told apart.
+        let is_kept =
+            |column: &Column| matches!(inner, Statement::Update(_)) && matches!(column.key, Some(Key::Primary));
+        let is_left = |column: &&Column| {
+            !assigned.has(self.dialect, &column.name) && column.is_set_by_database() && !is_kept(column)
+        };
+        shown.set_by_database = table.columns.iter().filter(is_left).map(|it| it.name.clone()).collect();
         shown.replaced = self.replaced(inner, name, table).map_err(|why| instead_of_replacing(&why)).transpose();
         let key_is_kept =
             |column: &&Column| !matches!(inner, Statement::Update(_)) || !assigned.has(self.dialect, &column.name);
@@ -124,8 +128,7 @@ impl Guard<'_> {
             Statement::Update(_) => is_found_again,
             // What is hidden is found by the key, or with the row.
             Statement::Delete(_) => {
-                shown.touched.is_some()
-                    && (shown.hidden.is_empty() || is_found_again || self.dialect == Dialect::Mysql)
+                shown.touched.is_some() && (shown.hidden.is_empty() || is_found_again || self.dialect == Dialect::Mysql)
             }
             _ => false,
         };
@@ -139,8 +142,8 @@ impl Guard<'_> {
                 shown.replaced = Some(self.updated(&update.assignments, name, table));
             }
         }
-        let has_hidden =
-            matches!(inner, Statement::Delete(_)) || (matches!(inner, Statement::Update(_)) && shown.replaced.is_none());
+        let has_hidden = matches!(inner, Statement::Delete(_))
+            || (matches!(inner, Statement::Update(_)) && shown.replaced.is_none());
         let hidden = if has_hidden { shown.hidden.as_slice() } else { &[] };
         shown.added = self.added(inner, name, table, hidden).filter(|added| added.are_before || !is_known);
         if is_known {

@@ -361,7 +361,9 @@ fn an_update_from_other_tables_shows_the_rows_that_are_there() {
             shop.sql(FRESH);
             let (id, card) = shop.shown_of("copy_notes", &json!({}));
             assert!(card.contains("old") && card.contains("other"), "{}: {card}", shop.kind);
-            shop.sql(if meanwhile.is_empty() { FRESH } else { meanwhile });
+            if !meanwhile.is_empty() {
+                shop.sql(meanwhile);
+            }
             shop.world.decide(&id, "approve", "copy_notes");
             let result = shop.world.end_of(&id);
             assert_eq!(result["error"]["code"].as_str().unwrap_or_default(), outcome, "{}: {result:#}", shop.kind);
@@ -455,10 +457,8 @@ const DELETED_CUSTOMER: Overtaken = Overtaken {
     shown: &["1 row changes", "user5@example.com"],
     meanwhile: &["UPDATE customer_entity SET password_hash = 'EVIL' WHERE entity_id = 5"],
 };
-const CHANGED_CUSTOMER: Overtaken = Overtaken {
-    statement: "UPDATE customer_entity SET group_id = 77 WHERE entity_id = 5",
-    ..DELETED_CUSTOMER
-};
+const CHANGED_CUSTOMER: Overtaken =
+    Overtaken { statement: "UPDATE customer_entity SET group_id = 77 WHERE entity_id = 5", ..DELETED_CUSTOMER };
 const CUSTOMER_FROM_ANOTHER: Overtaken = Overtaken {
     statement: "UPDATE customer_entity SET group_id = sales_order.entity_id + 72 FROM sales_order \
         WHERE sales_order.entity_id = customer_entity.entity_id AND customer_entity.entity_id = 5",

@@ -157,10 +157,7 @@ impl Sql {
         let dialect = Some(open.database.dialect());
         let names = KnownNames { dialect, likely_schemas: &[], schema: Some(&schema) };
         let found = self.gates_by(invocation, names).tables.unwrap_or_default();
-        SetOff {
-            words: found.sets_off.into_iter().collect(),
-            definitions: found.definitions.into_iter().collect(),
-        }
+        SetOff { words: found.sets_off.into_iter().collect(), definitions: found.definitions.into_iter().collect() }
     }
 
     fn gates_by(&self, invocation: &Invocation, known: KnownNames<'_>) -> Gates {

@@ -40,16 +40,19 @@ pub(super) async fn foreign_keys(conn: &mut Conn, list: &str) -> Result<Vec<Fore
     Ok(keys.into_values().collect())
 }
 
+/// The database, table, event, body and circumstances of a trigger.
+type TriggerRow = (String, String, String, Option<String>, Option<String>);
+
 /// The triggers of the databases in `list`. The server shows them to those who have the right `TRIGGER`.
 pub(super) async fn triggers(conn: &mut Conn, list: &str) -> Result<Vec<Trigger>, MysqlWorkError> {
-    let rows: Vec<(String, String, String, Option<String>, Option<String>)> = conn
+    let rows: Vec<TriggerRow> = conn
         .query(format!(
             "SELECT event_object_schema, event_object_table, CAST(event_manipulation AS CHAR), CAST(action_statement AS CHAR), \
              CAST(concat_ws(' ', action_timing, action_order, definer, sql_mode) AS CHAR) \
              FROM information_schema.triggers WHERE event_object_schema IN ({list})"
         ))
         .await?;
-    let trigger = |(schema, name, events, text, more): (String, String, String, Option<String>, Option<String>)| {
+    let trigger = |(schema, name, events, text, more): TriggerRow| {
         let definition = [&events, more.as_deref().unwrap_or_default(), text.as_deref().unwrap_or_default()].join("\n");
         let events = events.to_uppercase();
         let fired_by =

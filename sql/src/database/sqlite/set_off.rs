@@ -48,7 +48,8 @@ pub(super) fn foreign_keys(
 }
 
 /// The text of each trigger.
-const DEFINITIONS: &str = "SELECT tbl_name, sql FROM sqlite_schema WHERE type = 'trigger' AND sql IS NOT NULL ORDER BY name";
+const DEFINITIONS: &str =
+    "SELECT tbl_name, sql FROM sqlite_schema WHERE type = 'trigger' AND sql IS NOT NULL ORDER BY name";
 
 /// A change of a table, and the column that it sets if it is an update.
 type Change = (String, TableAccess, Vec<String>);
