@@ -507,17 +507,17 @@ fn an_executor_does_not_start_with_another_configuration_than_the_last_one() {
     std::os::unix::fs::symlink(world.home().join(".config"), &linked).expect("linked");
     refused(&elsewhere("XDG_CONFIG_HOME", &linked, &["run", "pay"]));
     // A human's word changes it, once no executor runs.
-    let word = ["executor", "start", "--with-this-configuration"];
-    let early = elsewhere("HOME", &fake, &word);
+    let this_one = ["executor", "start", "--with-this-configuration"];
+    let early = elsewhere("HOME", &fake, &this_one);
     assert_eq!(early.error()["code"], "usage", "{early}");
     assert_eq!(world.run(&["executor", "stop"]).exit, 0);
-    assert_eq!(elsewhere("HOME", &fake, &word).exit, 0);
+    assert_eq!(elsewhere("HOME", &fake, &this_one).exit, 0);
     let paid = elsewhere("HOME", &fake, &["run", "pay", "--wait"]);
     assert_eq!((paid.exit, paid.stderr.contains("uses the configuration")), (0, false), "{paid}");
     assert!(world.run(&["run", "pay"]).stderr.contains("uses the configuration"));
     assert_eq!(world.run(&["executor", "stop"]).exit, 0);
     // The home with the rules is the other one now.
     assert_eq!(world.run(&["run", "pay"]).error()["code"], "bad-config");
-    assert_eq!(world.run(&word).exit, 0);
+    assert_eq!(world.run(&this_one).exit, 0);
     refused(&world.run(&["run", "pay"]));
 }
