@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::document::Document;
 use crate::{
-    ImportError, ImportOptions, Imported, ImportedSubtool, curl, google, graphql, literal, mcp, openapi, program,
-    schema, sql,
+    ImportError, ImportOptions, Imported, ImportedSubtool, curl, google, graphql, literal, mcp, openapi, phrases,
+    program, schema, sql,
 };
 
 /// How the words that the user gave become a [`Document`]. Reading is up to the command.
@@ -116,6 +116,7 @@ impl Kind {
             }
         }
         literal::check(&mut imported)?;
+        phrases::add(&mut imported);
         Ok(imported)
     }
 

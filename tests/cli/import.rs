@@ -10,6 +10,7 @@ mod graphql;
 mod hosts;
 mod mcp;
 mod oauth;
+mod phrases;
 mod program;
 mod torture;
 

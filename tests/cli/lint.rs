@@ -299,7 +299,7 @@ fn requests_are_routed_and_those_that_go_astray_are_shown() {
     assert_snapshot!(world.run(&["lint", "--eval", file]), @r#"
     exit: 0
     --- stdout
-    {"requests":2,"first":1,"among_three":1,"wrong":[{"query":"wrap it","wanted":["zebra_find","horse_find"],"found":["gift_wrap"]}]}
+    {"requests":2,"first":1,"among_three":1,"among_ten":1,"wrong":[{"query":"wrap it","wanted":["zebra_find","horse_find"],"found":["gift_wrap"]}]}
     --- stderr
     note: no subtool is named so: horse_find
     note: 1 of 2 requests (50 %) find their subtool first, 50 % among the best three

@@ -10,6 +10,8 @@ use super::listing::Listing;
 
 /// How many of the best hits a model is given with their schemas.
 const NEAR: usize = 3;
+/// How many hits a model looks through that looks further.
+const FAR: usize = 10;
 
 /// What a person would ask for, and which subtools do it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -26,9 +28,10 @@ pub struct RoutingRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RoutingReport {
     pub requests: usize,
-    /// How many find a right subtool first, and among the best three.
+    /// How many find a right subtool first, among the best three, and among the best ten.
     pub first: usize,
     pub among_three: usize,
+    pub among_ten: usize,
     /// Those that do not find it first.
     pub wrong: Vec<WrongRoute>,
 }
@@ -53,12 +56,15 @@ pub fn evaluate(listing: &Listing, requests: &[RoutingRequest]) -> Result<Routin
     let mut report = RoutingReport { requests: requests.len(), ..RoutingReport::default() };
     for request in requests {
         let hits = listing.search(&request.query, &LearnedRequests::default())?;
-        let found: Vec<_> =
-            hits.iter().take(NEAR).map(|hit| listing.name(hit.document)).collect::<Result<_, Unusable>>()?;
-        report.among_three += usize::from(found.iter().any(|name| request.subtools.contains(name)));
-        if found.first().is_some_and(|name| request.subtools.contains(name)) {
+        let mut found: Vec<_> =
+            hits.iter().take(FAR).map(|hit| listing.name(hit.document)).collect::<Result<_, Unusable>>()?;
+        let place = found.iter().position(|name| request.subtools.contains(name));
+        report.among_three += usize::from(place.is_some_and(|place| place < NEAR));
+        report.among_ten += usize::from(place.is_some());
+        if place == Some(0) {
             report.first += 1;
         } else {
+            found.truncate(NEAR);
             let (query, wanted) = (request.query.clone(), request.subtools.clone());
             report.wrong.push(WrongRoute { query, wanted, found });
         }
