@@ -59,6 +59,9 @@ pub(crate) fn ask(context: &Context, mailbox: &Mailbox, operation: Operation) ->
 
 /// Says that other rules hold than those of this command's own configuration.
 fn note_other_configuration(context: &Context, mailbox: &Mailbox) {
+    if mailbox.names_configuration(&context.paths.config_file()) {
+        return;
+    }
     let file = mailbox.identity().and_then(|identity| identity.config);
     if let Some(message) = file.and_then(|file| other_than_own(&file, context)) {
         context.output.note(&message);

@@ -15,6 +15,8 @@ use crate::{ImportError, Imported, LeftOut};
 const OPENINGS: [&str; 3] = ["{{", "{%", "{#"];
 /// What the executor puts another value in place of.
 const REFERENCES: [&str; 2] = ["secret:", "env:"];
+/// Names a variable in a jq expression.
+const VARIABLE: &str = "$vars.";
 /// The names that the loops of importers give to their items.
 const ITEMS: [&str; 4] = ["part", "segment", "item", "entry"];
 
@@ -28,6 +30,7 @@ pub(crate) fn text(text: &str) -> Result<&str, String> {
 
 fn is_plain(text: &str) -> bool {
     !OPENINGS.iter().any(|opening| text.contains(opening))
+        && !text.contains(VARIABLE)
         && !REFERENCES.iter().any(|prefix| has_reference(text, prefix))
 }
 
@@ -78,7 +81,7 @@ fn is_own_definition(definition: &Map<String, Value>, secrets: &BTreeSet<String>
 fn names_variable(value: &Value) -> bool {
     match value {
         Value::String(text) => {
-            text.contains("$vars.") || text.split("{{").skip(1).any(|rest| rest.trim_start().starts_with("vars."))
+            text.contains(VARIABLE) || text.split("{{").skip(1).any(|rest| rest.trim_start().starts_with("vars."))
         }
         Value::Array(items) => items.iter().any(names_variable),
         Value::Object(members) => members.values().any(names_variable),

@@ -1,7 +1,7 @@
 //! What the users of well-known APIs say: phrases for their operations, which no description has.
 //!
-//! A search finds an operation by everyday words only if somebody wrote those down. The files of `phrases/` have them for
-//! a few large APIs, by what identifies the description and by what it calls each operation. They were written without sight
+//! A search finds an operation by everyday words only if they were written down. The files of `phrases/` have them for a
+//! few large APIs, by what identifies the description and by what it calls each operation. They were written without sight
 //! of the requests that measure them, see `docs/search.md`.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
@@ -153,6 +153,13 @@ impl Mailbox {
     /// Returns the identity that the running or last executor published.
     pub fn identity(&self) -> Option<ExecutorIdentity> {
         serde_json::from_slice(&regular_file::read(&self.identity_file(), MAX_FILE_BYTES).ok()?).ok()
+    }
+
+    /// Whether the running or last executor said that it reads the configuration `file`, by these words. Parses nothing,
+    /// since each `run` asks.
+    pub fn names_configuration(&self, file: &Path) -> bool {
+        let Ok(said) = regular_file::read_text(&self.identity_file(), MAX_FILE_BYTES) else { return false };
+        said.contains(&format!("\"config\":{}", serde_json::Value::from(file.to_string_lossy())))
     }
 
     fn config_problem_file(&self) -> PathBuf {
