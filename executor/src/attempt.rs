@@ -250,7 +250,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Counts what the result takes on the disk. An attempt whose data exceeds what its caller may keep has failed.
+    /// Counts what the result takes on the disk beside the input. An attempt whose data exceeds what its caller may keep
+    /// has failed.
     fn settle(&self, result: Result<End, FailedAttempt>, timeout: PositiveDuration) -> Result<End, FailedAttempt> {
         let bytes = match result.as_ref().map(|end| &end.outcome) {
             Ok(Outcome::Data(data)) => compact_bytes(data),
@@ -269,7 +270,7 @@ impl Attempt<'_> {
     }
 
     fn count(&self, bytes: u64) -> Result<(), Failure> {
-        let settings = &self.context.config.executor;
+        let (settings, bytes) = (&self.context.config.executor, bytes + compact_bytes(&self.shown_input));
         self.context.results.settle(self.task.id, &self.task.caller, bytes, settings)
     }
 

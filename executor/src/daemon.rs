@@ -269,9 +269,9 @@ impl Daemon {
         let (own_folders, jq, delegation) = (OwnFolders::of(paths), Arc::new(jq), Some(Arc::new(delegation)));
         let results = ResultSpace::new(mailbox.clone());
         results.count_existing(|| {
-            store
-                .ended_since(Timestamp::MIN)
-                .map(|ended| ended.into_iter().map(|task| (task.id, task.caller)).collect())
+            let open = open.iter().map(|task| (task.id, task.caller.clone()));
+            let ended = store.ended_since(Timestamp::MIN)?.into_iter().map(|task| (task.id, task.caller));
+            Ok::<_, StoreError>(open.chain(ended).collect())
         })?;
         let context = RunnerContext { own_folders, jq, delegation, results: Arc::new(results), ..context };
         let settings = Settings::new(1, sources, context).map_err(SettingsError::from)?;

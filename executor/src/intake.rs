@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use protocol::layout::compact_bytes;
 use protocol::mailbox::TakenRequest;
 use protocol::mailbox::request::{InvalidRequest, Request, RunRequest};
 use protocol::schedule;
@@ -297,6 +298,12 @@ impl Intake {
         if let Some(error) = refusal.or_else(missing) {
             return Err(error);
         }
+        // A task keeps its input too, however it ends.
+        let runner = &settings.runner_context;
+        runner
+            .results
+            .settle(id, &caller, compact_bytes(&input), &settings.config().executor)
+            .map_err(|it| it.error)?;
         let (tool, hash) = (subtool.name.clone(), subtool.hash.clone());
         let idempotency_key = run.idempotency_key.map(|key| caller.own_key(key));
         let mut task = Task {

@@ -6,6 +6,7 @@
 
 use std::io;
 
+use serde::Serialize;
 use serde_json::Value;
 
 /// The longest line, in bytes: wide enough for most records, and a screen of lines is still little context
@@ -23,7 +24,7 @@ pub fn to_lines(value: &Value) -> String {
 }
 
 /// Returns the length of `value` as compact JSON, in bytes, without building the text.
-pub fn compact_bytes(value: &Value) -> u64 {
+pub fn compact_bytes(value: &impl Serialize) -> u64 {
     struct Counter(u64);
     impl io::Write for Counter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

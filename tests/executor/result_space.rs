@@ -71,6 +71,34 @@ fn a_session_gets_no_more_disk_than_its_share_however_a_result_is_written() {
     }
 }
 
+/// What a caller sends is kept as well, in the result file of each task.
+#[test]
+fn what_a_session_sends_counts_as_its_results_do() {
+    let world = world();
+    let input = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    let look = json!({"description": "Looks.", "input": input, "annotations": {"readOnlyHint": true},
+        "run": {"process": {"argv": ["true"]}}});
+    world.define("look.json", &json!({"look": look}));
+    let results = || std::fs::read_dir(world.mailbox().join("results")).expect("the results").count();
+    let send = |bytes: usize| {
+        let input = world.folder().join("input.json");
+        std::fs::write(&input, json!({"text": "x".repeat(bytes)}).to_string()).expect("written");
+        run_in(&world, "s", &["run", "look", &format!("--input=@{}", input.display()), "--wait"])
+    };
+    for _ in 0..2 {
+        assert_eq!(send(140_000).json()["status"], "succeeded");
+    }
+    let before = results();
+    let refused = send(140_000);
+    assert_eq!(refused.error()["code"], "quota-exceeded", "{refused}");
+    assert_eq!(results(), before, "nothing of it is kept");
+    assert_eq!(send(100).json()["status"], "succeeded", "what is small still fits");
+    world.kill_executor();
+    assert_eq!(send(140_000).error()["code"], "quota-exceeded", "also under the next executor");
+    assert_eq!(world.run(&["tasks", "--forget-session", "s"]).exit, 0);
+    assert_eq!(send(140_000).json()["status"], "succeeded");
+}
+
 #[test]
 fn the_sessions_of_a_key_and_all_callers_have_a_share_too() {
     let world = world();

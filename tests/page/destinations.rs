@@ -94,3 +94,33 @@ fn what_was_approved_for_one_destination_does_not_go_to_another() {
         assert_eq!(ended["status"], "succeeded", "{tool}: {ended}");
     }
 }
+
+/// A database that a link names is the one that the link led to when its change was shown.
+#[test]
+fn what_was_approved_for_one_file_is_not_written_to_another() {
+    let world = World::new();
+    let ((_, note), (_, other)) = (database(&world, "shop.db"), database(&world, "other.db"));
+    let link = world.folder().join("link.db");
+    let lead_to = |name: &str| {
+        std::fs::remove_file(&link).ok();
+        std::os::unix::fs::symlink(world.folder().join(name), &link).expect("linked");
+    };
+    lead_to("shop.db");
+    world.configure(&format!("[databases.shop]\nurl = \"sqlite://{}\"\nwritable = true\n", link.display()));
+    let statement = json!({"database": "shop", "statement": "UPDATE notes SET text = 'new' WHERE id = 1"});
+    world.define(
+        "tools.json",
+        &json!({"note": {"description": "Changes the note.", "input": {}, "run": {"sql": statement}}}),
+    );
+    let human = Human::of(&world);
+    for (file, status) in [("other.db", "failed"), ("shop.db", "succeeded")] {
+        lead_to("shop.db");
+        let id = world.start("note", &json!({}));
+        until("the change was tried", || human.card(&id).contains("It was tried"));
+        lead_to(file);
+        assert_eq!(human.approve(&id).status, 200);
+        let ended = world.end_of(&id);
+        assert_eq!(ended["status"], status, "{file}: {ended}");
+    }
+    assert_eq!((note().as_str(), other().as_str()), ("new", "old"));
+}

@@ -298,6 +298,90 @@ fn a_file_or_folder_that_a_definition_covers_is_part_of_the_approval() {
     }
 }
 
+/// A script is bound wherever a definition names it: as the value of an option, glued to its letter, or in a variable.
+#[test]
+fn a_script_that_an_option_or_a_variable_names_is_part_of_the_approval() {
+    let world = World::new();
+    let folder = world.folder();
+    let [script, rules] = ["part.sh", "rules"].map(|name| folder.join(name));
+    let named = |option: &str, path: &Path| format!("{option}{}", path.display());
+    let cases = [
+        json!({"argv": ["echo", named("--require=", &script)]}),
+        json!({"argv": ["echo", named("-r", &script)]}),
+        json!({"argv": ["sed", named("-nf", &rules), "/dev/null"]}),
+        json!({"argv": ["sed", "-n", named("--file=", &rules), "/dev/null"]}),
+        json!({"argv": ["sed", "-nf", rules, "/dev/null"]}),
+        json!({"argv": ["bash", "-c", "true"], "env": {"BASH_ENV": script}}),
+        json!({"argv": ["true"], "env": {"NODE_OPTIONS": named("--no-warnings --require=", &script)}}),
+        json!({"argv": ["true"], "env": {"BASH_ENV": "{{ x }}"}}),
+    ];
+    let human = Human::of(&world);
+    for (number, run) in cases.into_iter().enumerate() {
+        let (name, what) = (format!("work_{number}"), run.to_string());
+        let input = json!({"type": "object", "properties": {"x": {"type": "string"}}});
+        let definition = json!({"description": "Works.", "input": input, "run": {"process": run}});
+        world.define("work.json", &json!({name.clone(): definition}));
+        for (text, status) in [("p", "succeeded"), ("d", "failed")] {
+            let write = |text: &str| {
+                for file in [&script, &rules] {
+                    fs::write(file, text).expect("written");
+                }
+            };
+            write("p");
+            let id = world.start(&name, &json!({"x": script}));
+            write(text);
+            assert_eq!(human.approve(&id).status, 200, "{what}");
+            let ended = world.end_of(&id);
+            assert_eq!(ended["status"], status, "{what} {text}: {ended}");
+        }
+    }
+}
+
+/// A name of a folder that leads elsewhere than it did is not the folder that was shown.
+#[test]
+fn a_program_starts_only_in_the_folder_that_was_shown() {
+    let world = World::new();
+    let folder = world.folder();
+    let [work, link, other] = ["a", "link", "other"].map(|name| folder.join(name));
+    fs::create_dir(&other).expect("made");
+    let run = |folder: Option<&Path>| {
+        let folder = folder.map_or_else(|| json!("."), |folder| json!(folder));
+        json!({"process": {"argv": ["touch", "here"], "folder": folder}})
+    };
+    let define = |run: Value| {
+        world.define("work.json", &json!({"work": {"description": "Works.", "input": {}, "run": run}}));
+    };
+    let start = || {
+        let mut command = world.command(&["run", "work"]);
+        let ran = world.transcript(&command.current_dir(&work).output().expect("the program starts"));
+        ran.json()["id"].as_str().expect("an id").to_owned()
+    };
+    let human = Human::of(&world);
+    for (what, own, is_swapped) in [
+        ("the caller's folder", None, false),
+        ("the caller's folder, then a link", None, true),
+        ("a folder of the definition", Some(work.as_path()), false),
+        ("a folder of the definition, then a link", Some(work.as_path()), true),
+        ("a link", Some(link.as_path()), false),
+        ("a link that leads elsewhere then", Some(link.as_path()), true),
+    ] {
+        fs::remove_dir_all(&work).or_else(|_| fs::remove_file(&work)).ok();
+        fs::remove_file(&link).ok();
+        fs::create_dir(&work).expect("made");
+        std::os::unix::fs::symlink(&work, &link).expect("linked");
+        define(run(own));
+        let id = start();
+        if is_swapped {
+            fs::remove_dir_all(&work).expect("removed");
+            std::os::unix::fs::symlink(&other, &work).expect("linked");
+        }
+        assert_eq!(human.approve(&id).status, 200, "{what}");
+        let ended = world.end_of(&id);
+        assert_eq!(ended["status"], if is_swapped { "failed" } else { "succeeded" }, "{what}: {ended}");
+        assert!(!other.join("here").exists(), "{what}");
+    }
+}
+
 #[test]
 fn a_remembered_approval_ends_when_the_program_changes() {
     let world = World::new();

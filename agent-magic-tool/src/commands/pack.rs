@@ -79,6 +79,11 @@ fn info(name: &str, survey: &PackSurvey, config: &Config, context: &Context) -> 
     }
     if let Some(manifest) = &report.manifest {
         shown["needs"] = json!(report.needs);
+        for (key, names) in [("hosts", &manifest.hosts), ("uses", &manifest.uses)] {
+            if !names.is_empty() {
+                shown[key] = json!(names);
+            }
+        }
         shown["switches"] = json!(switches(manifest, name, config));
         shown["limits"] = json!(manifest.limits);
         shown["health"] = json!(manifest.health);

@@ -15,6 +15,7 @@ use super::destinations::Destinations;
 use super::file_keys::merge;
 use super::file_state::read_part;
 use super::packs;
+use super::relatives::used_subtools;
 use super::scan::{
     DefinitionFile, MAX_FILE_BYTES, ScannedDefinition, ScannedFile, line_and_column, problem, scan_file,
 };
@@ -40,7 +41,10 @@ impl Catalog {
             Ok(mut subtool) => {
                 if let (Some(pack), Some(raw)) = (pack, raw) {
                     let changes = self.overrides.get(name.as_str()).map(|(_, changes)| changes);
-                    let undeclared = pack.undeclared(&subtool.definition, &raw, changes, self.sources.variables());
+                    let mut others = used_subtools(&subtool.definition);
+                    others.retain(|name| !self.is_defined_by_pack(name, pack.name()));
+                    let undeclared =
+                        pack.undeclared(&subtool.definition, &raw, changes, self.sources.variables(), &others);
                     if !undeclared.is_empty() {
                         let problems = undeclared.into_iter();
                         let problems = problems.map(|(place, it)| problem(origin, Some(name.as_str()), place, it));
@@ -73,6 +77,12 @@ impl Catalog {
         let ids = files.flat_map(|(number, file)| file.definitions(number));
         let read = ids.filter_map(|id| Some((self.definition(id).1.name.to_string(), self.merged(id).ok()?.0)));
         read.map(|(name, merged)| (name, with_known(Value::Object(merged), self.sources.variables()))).collect()
+    }
+
+    /// Whether the pack defines `name`. A definition of the human's may take its place.
+    fn is_defined_by_pack(&self, name: &str, pack: &str) -> bool {
+        let packs = self.candidates(name).iter().filter_map(|id| self.definition(*id).0.pack.as_ref());
+        packs.into_iter().any(|known| known.name() == pack)
     }
 
     /// Whether a human decided whether the subtool of a pack asks.

@@ -11,7 +11,9 @@ use super::compiled::Availability;
 use super::dependencies::{Node, NodeVerdict, verdicts};
 use super::scan::problem;
 use super::{Catalog, DefinitionId, LoadProblem, Subtool};
+use crate::base::template;
 use crate::catalog::definition::{Definition, Lookup};
+use crate::runner::Run;
 use crate::runner::steps::Steps;
 use crate::task::effect::EffectClass;
 use crate::task::name::SubtoolName;
@@ -96,6 +98,23 @@ impl Relations {
 pub fn relatives(definition: &Definition) -> Vec<SubtoolName> {
     let relations = Relations::of(definition);
     relations.dependencies().chain(relations.uses()).cloned().collect()
+}
+
+/// The subtools that a definition runs, looks up, undoes with or gives to an agent: names, and globs of an agent. One
+/// whose choice depends on the input, or that leaves the choice open, uses any.
+pub(super) fn used_subtools(definition: &Definition) -> Vec<String> {
+    let mut used: Vec<_> = relatives(definition).into_iter().map(|name| name.to_string()).collect();
+    if let Run::Agent(agent) = &definition.run
+        && agent.url.is_none()
+    {
+        let chosen = agent.subtools.as_ref().and_then(Value::as_array);
+        let is_constant = |name: &Value| name.as_str().filter(|name| template::is_constant(name)).map(str::to_owned);
+        match chosen.and_then(|names| names.iter().map(is_constant).collect::<Option<Vec<_>>>()) {
+            Some(names) => used.extend(names),
+            None => used.push("*".to_owned()),
+        }
+    }
+    used
 }
 
 impl Catalog {

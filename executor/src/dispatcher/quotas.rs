@@ -30,13 +30,13 @@ struct QuotaUsage {
 
 impl Quotas {
     pub(super) fn add(&mut self, task: &Task) {
-        let bytes = input_bytes(task);
+        let bytes = compact_bytes(&task.input);
         self.total.add(task.id, bytes);
         self.per_session.entry(queue_key(&task.caller)).or_default().add(task.id, bytes);
     }
 
     pub(super) fn remove(&mut self, task: &Task) {
-        let (bytes, queue_key) = (input_bytes(task), queue_key(&task.caller));
+        let (bytes, queue_key) = (compact_bytes(&task.input), queue_key(&task.caller));
         self.total.remove(task.id, bytes);
         if let Some(usage) = self.per_session.get_mut(&queue_key) {
             usage.remove(task.id, bytes);
@@ -49,7 +49,7 @@ impl Quotas {
     /// Returns the refusal if `task` exceeds a limit. Tasks that are already open stay open, even if lowered limits
     /// would not allow them.
     pub(super) fn refuse(&self, task: &Task, limits: DispatcherLimits) -> Option<ErrorBody> {
-        let bytes = input_bytes(task);
+        let bytes = compact_bytes(&task.input);
         let own = self.per_session.get(&queue_key(&task.caller));
         let (whose, exceeded, limit, usage) = match own.and_then(|own| own.exceeded(bytes, limits.open_per_session)) {
             Some(exceeded) => (" of this session", exceeded, limits.open_per_session, own?),
@@ -112,12 +112,6 @@ impl QuotaUsage {
             (self.bytes + bytes > limit.bytes).then_some(QuotaExceeded::Bytes)
         }
     }
-}
-
-/// Returns the size of the input as compact JSON.
-fn input_bytes(task: &Task) -> u64 {
-    let punctuation = 2 + 2 * task.input.len() as u64;
-    task.input.iter().fold(punctuation, |bytes, (key, value)| bytes + key.len() as u64 + compact_bytes(value))
 }
 
 #[cfg(test)]

@@ -134,6 +134,7 @@ impl ShownFile {
                 FileRole::Script => "script",
                 FileRole::Covered => "file",
                 FileRole::Folder => "folder",
+                FileRole::WorkingFolder => "starts in",
                 FileRole::Input => "sends or reads",
                 FileRole::Argument => "is given",
             },
@@ -257,9 +258,13 @@ impl Card {
         let config = &runner_context.config;
         let would_send = would_send(subtool, task, config);
         let left = confirmation.expires_at.duration_since(now).as_secs();
+        let is_usual = |file: &Fingerprint| {
+            let folder = task.caller.folder.as_deref().unwrap_or(std::path::Path::new("/"));
+            file.role == FileRole::WorkingFolder && folder == file.path
+        };
         let files = |of_input| {
             let files = confirmation.files.iter().filter(|file| file.role.is_of_input() == of_input);
-            files.map(ShownFile::of).collect()
+            files.filter(|file| !is_usual(file)).map(ShownFile::of).collect()
         };
         let question = subtool.and_then(|subtool| question_of(subtool, task));
         let link = question.as_ref().and_then(|question| runner_context.mcp.sign_ins.link(&question.text));

@@ -4,12 +4,11 @@
 //! whole group is dead when [`Runner::perform`] returns. Descriptors that the executor opens are close-on-exec;
 //! descriptors that the executor inherited are the responsibility of its parent. The runner does not confine the
 //! program: the operating system and the definition decide what it may access. `argument.rs` fills `argv`,
-//! `program_call.rs` prepares the start, `startup.rs` finds the files that it executes, `held.rs` executes those that a
-//! human was shown, `group.rs` runs the process group, `outcome.rs` interprets the exit.
+//! `program_call.rs` prepares the start, `startup.rs` finds the files that it executes, `named_files.rs` those
+//! that its arguments name, `held.rs` executes those that a human was shown, `group.rs` runs the process group, `outcome.rs` interprets the exit.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -29,12 +28,14 @@ use crate::runner::input_file::{self, OpenedInput};
 use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
 use argument::{Argument, ArgumentOptions, OutputFile};
 use group::ProgramExit;
+use named_files::{files_in, scripts_among, scripts_in_variable};
 use program_call::{ApprovedFiles, ProgramCall};
 
 mod argument;
 pub(super) mod group;
 pub(super) mod held;
 pub(super) mod loading;
+mod named_files;
 mod outcome;
 pub(super) mod program_call;
 pub(super) mod python_module;
@@ -255,14 +256,6 @@ pub(crate) async fn run_configured(
     }
 }
 
-/// Whether a file is probably executed rather than only read: it is executable, or has the extension of a script.
-fn is_script(path: &Path) -> bool {
-    const EXTENSIONS: [&str; 12] = ["bash", "js", "lua", "mjs", "php", "pl", "ps1", "py", "rb", "sh", "ts", "zsh"];
-    let Ok(metadata) = fs::metadata(path) else { return false };
-    let is_named = path.extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known));
-    metadata.is_file() && (is_named || metadata.permissions().mode() & 0o111 != 0)
-}
-
 impl Process {
     /// Returns the files that the program executes, with the scripts among its constant arguments, those that the
     /// definition covers, and those that the input names.
@@ -286,25 +279,28 @@ impl Process {
                 files.push((path, role));
             }
         };
-        let constants = self.argv.iter().skip(1).filter_map(|argument| match argument {
-            Argument::Template(text) if template::is_constant(text) => Some(text),
-            Argument::Template(_)
-            | Argument::When(_)
-            | Argument::Each(_)
-            | Argument::OutputFile(_)
-            | Argument::InputFile(_) => None,
-        });
-        let scripts = constants.map(|text| folder.join(text)).filter(|path| is_script(path));
-        scripts.for_each(|path| add(path, FileRole::Covered));
+        let constants: Vec<_> = self.argv.iter().skip(1).map(Argument::constant).collect();
+        let mut scripts = scripts_among(Path::new(self.program()), &constants, folder);
+        for (name, value) in program_call.variables() {
+            if self.env.get(name).is_none_or(|template| template::is_constant(template)) {
+                scripts.extend(scripts_in_variable(value, folder));
+            }
+        }
+        for path in scripts {
+            add(path, FileRole::Covered);
+        }
         let covered = self.covers.iter().map(|path| folder.join(path));
         covered.for_each(|path| add(path.clone(), FileRole::of_covered(&path)));
+        if let Ok(real) = folder.canonicalize() {
+            add(real, FileRole::WorkingFolder);
+        }
         for text in argument::filled_by_input(self.argv.get(1..).unwrap_or_default(), &invocation.values())? {
-            // As in `path`, `@path`, `--option=path` and `field=@path`.
-            let value = text.split_once('=').map(|(_, value)| value);
-            let names = [Some(text.as_str()), value].into_iter().flatten();
-            let names = names.flat_map(|name| [Some(name), name.strip_prefix('@')]).flatten();
-            let paths = names.filter(|name| !name.is_empty()).map(|name| folder.join(name));
-            paths.filter(|path| path.is_file()).for_each(|path| add(path, FileRole::Argument));
+            files_in(&text, folder).for_each(|path| add(path, FileRole::Argument));
+        }
+        for (name, value) in program_call.variables() {
+            if self.env.get(name).is_some_and(|template| !template::is_constant(template)) {
+                files_in(value, folder).for_each(|path| add(path, FileRole::Argument));
+            }
         }
         Ok(files)
     }

@@ -54,6 +54,9 @@ pub enum FileRole {
     Covered,
     /// A folder that is listed in `covers`: all that lies below it. Compared like a file.
     Folder,
+    /// The folder in which the program starts, without symbolic links: another one under the same name is noticed, and
+    /// what lies in it is not looked at.
+    WorkingFolder,
     /// The input names it, and the definition says that it is read: opened once, and only these bytes are used.
     Input,
     /// An argument of a program that the input fills, and that is the name of a file. The program opens it by its
@@ -159,8 +162,10 @@ fn too_large() -> io::Error {
 
 /// Fails if a human cannot be shown what a file or folder is: it cannot be read, or is too large.
 pub fn check_shown(path: &Path, role: FileRole) -> io::Result<()> {
-    if role == FileRole::Folder {
-        return folder::sha256(path).map(drop);
+    match role {
+        FileRole::WorkingFolder => return Ok(()),
+        FileRole::Folder => return folder::sha256(path).map(drop),
+        _ => {}
     }
     regular_file::open(path).and_then(|_| check_size(path))
 }
@@ -170,8 +175,10 @@ fn check_size(path: &Path) -> io::Result<()> {
 }
 
 fn sha256(path: &Path, role: FileRole) -> io::Result<String> {
-    if role == FileRole::Folder {
-        return folder::sha256(path);
+    match role {
+        FileRole::WorkingFolder => return Ok(digest::hex(&Sha256::digest(path.as_os_str().as_encoded_bytes()))),
+        FileRole::Folder => return folder::sha256(path),
+        _ => {}
     }
     check_size(path)?;
     let mut file = regular_file::open(path)?;

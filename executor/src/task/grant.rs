@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::task::Task;
 use crate::task::confirmation::Digest;
-use crate::task::fingerprint::Fingerprint;
+use crate::task::fingerprint::{FileRole, Fingerprint};
 use crate::task::name::SubtoolName;
 use crate::task::touch::TouchProof;
 
@@ -192,14 +192,18 @@ impl Grant {
         asked_by.unwrap_or_default().iter().any(|rule| !self.rules.contains(rule))
     }
 
-    /// Whether `task` uses the files that the human saw. A file that its input names may be another one, or have another
+    /// Whether `task` uses the files that the human saw, wherever its program starts: that is up to the scope. A file that its input names may be another one, or have another
     /// content, only if the human widened the field that names it. Of a call that needed no confirmation, they are not
     /// known.
-    fn covers_files_of(&self, task: &Task) -> bool {
+    fn covers_files_of<'a>(&'a self, task: &'a Task) -> bool {
         let Some(confirmation) = &task.confirmation else { return true };
-        let (named, executed): (Vec<_>, Vec<_>) = confirmation.files.iter().partition(|file| file.role.is_of_input());
+        let split = |files: &'a [Fingerprint]| {
+            let files = files.iter().filter(|file| file.role != FileRole::WorkingFolder);
+            files.partition::<Vec<_>, _>(|file| file.role.is_of_input())
+        };
+        let (named, executed) = split(&confirmation.files);
         let Some(seen) = &self.files else { return named.is_empty() };
-        let (seen_named, seen): (Vec<_>, Vec<_>) = seen.iter().partition(|file| file.role.is_of_input());
+        let (seen_named, seen) = split(seen);
         let is_same = |(seen, now): (&&Fingerprint, &&Fingerprint)| seen.is_same_as(now);
         let is_covered = |file: &&Fingerprint| {
             seen_named.iter().any(|seen| seen.is_same_as(file)) || self.is_widened_for(task, &file.path)
@@ -318,7 +322,7 @@ mod tests {
         let mut asked = task(json!({}));
         let file = |sha256: &str| Fingerprint {
             sha256: sha256.to_owned(),
-            ..Fingerprint::of(Path::new("/none"), crate::task::fingerprint::FileRole::Program, 0)
+            ..Fingerprint::of(Path::new("/none"), FileRole::Program, 0)
         };
         let mut confirmation = crate::task::confirmation::Confirmation::sample(&asked);
         confirmation.files = vec![file("aa")];

@@ -155,11 +155,11 @@ impl Mailbox {
         serde_json::from_slice(&regular_file::read(&self.identity_file(), MAX_FILE_BYTES).ok()?).ok()
     }
 
-    /// Whether the running or last executor said that it reads the configuration `file`, by these words. Parses nothing,
-    /// since each `run` asks.
+    /// Whether the running or last executor said that it reads the configuration `file`, in these characters. Neither
+    /// parses nor escapes, since each `run` asks.
     pub fn names_configuration(&self, file: &Path) -> bool {
         let Ok(said) = regular_file::read_text(&self.identity_file(), MAX_FILE_BYTES) else { return false };
-        said.contains(&format!("\"config\":{}", serde_json::Value::from(file.to_string_lossy())))
+        said.contains(&["\"config\":\"", &file.to_string_lossy(), "\""].concat())
     }
 
     fn config_problem_file(&self) -> PathBuf {
@@ -190,7 +190,7 @@ impl Mailbox {
     }
 }
 
-fn open(path: &std::path::Path) -> io::Result<File> {
+fn open(path: &Path) -> io::Result<File> {
     fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    fn open(root: &std::path::Path) -> Mailbox {
+    fn open(root: &Path) -> Mailbox {
         Mailbox::open(root).expect("failed to open the mailbox")
     }
 

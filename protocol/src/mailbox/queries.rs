@@ -57,7 +57,12 @@ impl Mailbox {
         if !is_trusted(&found) || is_older(&found, SystemTime::now(), MAX_AGE) {
             return None;
         }
-        let mut query: LastQuery = serde_json::from_slice(&regular_file::read(&path, MAX_BYTES).ok()?).ok()?;
+        let text = regular_file::read_text(&path, MAX_BYTES).ok()?;
+        // Each `run` asks, and most searches found something else: then nothing is parsed.
+        if !text.contains(&["\"", tool, "\""].concat()) {
+            return None;
+        }
+        let mut query: LastQuery = serde_json::from_str(&text).ok()?;
         query.tools.iter().any(|known| known == tool).then(|| mem::take(&mut query.words))
     }
 

@@ -375,7 +375,7 @@ async fn change(
     };
     let (returned, rows_affected) = execute(conn, bound, all).await?;
     after = read_all(conn, query.read_after(before.as_ref(), Dialect::Mysql), all).await?.or(after);
-    Ok(query.outcome(ReadChange { rows_affected, returned, before, after, tried }, caps)?)
+    Ok(query.outcome(ReadChange { rows_affected, returned, before, after, tried, file: None }, caps)?)
 }
 
 /// Runs a statement that changes rows. Returns the rows that it returns, if it does, and how many it changed.

@@ -327,7 +327,7 @@ async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<Wr
     if let Some(settling) = query.settling() {
         after = Some(settled(client, query, settling.written(returned.clone())?, all).await?);
     }
-    Ok(query.outcome(ReadChange { rows_affected, returned, before, after, tried }, caps)?)
+    Ok(query.outcome(ReadChange { rows_affected, returned, before, after, tried, file: None }, caps)?)
 }
 
 /// Runs a statement that changes rows. Returns the rows that it returns, if it does, and how many it changed.

@@ -285,7 +285,8 @@ fn change(connection: &mut Connection, query: &WriteQuery, caps: RowCaps) -> Res
     if let Some(settling) = query.settling() {
         after = Some(settled(connection, query, settling.written(returned.clone())?, whole)?);
     }
-    query.outcome(ReadChange { rows_affected, returned, before, after, tried }, caps)
+    let file = connection.path().map(str::to_owned);
+    query.outcome(ReadChange { rows_affected, returned, before, after, tried, file }, caps)
 }
 
 /// Runs a statement that changes rows. Returns the rows that it returns, if it does, and how many it changed.

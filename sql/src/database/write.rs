@@ -194,6 +194,7 @@ impl WriteQuery {
             read.rows_affected,
             read.before.as_ref().map(|rows| compared(rows, &[])),
             read.after.as_ref().map(|rows| compared(rows, &self.set_by_database)),
+            read.file,
         ]);
         let digest = Sha256::digest(compared.to_string().as_bytes());
         let shown = |rows: Option<Rows>| rows.map(|rows| cut(self.without_hidden(rows), caps));
@@ -218,6 +219,8 @@ pub(crate) struct ReadChange {
     pub(crate) after: Option<Rows>,
     /// The rows that the statement wrote when it was run to find what it replaces, which is `before` then.
     pub(crate) tried: Option<Rows>,
+    /// The file that was changed, without symbolic links: the settings may name it by a link that leads elsewhere later.
+    pub(crate) file: Option<String>,
 }
 
 /// The rows in an order of their own, with the columns that are compared.

@@ -81,7 +81,8 @@ fn everyday_requests_find_the_operations_of_well_known_apis() {
             .filter_map(|operation| names.iter().find(|((of, what), _)| *of == api && operation == what.as_str()))
             .map(|(_, name)| name)
             .collect();
-        lines += &format!("{}\n", json!({"query": request["query"], "subtools": subtools}));
+        lines += &json!({"query": request["query"], "subtools": subtools}).to_string();
+        lines.push('\n');
     }
     let file = world.folder().join("requests.jsonl");
     std::fs::write(&file, lines).expect("written");

@@ -96,7 +96,46 @@ fn a_pack_that_changed_is_off_until_a_human_enables_it_again() {
     assert_eq!(world.result_of("zoo_look", &json!({}))["data"], "better");
 }
 
-/// Everything that a pack may use, with a manifest that does not declare it and one that does.
+const MODEL: &str = "needs.model = \"to think\"";
+const ANY_SUBTOOL: &str = "uses = [\"*\"]";
+
+/// The subtools of others that a pack may use, with a manifest that does not declare them and one that does.
+fn subtools_declared_and_not() -> Vec<(&'static str, Value, String, String)> {
+    vec![
+        (
+            "sub-agent",
+            json!({"agent": {"prompt": "{{ x }}"}}),
+            ANY_SUBTOOL.to_owned(),
+            format!("{ANY_SUBTOOL}\n{MODEL}"),
+        ),
+        (
+            "all subtools for a sub-agent",
+            json!({"agent": {"prompt": "{{ x }}"}}),
+            MODEL.to_owned(),
+            format!("{ANY_SUBTOOL}\n{MODEL}"),
+        ),
+        (
+            "chosen subtools for a sub-agent",
+            json!({"agent": {"prompt": "{{ x }}", "subtools": "{{ [x] }}"}}),
+            format!("uses = [\"mine_*\"]\n{MODEL}"),
+            format!("{ANY_SUBTOOL}\n{MODEL}"),
+        ),
+        (
+            "a subtool for a sub-agent",
+            json!({"agent": {"prompt": "{{ x }}", "subtools": ["zoo_look", "mine_look"]}}),
+            MODEL.to_owned(),
+            format!("uses = [\"mine_*\"]\n{MODEL}"),
+        ),
+        (
+            "a step",
+            json!({"steps": [{"name": "a", "subtool": "mine_look"}]}),
+            "uses = [\"other_*\"]".to_owned(),
+            "uses = [\"mine_look\"]".to_owned(),
+        ),
+    ]
+}
+
+/// Everything else that a pack may use, with a manifest that does not declare it and one that does.
 fn declared_and_not() -> Vec<(&'static str, Value, String, String)> {
     let http = |fields| json!({"http": merged(json!({"base_url": "http://127.0.0.1:9"}), fields)});
     let server = |fields| {
@@ -168,8 +207,7 @@ fn declared_and_not() -> Vec<(&'static str, Value, String, String)> {
             String::new(),
             need("databases", "shop"),
         ),
-        ("model", json!({"llm": {"prompt": "{{ x }}"}}), String::new(), "needs.model = \"to think\"".to_owned()),
-        ("sub-agent", json!({"agent": {"prompt": "{{ x }}"}}), String::new(), "needs.model = \"to think\"".to_owned()),
+        ("model", json!({"llm": {"prompt": "{{ x }}"}}), String::new(), MODEL.to_owned()),
         (
             "remote agent",
             json!({"agent": {"prompt": "{{ x }}", "url": "http://127.0.0.1:9"}}),
@@ -192,7 +230,10 @@ fn a_pack_uses_only_what_its_manifest_declares() {
     let world = World::new();
     world.run_with(&["secret", "set", "other"], SECRET);
     world.configure("[vars]\nelsewhere = \"http://127.0.0.1:9\"\n");
-    for (what, run, without, with) in declared_and_not() {
+    let mine = json!({"description": "Shows what is mine.", "input": {"type": "object"},
+        "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["echo", "mine"]}}});
+    world.define("mine.json", &json!({"mine_look": mine}));
+    for (what, run, without, with) in declared_and_not().into_iter().chain(subtools_declared_and_not()) {
         one_subtool(&world, &run, &without);
         world.run(&["pack", "enable", "zoo"]);
         let undeclared = |world: &World| world.run(&["pack", "info", "zoo"]).to_string().contains("does not declare");
@@ -202,6 +243,39 @@ fn a_pack_uses_only_what_its_manifest_declares() {
         one_subtool(&world, &run, &with);
         world.run(&["pack", "enable", "zoo"]);
         assert!(!undeclared(&world), "{what}: {}", world.run(&["pack", "info", "zoo"]));
+    }
+}
+
+/// Whatever a subtool of a pack needs of others is declared, as what it runs is.
+#[test]
+fn a_pack_uses_subtools_of_others_only_if_its_manifest_declares_them() {
+    let world = World::new();
+    let look = |run: Value| json!({"description": "Shows it.", "input": {"type": "object"}, "annotations": {"readOnlyHint": true}, "run": run});
+    world.define("mine.json", &json!({"mine_look": look(json!({"process": {"argv": ["echo", "mine"]}}))}));
+    let uses = [
+        json!({"verify": {"subtool": "mine_look", "happened": "true"}}),
+        json!({"preview": {"subtool": "mine_look", "replaces": "{x: .}"}}),
+        json!({"undo": {"subtool": "mine_look", "input": "{}"}}),
+        json!({"depends_on": ["mine_look"]}),
+    ];
+    let manifest = |more: &str| {
+        format!(
+            "name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\n{more}\n\
+             needs.programs.echo = {{ description = \"to free\" }}\n"
+        )
+    };
+    for used in uses {
+        let own = json!({"description": "Frees the animals.",
+            "input": {"type": "object", "properties": {"x": {"type": "string"}}},
+            "run": {"process": {"argv": ["echo", "gone"]}}});
+        let subtool = json!({"zoo_free": merged(own, used.clone())}).to_string();
+        for (more, names) in [("", true), ("uses = [\"mine_look\"]", false)] {
+            pack(&world, "zoo", &manifest(more), &subtool);
+            world.run(&["pack", "enable", "zoo"]);
+            let info = world.run(&["pack", "info", "zoo"]).to_string();
+            assert_eq!(info.contains("does not declare the subtool `mine_look`"), names, "{used}: {info}");
+            assert_eq!(info.contains("\"usable\""), !names, "{used}: {info}");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::MANIFEST;
-use super::loaded::LoadedPack;
+use super::loaded::{LoadedPack, globs};
 use crate::base::template;
 use crate::catalog::definition::{Confirm, Definition};
 use crate::catalog::deserialize::LocatedMessage;
@@ -17,19 +17,23 @@ use crate::runner::builtin::Builtin;
 /// The key of a manifest with the hosts, and the one that says what a model is for.
 const HOSTS: &str = "hosts";
 const MODEL: &str = "model";
+/// The key of a manifest with the subtools of others.
+const USES: &str = "uses";
 
-/// In `hosts`: any host.
-const ANY_HOST: &str = "*";
+/// In `hosts`: any host. In `uses`: any subtool.
+const ANY: &str = "*";
 
 impl LoadedPack {
     /// What `definition` of the pack uses and its manifest does not declare. `raw` is the definition before variables
-    /// are filled in, `changes` what a human changed of it, which may use anything.
+    /// are filled in, `changes` what a human changed of it, which may use anything. `others` are the subtools
+    /// of others that it uses.
     pub(in crate::catalog) fn undeclared(
         &self,
         definition: &Definition,
         raw: &Map<String, Value>,
         changes: Option<&Map<String, Value>>,
         variables: &Variables,
+        others: &[String],
     ) -> Vec<LocatedMessage> {
         let needs = &self.manifest.needs;
         let changes = changes.map(|changes| Value::Object(changes.clone()).to_string()).unwrap_or_default();
@@ -76,14 +80,20 @@ impl LoadedPack {
         let host = |text: &str, add: &mut dyn FnMut(&str, &str, &str)| {
             let host = host_of(text);
             let is_variable = |host: &str| declared.iter().any(|value| host_of(value).as_deref() == Some(host));
-            let is_declared = |host: &str| self.manifest.hosts.iter().any(|known| known == host || known == ANY_HOST);
+            let is_declared = |host: &str| self.manifest.hosts.iter().any(|known| known == host || known == ANY);
             match host {
                 Some(host) if is_declared(&host) || is_variable(&host) => {}
                 Some(host) => add(&format!("the host `{host}`"), &host, HOSTS),
-                None if is_declared(ANY_HOST) => {}
+                None if is_declared(ANY) => {}
                 None => add("that it sends to hosts of the input's choice", "", HOSTS),
             }
         };
+        for name in others {
+            if !self.manifest.uses.iter().any(|known| known == name || globs([known]).is_match(name)) {
+                let any = || "that it uses any subtool".to_owned();
+                add(&if name == ANY { any() } else { format!("the subtool `{name}`") }, name, USES);
+            }
+        }
         match &definition.run {
             Run::Http(http) => host(&http.base_url, &mut add),
             Run::Process(process) => program(process.program(), &mut add),
@@ -110,8 +120,8 @@ impl LoadedPack {
 /// The line of a manifest that declares `name`, and where it stands.
 fn line(section: &str, name: &str) -> String {
     match section {
-        HOSTS => {
-            format!("before its first section: hosts = [{}]", json!(if name.is_empty() { ANY_HOST } else { name }))
+        HOSTS | USES => {
+            format!("before its first section: {section} = [{}]", json!(if name.is_empty() { ANY } else { name }))
         }
         MODEL => "under [needs]: model = \"what for\"".to_owned(),
         section => format!("under [needs.{section}]: {} = {{ description = \"what for\" }}", json!(name)),

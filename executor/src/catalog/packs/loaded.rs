@@ -166,7 +166,7 @@ impl LoadedPack {
 }
 
 /// Globs that are known to be valid.
-fn globs<'a>(patterns: impl IntoIterator<Item = &'a String>) -> GlobSet {
+pub(super) fn globs<'a>(patterns: impl IntoIterator<Item = &'a String>) -> GlobSet {
     let mut set = GlobSetBuilder::new();
     for glob in patterns.into_iter().filter_map(|pattern| Glob::new(pattern).ok()) {
         set.add(glob);

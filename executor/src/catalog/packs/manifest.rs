@@ -41,6 +41,10 @@ pub struct PackManifest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["api.example.com"])]
     pub hosts: Vec<String>,
+    /// The subtools of others that its own run, or give to an agent: names and globs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(example = ["fetch_url"])]
+    pub uses: Vec<String>,
     /// What must be there before its subtools work. They can use nothing else.
     #[serde(default)]
     pub needs: PackNeeds,
@@ -192,6 +196,11 @@ impl PackManifest {
         for (kind, name, need) in self.needs.all() {
             if need.description.trim().is_empty() {
                 add(format!("needs.{kind}.{name}.description"), "it is empty; say what it is for".to_owned());
+            }
+        }
+        for (index, pattern) in self.uses.iter().enumerate() {
+            if let Err(error) = Glob::new(pattern) {
+                add(format!("uses[{index}]"), error.to_string());
             }
         }
         for (name, switch) in &self.switches {

@@ -35,6 +35,16 @@ pub enum Argument {
     InputFile(InputFile),
 }
 
+impl Argument {
+    /// Its text, if that never changes.
+    pub(super) fn constant(&self) -> Option<&str> {
+        match self {
+            Self::Template(text) if template::is_constant(text) => Some(text),
+            Self::Template(_) | Self::When(_) | Self::Each(_) | Self::OutputFile(_) | Self::InputFile(_) => None,
+        }
+    }
+}
+
 /// An argument that is a file which the program reads. It must lie in the folders of `[files] roots`; the program gets
 /// it opened, by a path like `/proc/self/fd/5`, and an approval is bound to its content.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

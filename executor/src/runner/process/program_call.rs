@@ -14,12 +14,13 @@ use protocol::paths::{DEPTH, TOOL_SCOPE};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
+use super::Process;
 use super::argument::{self, FilledArgument};
 use super::held::{HeldFiles, HeldStart};
 use super::loading::ProgramLoading;
+use super::named_files::{scripts_among, scripts_in_variable};
 use super::python_module::PythonModule;
 use super::startup::{Startup, interpreter_kind};
-use super::{Process, is_script};
 use crate::config::programs::{self, ProgramSettings};
 use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::runner::Invocation;
@@ -165,6 +166,14 @@ impl ProgramCall {
             .hint("it is the working directory of the program; name a folder that exists"))
     }
 
+    /// The environment variables that hold no secret.
+    pub(super) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.env.iter().filter_map(|(name, setting)| match setting {
+            VariableValue::Text(text) => Some((name.as_str(), text.as_str())),
+            VariableValue::Secret(_) => None,
+        })
+    }
+
     /// Finds what the program executes.
     pub(super) fn startup(&self, settings: &ProgramSettings) -> Result<Startup, Failure> {
         let search = self.search_path(settings);
@@ -177,8 +186,11 @@ impl ProgramCall {
     /// arguments.
     pub(in crate::runner) fn executed(&self, settings: &ProgramSettings) -> Result<Vec<(PathBuf, FileRole)>, Failure> {
         let mut files = self.startup(settings)?.files();
-        let named = self.arguments.iter().map(|argument| self.folder.join(argument.shown()));
-        for path in named.filter(|path| is_script(path)) {
+        let arguments: Vec<_> = self.arguments.iter().map(FilledArgument::shown).collect();
+        let arguments: Vec<_> = arguments.iter().map(|argument| Some(argument.as_str())).collect();
+        let mut named = scripts_among(Path::new(&self.program), &arguments, &self.folder);
+        named.extend(self.variables().flat_map(|(_, value)| scripts_in_variable(value, &self.folder)));
+        for path in named {
             if files.iter().all(|(known, _)| *known != path) {
                 files.push((path, FileRole::Covered));
             }

@@ -1,0 +1,132 @@
+//! The files that a command line and its environment name. Which of them a program executes, reads or writes it alone
+//! knows: what looks like a script is taken for one.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// What ends the name of a file that is loaded or interpreted.
+const EXTENSIONS: [&str; 23] = [
+    "awk", "bash", "cjs", "cts", "jar", "jq", "js", "lua", "mjs", "mk", "mts", "php", "pl", "pm", "ps1", "py", "rb",
+    "sed", "sh", "so", "tcl", "ts", "zsh",
+];
+
+/// Programs, and their options whose value is the file of a program text, whatever its name.
+const TEXT_OPTIONS: [(&str, &[&str]); 13] = [
+    ("awk", &["-f", "--file"]),
+    ("bash", &["--rcfile", "--init-file"]),
+    ("gawk", &["-f", "--file", "-i", "--include"]),
+    ("gmake", &["-f", "--file", "--makefile"]),
+    ("gsed", &["-f", "--file"]),
+    ("jq", &["-f", "--from-file"]),
+    ("make", &["-f", "--file", "--makefile"]),
+    ("mawk", &["-f", "--file"]),
+    ("node", &["-r", "--require", "--import", "--loader", "--experimental-loader"]),
+    ("nodejs", &["-r", "--require", "--import", "--loader", "--experimental-loader"]),
+    ("php", &["-f", "--file"]),
+    ("psql", &["-f", "--file"]),
+    ("sed", &["-f", "--file"]),
+];
+
+/// The files that `text` may name in `folder`: as in `path`, `@path`, `--option=path`, `field=@path` and `-opath`.
+pub(super) fn files_in(text: &str, folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let value = text.split_once('=').map(|(_, value)| value);
+    let glued = text.strip_prefix('-').filter(|rest| !rest.starts_with('-')).and_then(|rest| rest.get(1..));
+    let names = [Some(text), value, glued].into_iter().flatten();
+    let names = names.flat_map(|name| [Some(name), name.strip_prefix('@')]).flatten();
+    names.filter(|name| !name.is_empty()).map(|name| folder.join(name)).filter(|path| path.is_file())
+}
+
+/// The scripts among the constant arguments of a program; `None` stands for an argument that the input fills.
+pub(super) fn scripts_among(program: &Path, arguments: &[Option<&str>], folder: &Path) -> Vec<PathBuf> {
+    let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let options = TEXT_OPTIONS.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, options)| options);
+    let mut found = Vec::new();
+    let mut is_value = false;
+    for argument in arguments {
+        let Some(text) = argument else {
+            is_value = false;
+            continue;
+        };
+        found.extend(files_in(text, folder).filter(|path| is_value || is_script(path)));
+        let values: Vec<_> = options.iter().filter_map(|option| value_of(option, text)).collect();
+        is_value = values.contains(&"");
+        let glued = values.into_iter().filter(|value| !value.is_empty()).map(|value| folder.join(value));
+        found.extend(glued.filter(|path| path.is_file()));
+    }
+    found
+}
+
+/// The value that `text` gives to `option`; empty if the next argument is the value.
+fn value_of<'a>(option: &str, text: &'a str) -> Option<&'a str> {
+    let Some(letter) = option.strip_prefix('-').filter(|rest| rest.len() == 1) else {
+        let rest = text.strip_prefix(option)?;
+        return if rest.is_empty() { Some(rest) } else { rest.strip_prefix('=') };
+    };
+    // Letters without a value may precede it, as in `-nf`.
+    let letters = text.strip_prefix('-').filter(|rest| !rest.starts_with('-'))?;
+    letters.split_once(letter).map(|(_, rest)| rest)
+}
+
+/// The scripts that the constant value of an environment variable names, as in `BASH_ENV`, `LD_PRELOAD` and
+/// `NODE_OPTIONS`.
+pub(super) fn scripts_in_variable(value: &str, folder: &Path) -> Vec<PathBuf> {
+    let words = value.split(|character: char| character == ':' || character.is_whitespace());
+    let files = std::iter::once(value).chain(words).flat_map(|word| files_in(word, folder));
+    files.filter(|path| is_script(path)).collect()
+}
+
+/// Whether a file is probably executed rather than only read: it is executable, or has the extension of a script.
+fn is_script(path: &Path) -> bool {
+    let Ok(metadata) = fs::metadata(path) else { return false };
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    metadata.is_file() && (EXTENSIONS.contains(&extension) || metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_are_in_order() {
+        assert!(EXTENSIONS.is_sorted() && TEXT_OPTIONS.is_sorted());
+    }
+
+    #[test]
+    fn a_script_is_found_wherever_it_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["a.js", "rules", "data.json", "lib.so"] {
+            fs::write(folder.path().join(name), "").expect("written");
+        }
+        let found = |program: &str, arguments: &[&str]| {
+            let arguments: Vec<_> =
+                arguments.iter().map(|argument| Some(*argument).filter(|text| *text != "{{ x }}")).collect();
+            let found = scripts_among(Path::new(program), &arguments, folder.path());
+            found.iter().filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect::<Vec<_>>()
+        };
+        let cases: [(&str, &[&str], &[&str]); 14] = [
+            ("node", &["--require=a.js", "data.json"], &["a.js"]),
+            ("node", &["-r", "rules"], &["rules"]),
+            ("node", &["-rrules"], &["rules"]),
+            ("other", &["-ra.js"], &["a.js"]),
+            ("other", &["x=@a.js"], &["a.js"]),
+            ("/usr/bin/sed", &["-frules", "data.json"], &["rules"]),
+            ("sed", &["-n", "-f", "rules", "data.json"], &["rules"]),
+            ("sed", &["--file=rules"], &["rules"]),
+            ("sed", &["-nfrules"], &["rules"]),
+            ("sed", &["-nf", "rules"], &["rules"]),
+            ("sed", &["-f", "{{ x }}", "data.json"], &[]),
+            ("cat", &["-f", "rules"], &[]),
+            ("cat", &["data.json"], &[]),
+            ("cat", &["absent.js", "-", "--", "-é"], &[]),
+        ];
+        for (program, arguments, expected) in cases {
+            assert_eq!(found(program, arguments), expected, "{program} {arguments:?}");
+        }
+        let variable = |value: &str| scripts_in_variable(value, folder.path()).len();
+        assert_eq!(variable("a.js"), 1);
+        assert_eq!(variable("--max-old-space-size=64 --require=a.js"), 1);
+        assert_eq!(variable("absent.so:lib.so"), 1);
+        assert_eq!(variable("data.json"), 0);
+    }
+}
