@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use protocol::caller::Caller;
@@ -22,7 +21,6 @@ use crate::runner::{AttemptNews, RecordedSignal};
 use crate::store::switched_off::SwitchedOffTool;
 use crate::store::{Change, ConfirmationUpdate, Transition};
 use crate::task::confirmation::{Confirmation, Digest, ReplacedValues};
-use crate::task::failure::Retry;
 use crate::task::name::SubtoolName;
 use crate::task::{End, Outcome, Task};
 
@@ -41,6 +39,7 @@ mod rate_limits;
 mod reassessment;
 mod recovery;
 mod resolution;
+mod retry_delay;
 mod slots;
 mod touch_verifier;
 
@@ -63,14 +62,11 @@ pub use rate_limits::{AppliedRateLimit, RateLimitKey};
 pub use reassessment::{Reassessment, RulesChange};
 pub use recovery::RecoveryInfo;
 pub use resolution::ResolveRequest;
+pub(crate) use retry_delay::MAX_RETRY_DELAY;
+use retry_delay::retry_delay;
 use slots::{SlotKind, Slots};
 pub use touch_verifier::TouchRequest;
 use touch_verifier::TouchVerifier;
-
-/// The longest delay between two attempts, unless a server asks for a longer one.
-pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
-/// The longest delay that a server can ask for.
-const MAX_ASKED_DELAY: Duration = Duration::from_hours(24);
 
 /// What the dispatcher reacts to.
 #[derive(Debug)]
@@ -558,28 +554,6 @@ fn advance_with(task: &mut Task, step: Step, at: Timestamp, details: StepDetails
         confirmation,
         end,
     })));
-}
-
-/// Returns the delay before the next attempt: exponential backoff with up to 25% jitter, but at least what the server
-/// asked for.
-fn retry_delay(definition: &Definition, task: &Task, retry: Retry) -> SignedDuration {
-    let first = definition.retries.map_or(Duration::from_millis(500), |retries| retries.backoff.get());
-    let doubled = first.saturating_mul(1 << task.attempt.saturating_sub(1).min(16)).min(MAX_RETRY_DELAY);
-    let min = match retry {
-        Retry::After(min) => min.min(MAX_ASKED_DELAY),
-        Retry::Never | Retry::Later => Duration::ZERO,
-    };
-    // The last bits of the id are random, so tasks that failed together are not retried together.
-    let seed = task
-        .id
-        .to_string()
-        .bytes()
-        .rev()
-        .take(8)
-        .fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
-    let jitter = doubled.mul_f64(f64::from(seed % 256) / 1024.0);
-    let delay = (doubled + jitter).min(MAX_RETRY_DELAY).max(min);
-    SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO)
 }
 
 fn failed_end(at: Timestamp, error: ErrorBody) -> End {

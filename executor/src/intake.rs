@@ -41,6 +41,7 @@ use crate::task::notes::TaskNotes;
 
 pub mod approver;
 mod hidden;
+mod key_value_words;
 mod lookups;
 pub mod policy;
 mod reason;
@@ -51,7 +52,6 @@ pub mod targets;
 #[cfg(test)]
 mod tests;
 mod trust;
-mod words;
 
 /// Checks requests against the catalog and the policy.
 #[derive(Debug)]
@@ -235,7 +235,7 @@ impl Intake {
             return Err(error);
         }
         let mut input = std::mem::take(&mut run.input);
-        words::read(&run.words, &subtool.schema, &mut input)?;
+        key_value_words::read(&run.words, &subtool.schema, &mut input)?;
         subtool.schema.fill_defaults(&mut input);
         hidden::check_no_token(&input)?;
         let problems = hidden::problems(&subtool, &input, settings.runner_context.secrets.seal());

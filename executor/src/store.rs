@@ -155,8 +155,8 @@ pub enum StoreError {
     /// The database file is missing, but not its log.
     #[error("the store is missing, but its log `{log}` is there")]
     LogWithoutStore { log: String },
-    #[error("the store was written by a newer version (schema {found}; this version knows up to {known})")]
-    NewerSchema { found: i64, known: u64 },
+    #[error("the store was written by another version (schema {found}; this version writes {known})")]
+    OtherSchema { found: i64, known: i64 },
 }
 
 impl StoreError {
@@ -178,7 +178,7 @@ impl StoreError {
             Self::LogWithoutStore { log } => Some(format!(
                 "put the store back beside it; or move `{log}` away to start with an empty store, which loses all tasks"
             )),
-            Self::NewerSchema { .. } => Some("install the version that wrote it, or a newer one".to_owned()),
+            Self::OtherSchema { .. } => Some("install the version that wrote it, or a newer one".to_owned()),
             Self::Engine(_) | Self::Folder(_) | Self::Conflict { .. } | Self::Duplicate(_) => None,
             Self::GrantConflict(_) | Self::NotResolvable(_) | Self::Malformed(_) => None,
         }
@@ -371,8 +371,8 @@ pub(crate) mod contract {
             id: TaskId::new(),
             tool: like.tool,
             definition_hash: like.definition_hash,
-            scope: GrantScope { uid: 1000, client: None, session: None, folder: None },
-            files: None,
+            scope: GrantScope { uid: 1000, client: None, folder: None },
+            files: Vec::new(),
             fields: [("n".to_owned(), FieldCoverage::AtMost(9_007_199_254_740_993_i64.into()))].into(),
             rules: [Digest::of(&[b"r"])].into(),
             made_at: like.created_at,

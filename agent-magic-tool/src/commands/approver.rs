@@ -13,7 +13,7 @@ use protocol::code::{Code, Exit};
 use protocol::error::chain;
 use serde_json::{Value, json};
 
-use crate::commands::executor::page::{PageLink, open_page, refuse_agents};
+use crate::commands::executor::open_page::{PageLink, open_page, refuse_agents};
 use crate::context::Context;
 use crate::error::Error;
 

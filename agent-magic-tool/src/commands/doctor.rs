@@ -22,11 +22,11 @@ use crate::sandbox;
 
 mod catalog_survey;
 mod client;
+mod confirmation_page;
 mod health;
 mod hooks;
 mod live;
 mod packs;
-mod page;
 mod programs;
 mod repair;
 
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let catalog = Catalog::load(&Sources::of(paths, &config));
     let survey = CatalogSurvey::of(&catalog, &config);
     checks.push(rules(&config, paths));
-    checks.push(page::check(&config, mailbox.as_ref(), context));
+    checks.push(confirmation_page::check(&config, mailbox.as_ref(), context));
     checks.push(definitions(&survey));
     // The check `secrets` says why the secrets cannot be read.
     let packs = PackSurvey::of_catalog(paths, &config, catalog, survey.problems.clone());

@@ -30,7 +30,7 @@ use crate::launch::{self, Launch};
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 
-pub(crate) mod page;
+pub(crate) mod open_page;
 mod reload;
 
 #[derive(Debug, clap::Subcommand)]
@@ -80,7 +80,7 @@ pub(crate) fn run(command: &ExecutorCommand, context: &Context) -> Result<Exit, 
         ExecutorCommand::Stop => stop(context),
         ExecutorCommand::Status => status(context),
         ExecutorCommand::Reload => reload::run(context),
-        ExecutorCommand::Page => page::run(context),
+        ExecutorCommand::Page => open_page::run(context),
         ExecutorCommand::SwitchOn { name, session } => switch_on(name, session.as_deref(), context),
         ExecutorCommand::Run { detached } => serve(*detached, context),
     }

@@ -12,7 +12,7 @@ use protocol::mailbox::presence::ConfigProblem;
 
 use super::Daemon;
 use super::background::DaemonEvent;
-use super::page::send_reply;
+use super::page_endpoint::send_reply;
 use tokio::sync::oneshot;
 
 use crate::config::api_keys::ClientKey;

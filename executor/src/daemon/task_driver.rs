@@ -12,7 +12,7 @@ use super::attempts::AttemptPool;
 use super::hooks::{DeliveryReport, HookDeliveries};
 use super::learner::Learner;
 use super::monotonic_clock::MonotonicClock;
-use super::page::PageEndpoint;
+use super::page_endpoint::PageEndpoint;
 use super::publisher::Publisher;
 use super::record::{CommitOutcome, RecordKeeper, refuse_new};
 use super::task_log;

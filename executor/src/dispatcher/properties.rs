@@ -5,6 +5,7 @@
 //! that runs during a crash never reports.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use proptest::prelude::*;
@@ -19,7 +20,7 @@ use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
 use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Digest};
 use crate::task::effect::EffectClass;
-use crate::task::failure::SideEffect;
+use crate::task::failure::{Retry, SideEffect};
 use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 
 #[derive(Debug, Clone)]
@@ -391,8 +392,8 @@ impl PropertyModel {
             id: TaskId::new(),
             tool: task.tool.clone(),
             definition_hash: task.definition_hash.clone(),
-            scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
-            files: None,
+            scope: GrantScope { uid: task.caller.uid, client: None, folder: None },
+            files: Vec::new(),
             fields: [("n".to_owned(), FieldCoverage::Anything)].into(),
             rules: BTreeSet::new(),
             made_at: self.now,

@@ -17,7 +17,7 @@ use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
 use crate::task::confirmation::{Confirmation, ConfirmationRequest};
 use crate::task::effect::EffectClass;
-use crate::task::failure::{Failure, SideEffect};
+use crate::task::failure::{Failure, Retry, SideEffect};
 
 /// A dispatcher with a store and a clock that tests control.
 pub(super) struct Bench {
@@ -380,23 +380,6 @@ fn a_repeatable_failure_is_retried_with_backoff_and_then_final() {
     bench.fail(id, FailureKind::Failure, Retry::Later, SideEffect::Possible);
     assert_eq!((bench.state(id), bench.stored(id).attempt), (State::Failed, 3));
     assert!(bench.dispatcher.is_idle());
-}
-
-#[test]
-fn a_retry_delay_follows_the_server_up_to_the_limit() {
-    let mut bench = Bench::new(limits(1));
-    let task = once(bench.now);
-    let patient = definition(json!({"retries": {"times": 10, "backoff": "1000000h"}}));
-    let quick = definition(json!({"retries": {"times": 10, "backoff": "1ms"}}));
-    bench.pass(Duration::ZERO);
-    let longest = SignedDuration::try_from(MAX_RETRY_DELAY).expect("it fits");
-    assert_eq!(retry_delay(&patient, &Task { attempt: 9, ..task.clone() }, Retry::Later), longest);
-    let asked = retry_delay(&quick, &Task { attempt: 1, ..task.clone() }, Retry::After(Duration::from_secs(7)));
-    assert_eq!(asked, SignedDuration::from_secs(7));
-    let asked = retry_delay(&quick, &Task { attempt: 1, ..task.clone() }, Retry::After(Duration::from_hours(1)));
-    assert_eq!(asked, SignedDuration::from_hours(1), "trying earlier than the server asked would fail again");
-    let asked = retry_delay(&quick, &Task { attempt: 1, ..task }, Retry::After(Duration::MAX));
-    assert_eq!(asked, SignedDuration::from_hours(24));
 }
 
 #[test]

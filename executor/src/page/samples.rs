@@ -328,7 +328,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
     let ends =
         [end(&failed, Step::Fail, Outcome::Error(error)), end(&edited, Step::Succeed, Outcome::Data(json!("sent")))];
     let grant = Grant {
-        scope: GrantScope { uid: 0, client: None, session: None, folder: None },
+        scope: GrantScope { uid: 0, client: None, folder: None },
         fields: [("to".to_owned(), FieldCoverage::Anything)].into(),
         made_by: "s".to_owned(),
         expires_at: now,

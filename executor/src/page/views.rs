@@ -379,11 +379,6 @@ fn grant_row(grant: &Grant, is_same: bool, now: Timestamp) -> Value {
         grant.fields.iter().map(|(name, covers)| json!({"label": name, "words": covers_words(covers)})).collect();
     let scope = &grant.scope;
     let scope_words = scope_words(scope.uid, scope.client.as_deref(), scope.folder.as_deref());
-    // Grants of older versions; a session is only a name that a program gives itself.
-    let scope_words = match &scope.session {
-        Some(session) => format!("{scope_words}, if it calls its session {session}"),
-        None => scope_words,
-    };
     json!({"id": grant.id, "tool": grant.tool, "made": ago(grant.made_at), "expires": ends, "uses": grant.uses,
         "most_uses": grant.most_uses, "last": grant.last_use.map(ago), "scope": scope_words, "fields": fields, "state": state})
 }

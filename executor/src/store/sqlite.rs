@@ -40,17 +40,11 @@ mod task_rows;
 pub use outbox::undelivered;
 use task_rows::{accept, first_steps, record_transition};
 
-/// The migrations from an empty database to the current schema. Each runs in a transaction that also sets
-/// `user_version` to its number, counted from 1.
-const MIGRATIONS: [&str; 7] = [
-    include_str!("../../migrations/1.sql"),
-    include_str!("../../migrations/2.sql"),
-    include_str!("../../migrations/3.sql"),
-    include_str!("../../migrations/4.sql"),
-    include_str!("../../migrations/5.sql"),
-    include_str!("../../migrations/6.sql"),
-    include_str!("../../migrations/7.sql"),
-];
+/// The schema, and then the migrations to later ones. Each runs in a transaction that also sets `user_version` to its
+/// number, counted from [`FIRST_SCHEMA`].
+const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/7.sql")];
+/// Lower ones were never released.
+const FIRST_SCHEMA: i64 = 7;
 
 /// How long to wait for another process that holds a lock on the database, such as a backup or the `sqlite3` shell.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -477,8 +471,9 @@ fn create(path: &Path) -> Result<(), StoreError> {
 /// How many of the migrations the store has seen.
 fn known_schema(connection: &Connection) -> Result<usize, StoreError> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let known = usize::try_from(found).ok().filter(|found| *found <= MIGRATIONS.len());
-    known.ok_or(StoreError::NewerSchema { found, known: MIGRATIONS.len() as u64 })
+    let seen = if found == 0 { 0 } else { found - FIRST_SCHEMA + 1 };
+    let known = usize::try_from(seen).ok().filter(|seen| *seen <= MIGRATIONS.len() && (found == 0 || *seen > 0));
+    known.ok_or(StoreError::OtherSchema { found, known: FIRST_SCHEMA - 1 + MIGRATIONS.len() as i64 })
 }
 
 /// Like [`inspect`] of a store in use, but only of a file that is small enough to check while a command waits.

@@ -88,8 +88,6 @@ impl<'de> Deserialize<'de> for Digest {
 
 /// Why a task waits for a human who is to answer a question rather than to approve it.
 pub const QUESTION: &str = "it asks the user a question";
-/// The same, in records of older versions.
-const OLD_QUESTION: &str = "it asks you a question";
 
 /// What a human is asked about one task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -254,7 +252,7 @@ impl Decision {
 impl Confirmation {
     /// Whether the human is to answer a question rather than to approve the task.
     pub fn is_question(&self) -> bool {
-        [QUESTION, OLD_QUESTION].contains(&self.why.as_str())
+        self.why == QUESTION
     }
 
     /// Creates the confirmation of `task` with its current input.

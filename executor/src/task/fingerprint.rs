@@ -25,7 +25,7 @@ pub struct Fingerprint {
     pub path: PathBuf,
     /// In hexadecimal; empty if the file could not be read.
     pub sha256: String,
-    /// Records of older versions do not say it.
+    /// Absent for a program.
     #[serde(default, skip_serializing_if = "FileRole::is_program")]
     pub role: FileRole,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -34,13 +34,12 @@ pub struct Grant {
     /// Hash of the definition that the human saw; the grant does not cover any other.
     pub definition_hash: String,
     pub scope: GrantScope,
-    /// The files that the human saw; the grant covers no call that executes others. Absent in grants of older versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub files: Option<Vec<Fingerprint>>,
+    /// The files that the human saw; the grant covers no call that executes others.
+    #[serde(default)]
+    pub files: Vec<Fingerprint>,
     /// Keyed by top-level field of the input.
     pub fields: BTreeMap<String, FieldCoverage>,
-    /// The rules that ask a human and were in force when it was made: it does not outrank one that came later. Absent in
-    /// grants of older versions, of which that is not known.
+    /// The rules that ask a human and were in force when it was made: it does not outrank one that came later.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub rules: BTreeSet<Digest>,
     pub made_at: Timestamp,
@@ -71,8 +70,6 @@ pub struct GrantScope {
     /// callers that are no such clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
 }
@@ -202,8 +199,7 @@ impl Grant {
             files.partition::<Vec<_>, _>(|file| file.role.is_of_input())
         };
         let (named, executed) = split(&confirmation.files);
-        let Some(seen) = &self.files else { return named.is_empty() };
-        let (seen_named, seen) = split(seen);
+        let (seen_named, seen) = split(&self.files);
         let is_same = |(seen, now): (&&Fingerprint, &&Fingerprint)| seen.is_same_as(now);
         let is_covered = |file: &&Fingerprint| {
             seen_named.iter().any(|seen| seen.is_same_as(file)) || self.is_widened_for(task, &file.path)
@@ -234,7 +230,6 @@ impl GrantScope {
     fn includes(&self, caller: &Caller) -> bool {
         self.uid == caller.uid
             && self.client.as_deref() == caller.client()
-            && self.session.as_ref().is_none_or(|session| caller.session.as_ref() == Some(session))
             && self.folder.as_ref().is_none_or(|folder| caller.folder.as_ref() == Some(folder))
     }
 }
@@ -247,8 +242,8 @@ impl Grant {
             id: GrantId::new(),
             tool: task.tool.clone(),
             definition_hash: task.definition_hash.clone(),
-            scope: GrantScope { uid: task.caller.uid, client: None, session: None, folder: None },
-            files: None,
+            scope: GrantScope { uid: task.caller.uid, client: None, folder: None },
+            files: Vec::new(),
             fields: BTreeMap::new(),
             rules: BTreeSet::new(),
             made_at,
@@ -274,12 +269,7 @@ mod tests {
     fn grant(task: &Task, fields: &[(&str, FieldCoverage)]) -> Grant {
         let fields = fields.iter().map(|(field, coverage)| ((*field).to_owned(), coverage.clone()));
         let grant = Grant::sample(task, task.created_at);
-        Grant {
-            scope: GrantScope { session: task.caller.session.clone(), ..grant.scope },
-            fields: fields.collect(),
-            most_uses: Some(2),
-            ..grant
-        }
+        Grant { fields: fields.collect(), most_uses: Some(2), ..grant }
     }
 
     fn task(input: Value) -> Task {
@@ -307,7 +297,6 @@ mod tests {
         }
         for change in [
             |task: &mut Task| task.caller.uid += 1,
-            |task: &mut Task| task.caller.session = Some("other".to_owned()),
             |task: &mut Task| task.definition_hash.push('x'),
             |task: &mut Task| task.tool = "other".parse().expect("a name"),
         ] {
@@ -327,14 +316,14 @@ mod tests {
         let mut confirmation = crate::task::confirmation::Confirmation::sample(&asked);
         confirmation.files = vec![file("aa")];
         asked.confirmation = Some(Box::new(confirmation.clone()));
-        let grant = Grant { files: Some(vec![file("aa")]), ..grant(&asked, &[]) };
+        let grant = Grant { files: vec![file("aa")], ..grant(&asked, &[]) };
         assert!(grant.covers(&asked, asked.created_at));
         for files in [vec![file("bb")], vec![], vec![file("aa"), file("bb")]] {
             confirmation.files = files;
             asked.confirmation = Some(Box::new(confirmation.clone()));
             assert!(!grant.covers(&asked, asked.created_at), "{:?}", confirmation.files);
         }
-        assert!(Grant { files: None, ..grant }.covers(&asked, asked.created_at), "a grant of an older version");
+        assert!(!Grant { files: Vec::new(), ..grant }.covers(&asked, asked.created_at), "it covers no files");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::commands::executor::page::refuse_agents;
+use crate::commands::executor::open_page::refuse_agents;
 use crate::context::Context;
 use crate::error::Error;
 use crate::launch;

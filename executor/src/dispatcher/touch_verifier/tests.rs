@@ -293,7 +293,7 @@ fn an_edit_and_an_answer_are_signed_as_what_they_are() {
 /// A grant for every call of the task's subtool.
 fn grant(bench: &Bench, of: TaskId) -> Grant {
     Grant {
-        files: Some(Vec::new()),
+        files: Vec::new(),
         fields: BTreeMap::from([("n".to_owned(), FieldCoverage::Anything)]),
         ..Grant::sample(&bench.stored(of), bench.now)
     }

@@ -13,9 +13,9 @@ use super::interrupt::blocking;
 use super::{Limit, whole_number};
 use crate::runner::{RunnerContext, RunnerOutput};
 use crate::task::failure::{Failure, Retry};
-use page::{PageContent, WebPage};
+use body_text::{PageContent, WebPage};
 
-mod page;
+mod body_text;
 
 /// The most bytes of a page that are read: more than any web page has as text.
 const MAX_BYTES: u64 = 10 << 20;

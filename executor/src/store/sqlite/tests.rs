@@ -1,4 +1,4 @@
-//! The store on disk: its contract, torn and damaged files, and files of earlier releases.
+//! The store on disk: its contract, torn and damaged files, and files of other versions.
 
 use super::*;
 
@@ -21,97 +21,15 @@ fn a_committed_task_is_read_after_reopening() {
 }
 
 #[test]
-fn a_store_of_the_first_schema_is_migrated_with_its_tasks() {
+fn a_store_of_another_schema_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tasks.db");
-    let connection = Connection::open(&path).expect("a file");
-    connection.execute_batch(MIGRATIONS[0]).expect("the first schema");
-    let accepted = super::super::contract::task(Some("k"));
-    connection
-        .execute(
-            "INSERT INTO tasks VALUES (?1, ?2, ?3, 'abc', '\"once\"', 1000, ?4, 'k', ?5, 'accepted', 0, NULL, NULL, NULL)",
-            params![
-                accepted.id.to_string(),
-                accepted.tool.as_str(),
-                to_json(&accepted.input).expect("JSON"),
-                to_json(&accepted.caller).expect("JSON"),
-                accepted.created_at.as_microsecond(),
-            ],
-        )
-        .expect("a task");
-    drop(connection);
-    for _ in 0..2 {
-        let store = SqliteStore::open(&path).expect("it opens");
-        assert_eq!(store.open_tasks().expect("read"), std::slice::from_ref(&accepted));
+    for other in [99, FIRST_SCHEMA - 1, 1, -1] {
+        SqliteStore::open(&path).expect("it opens").connection.pragma_update(None, "user_version", other).expect("set");
+        assert!(matches!(SqliteStore::open(&path), Err(StoreError::OtherSchema { found, known: 7 }) if found == other));
+        let connection = Connection::open(&path).expect("a file");
+        connection.pragma_update(None, "user_version", FIRST_SCHEMA).expect("set back");
     }
-}
-
-#[test]
-fn a_resolved_task_of_the_last_release_is_migrated() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("tasks.db");
-    let connection = Connection::open(&path).expect("a database");
-    for migration in &MIGRATIONS[..3] {
-        connection.execute_batch(migration).expect("the migration applies");
-    }
-    let task = super::super::contract::task(None);
-    let (id, at) = (task.id.to_string(), task.created_at.as_microsecond());
-    let caller = r#"{"uid": 1000, "session": "s", "tool_scope": [["git_*"]]}"#;
-    connection
-        .execute(
-            "INSERT INTO tasks (id, tool, input, definition_hash, effect, uid, caller, created_at, state, attempt,
-             finished_at, end) VALUES (?1, 't', '{}', 'h', '\"once\"', 1000, ?2, ?3, 'unknown', 1, ?3, ?4)",
-            params![id, caller, at, r#"{"at": "2023-11-14T22:13:20Z", "outcome": {"data": 1}}"#],
-        )
-        .expect("inserted");
-    let resolution = r#"{"happened": true, "by": "human", "at": "2023-11-14T22:13:21Z"}"#;
-    connection
-        .execute("INSERT INTO settlements (task, at, settlement) VALUES (?1, ?2, ?3)", params![id, at, resolution])
-        .expect("inserted");
-    connection
-        .execute("INSERT INTO steps (task, at, step, attempt) VALUES (?1, ?2, '\"settle\"', 1)", params![id, at])
-        .expect("inserted");
-    drop(connection);
-    let store = SqliteStore::open(&path).expect("it opens");
-    let found = store.task(task.id).expect("read").expect("it is there");
-    assert!(found.resolution.is_some_and(|resolution| resolution.happened));
-    assert!(found.caller.tool_scope.covers("git_log") && !found.caller.tool_scope.covers("mail_send"));
-    assert_eq!(store.steps(task.id).expect("read")[0].step, Step::Resolve);
-}
-
-#[test]
-fn a_waiting_task_of_the_last_release_is_migrated() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("tasks.db");
-    let connection = Connection::open(&path).expect("a database");
-    for migration in &MIGRATIONS[..4] {
-        connection.execute_batch(migration).expect("the migration applies");
-    }
-    let mut task = super::super::contract::task(None);
-    let (id, at) = (task.id.to_string(), task.created_at.as_microsecond());
-    connection
-        .execute(
-            "INSERT INTO tasks (id, tool, input, definition_hash, effect, uid, caller, created_at, state, attempt)
-             VALUES (?1, 't', '{}', 'h', '\"once\"', 1000, '{\"uid\": 1000}', ?2, 'queued', 1)",
-            params![id, at],
-        )
-        .expect("inserted");
-    drop(connection);
-    let mut store = SqliteStore::open(&path).expect("it opens");
-    let found = store.task(task.id).expect("read").expect("it is there");
-    assert_eq!(found.notes, TaskNotes::default());
-    task.notes.job = Some("https://api.example/jobs/7".to_owned());
-    let note = Change::Note { id: task.id, attempt: 1, notes: Box::new(task.notes.clone()) };
-    store.commit(&[note]).expect("committed");
-    assert_eq!(store.task(task.id).expect("read").expect("it is there").notes, task.notes);
-}
-
-#[test]
-fn a_store_of_a_newer_schema_is_refused() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("tasks.db");
-    SqliteStore::open(&path).expect("it opens").connection.pragma_update(None, "user_version", 99).expect("set");
-    assert!(matches!(SqliteStore::open(&path), Err(StoreError::NewerSchema { found: 99, .. })));
 }
 
 /// Copies the files of the open store at `from` as a power loss would leave them, with `log` as its log.
@@ -186,7 +104,7 @@ fn a_damaged_store_is_reported_copied_and_never_replaced() {
                 Err(StoreError::Damaged { copy, .. }) => {
                     assert!(copy.is_some_and(|copy| Path::new(&copy).exists()), "at {offset}");
                 }
-                Err(StoreError::NewerSchema { .. }) => {}
+                Err(StoreError::OtherSchema { .. }) => {}
                 Err(other) => panic!("at {offset}: {other:?}"),
             }
         }
@@ -270,7 +188,7 @@ fn no_flipped_byte_of_the_schema_gives_a_store_that_fails_later() {
                 assert!(matches!(inspected, Err(StoreError::Damaged { .. })), "at {offset}: {inspected:?}");
                 assert_eq!(fs::read(&path).expect("a file"), bytes, "at {offset}: it was not changed");
             }
-            Err(StoreError::NewerSchema { .. }) => {}
+            Err(StoreError::OtherSchema { .. }) => {}
             Err(other) => panic!("at {offset}: {other:?}"),
         }
     }

@@ -21,7 +21,7 @@ use super::question;
 use super::screen::Screen;
 use super::state::{ChatState, WatchRequest};
 use super::text::{format_duration, short_id};
-use crate::commands::executor::page::{self as page_command, PageLink};
+use crate::commands::executor::open_page::{self as page_command, PageLink};
 use crate::context::Context;
 use crate::error::Error;
 use crate::result::ResultFile;
