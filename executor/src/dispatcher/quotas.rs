@@ -184,13 +184,13 @@ mod tests {
         let (message, _) = refusal(&quotas, &of(1, "a", &text), limits).expect("refused");
         assert_eq!(
             message,
-            "the inputs of open tasks of this session have 410 bytes, and this one has 410; the limit is 600"
+            "the inputs of open tasks of this session have 411 bytes, and this one has 411; the limit is 600"
         );
         quotas.add(&tasks[1]);
         let (message, _) = refusal(&quotas, &of(1, "c", &text), limits).expect("refused");
-        assert_eq!(message, "the inputs of open tasks have 820 bytes, and this one has 410; the limit is 1000");
+        assert_eq!(message, "the inputs of open tasks have 822 bytes, and this one has 411; the limit is 1000");
         let (message, _) = refusal(&quotas, &of(1, "c", &"x".repeat(700)), limits).expect("refused");
-        assert_eq!(message, "the input has 710 bytes; the limit for all open tasks of a session is 600");
+        assert_eq!(message, "the input has 711 bytes; the limit for all open tasks of a session is 600");
         for task in &tasks {
             quotas.remove(task);
         }

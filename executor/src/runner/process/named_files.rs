@@ -1,6 +1,7 @@
 //! The files that a command line and its environment name. Which of them a program executes, reads or writes it alone
 //! knows: what looks like a script is taken for one.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -38,10 +39,10 @@ pub(super) fn files_in(text: &str, folder: &Path) -> impl Iterator<Item = PathBu
 }
 
 /// The scripts among the constant arguments of a program; `None` stands for an argument that the input fills.
-pub(super) fn scripts_among(program: &Path, arguments: &[Option<&str>], folder: &Path) -> Vec<PathBuf> {
+pub(super) fn scripts_among(program: &Path, arguments: &[Option<&str>], folder: &Path) -> BTreeSet<PathBuf> {
     let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let options = TEXT_OPTIONS.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, options)| options);
-    let mut found = Vec::new();
+    let mut found = BTreeSet::new();
     let mut is_value = false;
     for argument in arguments {
         let Some(text) = argument else {
@@ -70,7 +71,7 @@ fn value_of<'a>(option: &str, text: &'a str) -> Option<&'a str> {
 
 /// The scripts that the constant value of an environment variable names, as in `BASH_ENV`, `LD_PRELOAD` and
 /// `NODE_OPTIONS`.
-pub(super) fn scripts_in_variable(value: &str, folder: &Path) -> Vec<PathBuf> {
+pub(super) fn scripts_in_variable(value: &str, folder: &Path) -> BTreeSet<PathBuf> {
     let words = value.split(|character: char| character == ':' || character.is_whitespace());
     let files = std::iter::once(value).chain(words).flat_map(|word| files_in(word, folder));
     files.filter(|path| is_script(path)).collect()
