@@ -426,6 +426,17 @@ impl Run {
         matches!(self, Self::Agent(_)) || matches!(self, Self::Llm(llm) if llm.calls())
     }
 
+    /// Whether it reads files of this machine that the input or the definition names, besides those of a program.
+    pub fn reads_files(&self) -> bool {
+        match self {
+            Self::Http(http) => http.body.as_ref().is_some_and(http::Body::has_files),
+            Self::Process(process) => process.reads_files(),
+            Self::Mcp(mcp) => !mcp.files.is_empty(),
+            Self::Builtin(builtin) => builtin.reads_files(),
+            Self::Sql(_) | Self::Llm(_) | Self::Agent(_) | Self::AskUser(_) | Self::Steps(_) => false,
+        }
+    }
+
     /// Whether the runner may wait for another task: those that it delegates, its steps, or a question to the human.
     pub fn waits_for_tasks(&self) -> bool {
         self.delegates() || matches!(self, Self::Mcp(_) | Self::Steps(_))

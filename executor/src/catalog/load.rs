@@ -42,7 +42,7 @@ impl Catalog {
                 if let (Some(pack), Some(raw)) = (pack, raw) {
                     let changes = self.overrides.get(name.as_str()).map(|(_, changes)| changes);
                     let mut others = used_subtools(&subtool.definition);
-                    others.retain(|name| !self.is_defined_by_pack(name, pack.name()));
+                    others.retain(|name| !self.is_own_of_pack(name, pack.name(), origin));
                     let undeclared =
                         pack.undeclared(&subtool.definition, &raw, changes, self.sources.variables(), &others);
                     if !undeclared.is_empty() {
@@ -79,10 +79,18 @@ impl Catalog {
         read.map(|(name, merged)| (name, with_known(Value::Object(merged), self.sources.variables()))).collect()
     }
 
-    /// Whether the pack defines `name`. A definition of the human's may take its place.
-    fn is_defined_by_pack(&self, name: &str, pack: &str) -> bool {
-        let packs = self.candidates(name).iter().filter_map(|id| self.definition(*id).0.pack.as_ref());
-        packs.into_iter().any(|known| known.name() == pack)
+    /// Whether `name` is a subtool of the pack. If others define it too, theirs may be what runs: then it is one only for a
+    /// pack that ships, of which a human may replace a part.
+    fn is_own_of_pack(&self, name: &str, pack: &str, origin: &Origin) -> bool {
+        let candidates = self.candidates(name);
+        let is_of_pack = |id: &DefinitionId| {
+            let owner = &self.definition(*id).0.pack;
+            owner.as_ref().is_some_and(|owner| owner.name() == pack)
+        };
+        match origin {
+            Origin::Pack(_) => candidates.iter().any(is_of_pack),
+            Origin::File(_) => !candidates.is_empty() && candidates.iter().all(is_of_pack),
+        }
     }
 
     /// Whether a human decided whether the subtool of a pack asks.

@@ -100,19 +100,22 @@ pub fn relatives(definition: &Definition) -> Vec<SubtoolName> {
     relations.dependencies().chain(relations.uses()).cloned().collect()
 }
 
-/// The subtools that a definition runs, looks up, undoes with or gives to an agent: names, and globs of an agent. One
+/// The subtools that a definition runs, looks up, undoes with or gives to a model: names, and globs of an agent. One
 /// whose choice depends on the input, or that leaves the choice open, uses any.
 pub(super) fn used_subtools(definition: &Definition) -> Vec<String> {
     let mut used: Vec<_> = relatives(definition).into_iter().map(|name| name.to_string()).collect();
-    if let Run::Agent(agent) = &definition.run
-        && agent.url.is_none()
-    {
-        let chosen = agent.subtools.as_ref().and_then(Value::as_array);
-        let is_constant = |name: &Value| name.as_str().filter(|name| template::is_constant(name)).map(str::to_owned);
-        match chosen.and_then(|names| names.iter().map(is_constant).collect::<Option<Vec<_>>>()) {
-            Some(names) => used.extend(names),
-            None => used.push("*".to_owned()),
+    let any = || vec!["*".to_owned()];
+    let constant = |name: &str| template::is_constant(name).then(|| name.to_owned());
+    match &definition.run {
+        Run::Agent(agent) if agent.url.is_none() => {
+            let chosen = agent.subtools.as_ref().and_then(Value::as_array);
+            let chosen = chosen.map(|names| names.iter().map(|name| constant(name.as_str()?)).collect::<Option<_>>());
+            used.extend(chosen.flatten().unwrap_or_else(any));
         }
+        Run::Llm(llm) => {
+            used.extend(llm.tool.iter().flat_map(|name| constant(name).map_or_else(any, |name| vec![name])))
+        }
+        _ => {}
     }
     used
 }

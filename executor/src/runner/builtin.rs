@@ -131,6 +131,11 @@ impl Builtin {
     }
 
     /// The name of the function and the templates of its arguments: exactly one pair.
+    /// Whether it reads files or folders of this machine.
+    pub fn reads_files(&self) -> bool {
+        matches!(self, Self::ReadFile(_) | Self::SearchFiles(_) | Self::ListFiles(_))
+    }
+
     fn templates(&self) -> impl Iterator<Item = (String, Map<String, Value>)> {
         fields::of(self).into_iter().map(|(function, templates)| match templates {
             Value::Object(templates) => (function, templates),

@@ -44,6 +44,7 @@ pub use job::Poll;
 use oauth::TokenSource;
 pub use oauth::{ClientCredentials, OAuthTokens};
 pub use pagination::{Counter, LastItem, NextToken, Pagination};
+use parts::FormPart;
 pub use parts::FormParts;
 
 /// An HTTP request.
@@ -140,6 +141,17 @@ pub enum Body {
     Raw(RawBody),
     /// The content of a file.
     File(Upload),
+}
+
+impl Body {
+    /// Whether files are sent.
+    pub fn has_files(&self) -> bool {
+        match self {
+            Self::File(_) => true,
+            Self::Multipart(FormParts(parts)) => parts.iter().any(|(_, part)| matches!(part, FormPart::File(_))),
+            Self::Json(_) | Self::Form(_) | Self::Raw(_) => false,
+        }
+    }
 }
 
 /// A text and its content type.

@@ -356,6 +356,11 @@ impl Process {
         }
     }
 
+    /// Whether the input names files that the program reads.
+    pub fn reads_files(&self) -> bool {
+        self.argv.iter().any(|argument| matches!(argument, Argument::InputFile(_)))
+    }
+
     /// Returns the program as the definition names it.
     pub fn program(&self) -> &str {
         match self.argv.first() {

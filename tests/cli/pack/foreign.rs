@@ -127,6 +127,18 @@ fn subtools_declared_and_not() -> Vec<(&'static str, Value, String, String)> {
             format!("uses = [\"mine_*\"]\n{MODEL}"),
         ),
         (
+            "a subtool that a model calls",
+            json!({"llm": {"prompt": "{{ x }}", "tool": "mine_look"}}),
+            MODEL.to_owned(),
+            format!("uses = [\"mine_look\"]\n{MODEL}"),
+        ),
+        (
+            "a subtool of the input's choice that a model calls",
+            json!({"llm": {"prompt": "{{ x }}", "tool": "{{ x }}"}}),
+            format!("uses = [\"mine_*\"]\n{MODEL}"),
+            format!("{ANY_SUBTOOL}\n{MODEL}"),
+        ),
+        (
             "a step",
             json!({"steps": [{"name": "a", "subtool": "mine_look"}]}),
             "uses = [\"other_*\"]".to_owned(),
@@ -149,6 +161,7 @@ fn declared_and_not() -> Vec<(&'static str, Value, String, String)> {
     let sh = need("programs", "sh");
     let with_sh = format!("{sh}\n{}", need("secrets", "other"));
     let variable = need("variables", "elsewhere");
+    let files = "needs.files = \"to read them\"".to_owned();
     vec![
         ("auth", http(json!({"auth": {"bearer": "secret:other"}})), local.clone(), secret.clone()),
         (
@@ -180,7 +193,46 @@ fn declared_and_not() -> Vec<(&'static str, Value, String, String)> {
             need("programs", "/bin/sh"),
         ),
         ("host", http(json!({})), hosts("example.com"), hosts("127.0.0.1")),
+        (
+            "host of the token",
+            http(json!({"auth": {"client_credentials": {"token_url": "https://login.example/token", "client_id": "x",
+                "client_secret": "secret:other"}}})),
+            secret.clone(),
+            format!("hosts = [\"127.0.0.1\", \"login.example\"]\n{}", need("secrets", "other")),
+        ),
         ("any host", json!({"http": {"base_url": "{{ x }}"}}), hosts("127.0.0.1"), hosts("*")),
+        ("a file", json!({"builtin": {"read_file": {"path": "{{ x }}"}}}), String::new(), files.clone()),
+        (
+            "files",
+            json!({"builtin": {"search_files": {"path": "{{ x }}", "pattern": "a"}}}),
+            String::new(),
+            files.clone(),
+        ),
+        ("a folder", json!({"builtin": {"list_files": {"path": "{{ x }}"}}}), String::new(), files.clone()),
+        (
+            "a file as a body",
+            http(json!({"method": "POST", "body": {"file": {"path": "{{ x }}"}}})),
+            local.clone(),
+            format!("{local}\n{files}"),
+        ),
+        (
+            "a file as a part",
+            http(json!({"method": "POST", "body": {"multipart": {"a": {"file": "{{ x }}"}}}})),
+            local.clone(),
+            format!("{local}\n{files}"),
+        ),
+        (
+            "a file for a program",
+            json!({"process": {"argv": ["sh", {"input_file": "{{ x }}"}]}}),
+            sh.clone(),
+            format!("{sh}\n{files}"),
+        ),
+        (
+            "the system prompt",
+            json!({"builtin": {"read_prompt": {"section": "{{ x }}"}}}),
+            String::new(),
+            "needs.prompt = \"to read it\"".to_owned(),
+        ),
         ("fetch", json!({"builtin": {"fetch_url": {"url": "{{ x }}"}}}), hosts("127.0.0.1"), hosts("*")),
         ("variable", json!({"http": {"base_url": "{{ vars.elsewhere }}"}}), hosts("127.0.0.1"), variable.clone()),
         (
@@ -268,9 +320,15 @@ fn a_pack_uses_subtools_of_others_only_if_its_manifest_declares_them() {
         let own = json!({"description": "Frees the animals.",
             "input": {"type": "object", "properties": {"x": {"type": "string"}}},
             "run": {"process": {"argv": ["echo", "gone"]}}});
-        let subtool = json!({"zoo_free": merged(own, used.clone())}).to_string();
-        for (more, names) in [("", true), ("uses = [\"mine_look\"]", false)] {
-            pack(&world, "zoo", &manifest(more), &subtool);
+        let subtool = merged(own, used.clone());
+        // One of its own under the name of another's is not what would run.
+        let own_look = look(json!({"process": {"argv": ["echo", "zoo"]}}));
+        let alone = json!({"zoo_free": subtool});
+        let beside = json!({"zoo_free": subtool, "mine_look": own_look});
+        for (more, subtools, names) in
+            [("", &alone, true), ("", &beside, true), ("uses = [\"mine_look\"]", &alone, false)]
+        {
+            pack(&world, "zoo", &manifest(more), &subtools.to_string());
             world.run(&["pack", "enable", "zoo"]);
             let info = world.run(&["pack", "info", "zoo"]).to_string();
             assert_eq!(info.contains("does not declare the subtool `mine_look`"), names, "{used}: {info}");

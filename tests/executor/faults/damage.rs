@@ -118,7 +118,7 @@ fn a_flipped_byte_is_reported_or_repaired_and_never_empties_the_store() {
 type Damage = (&'static str, &'static str, fn(&mut Vec<u8>));
 
 const KINDS: [Damage; 8] = [
-    ("a column's name in the schema", "tasks.db", |bytes| flip_in(bytes, b"confirmation TEXT")),
+    ("a column's name in the schema", "tasks.db", |bytes| flip_in(bytes, b"confirmation    TEXT")),
     ("a referenced table in the schema", "tasks.db", |bytes| flip_in(bytes, b"REFERENCES tasks")),
     ("the header", "tasks.db", |bytes| bytes[..16].fill(0)),
     ("a page", "tasks.db", |bytes| bytes[4096..8192].fill(0)),

@@ -13,10 +13,13 @@ use crate::catalog::deserialize::LocatedMessage;
 use crate::catalog::variables::{Variables, names_in};
 use crate::runner::Run;
 use crate::runner::builtin::Builtin;
+use crate::runner::http::Auth;
 
-/// The key of a manifest with the hosts, and the one that says what a model is for.
+/// The key of a manifest with the hosts, and those that say what a model, files and the system prompt are for.
 const HOSTS: &str = "hosts";
 const MODEL: &str = "model";
+const FILES: &str = "files";
+const PROMPT: &str = "prompt";
 /// The key of a manifest with the subtools of others.
 const USES: &str = "uses";
 
@@ -94,8 +97,16 @@ impl LoadedPack {
                 add(&if name == ANY { any() } else { format!("the subtool `{name}`") }, name, USES);
             }
         }
+        if definition.run.reads_files() && needs.files.is_none() {
+            add("that it reads files", "", FILES);
+        }
         match &definition.run {
-            Run::Http(http) => host(&http.base_url, &mut add),
+            Run::Http(http) => {
+                host(&http.base_url, &mut add);
+                if let Some(Auth::ClientCredentials(client)) = &http.auth {
+                    host(&client.token_url, &mut add);
+                }
+            }
             Run::Process(process) => program(process.program(), &mut add),
             Run::Mcp(mcp) => match (&mcp.server.url, mcp.server.command.first()) {
                 (Some(url), _) => host(url, &mut add),
@@ -108,6 +119,9 @@ impl LoadedPack {
             Run::Agent(agent) if agent.url.is_some() => host(agent.url.as_deref().unwrap_or_default(), &mut add),
             Run::Llm(_) | Run::Agent(_) if needs.model.is_none() => {
                 add("that it asks a model", "", MODEL);
+            }
+            Run::Builtin(Builtin::ReadPrompt(_) | Builtin::EditPrompt(_)) if needs.prompt.is_none() => {
+                add("that it uses the system prompt", "", PROMPT);
             }
             Run::Builtin(Builtin::FetchUrl(fetch)) => host(fetch.url.as_str().unwrap_or_default(), &mut add),
             // Each step is a subtool with its own rules.
@@ -123,7 +137,7 @@ fn line(section: &str, name: &str) -> String {
         HOSTS | USES => {
             format!("before its first section: {section} = [{}]", json!(if name.is_empty() { ANY } else { name }))
         }
-        MODEL => "under [needs]: model = \"what for\"".to_owned(),
+        MODEL | FILES | PROMPT => format!("under [needs]: {section} = \"what for\""),
         section => format!("under [needs.{section}]: {} = {{ description = \"what for\" }}", json!(name)),
     }
 }

@@ -81,6 +81,12 @@ pub struct PackNeeds {
     /// An enabled language model of `[models]`: what for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Files in the folders of `[files] roots`, which its subtools read or send: what for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
+    /// The sections of the agent's system prompt, which its subtools read or change: what for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
 }
 
 /// One thing that must be there.
@@ -232,7 +238,7 @@ impl PackManifest {
 impl PackNeeds {
     /// Every need that has a name, with its kind.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &str, &PackNeed)> {
-        let Self { programs, secrets, variables, databases, privileges, model: _ } = self;
+        let Self { programs, secrets, variables, databases, privileges, model: _, files: _, prompt: _ } = self;
         let kinds = [
             ("programs", programs),
             ("variables", variables),
