@@ -113,7 +113,7 @@ pub(super) fn used_subtools(definition: &Definition) -> Vec<String> {
             used.extend(chosen.flatten().unwrap_or_else(any));
         }
         Run::Llm(llm) => {
-            used.extend(llm.tool.iter().flat_map(|name| constant(name).map_or_else(any, |name| vec![name])))
+            used.extend(llm.tool.iter().flat_map(|name| constant(name).map_or_else(any, |name| vec![name])));
         }
         _ => {}
     }

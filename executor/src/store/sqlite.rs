@@ -473,7 +473,8 @@ fn known_schema(connection: &Connection) -> Result<usize, StoreError> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let seen = if found == 0 { 0 } else { found - FIRST_SCHEMA + 1 };
     let known = usize::try_from(seen).ok().filter(|seen| *seen <= MIGRATIONS.len() && (found == 0 || *seen > 0));
-    known.ok_or(StoreError::OtherSchema { found, known: FIRST_SCHEMA - 1 + MIGRATIONS.len() as i64 })
+    let known_version = i64::try_from(MIGRATIONS.len()).map_or(i64::MAX, |count| FIRST_SCHEMA - 1 + count);
+    known.ok_or(StoreError::OtherSchema { found, known: known_version })
 }
 
 /// Like [`inspect`] of a store in use, but only of a file that is small enough to check while a command waits.

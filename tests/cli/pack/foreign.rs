@@ -147,6 +147,43 @@ fn subtools_declared_and_not() -> Vec<(&'static str, Value, String, String)> {
     ]
 }
 
+const FILES: &str = "needs.files = \"to read them\"";
+
+/// The files that a pack may read, likewise.
+fn files_declared_and_not() -> Vec<(&'static str, Value, String, String)> {
+    let http = |body: Value| json!({"http": {"base_url": "http://127.0.0.1:9", "method": "POST", "body": body}});
+    let (local, sh) = ("hosts = [\"127.0.0.1\"]", "needs.programs.sh = { description = \"to read\" }");
+    vec![
+        ("a file", json!({"builtin": {"read_file": {"path": "{{ x }}"}}}), String::new(), FILES.to_owned()),
+        (
+            "files",
+            json!({"builtin": {"search_files": {"path": "{{ x }}", "pattern": "a"}}}),
+            String::new(),
+            FILES.to_owned(),
+        ),
+        ("a folder", json!({"builtin": {"list_files": {"path": "{{ x }}"}}}), String::new(), FILES.to_owned()),
+        ("a file as a body", http(json!({"file": {"path": "{{ x }}"}})), local.to_owned(), format!("{local}\n{FILES}")),
+        (
+            "a file as a part",
+            http(json!({"multipart": {"a": {"file": "{{ x }}"}}})),
+            local.to_owned(),
+            format!("{local}\n{FILES}"),
+        ),
+        (
+            "a file for a program",
+            json!({"process": {"argv": ["sh", {"input_file": "{{ x }}"}]}}),
+            sh.to_owned(),
+            format!("{sh}\n{FILES}"),
+        ),
+        (
+            "the system prompt",
+            json!({"builtin": {"read_prompt": {"section": "{{ x }}"}}}),
+            String::new(),
+            "needs.prompt = \"to read it\"".to_owned(),
+        ),
+    ]
+}
+
 /// Everything else that a pack may use, with a manifest that does not declare it and one that does.
 fn declared_and_not() -> Vec<(&'static str, Value, String, String)> {
     let http = |fields| json!({"http": merged(json!({"base_url": "http://127.0.0.1:9"}), fields)});
@@ -161,7 +198,6 @@ fn declared_and_not() -> Vec<(&'static str, Value, String, String)> {
     let sh = need("programs", "sh");
     let with_sh = format!("{sh}\n{}", need("secrets", "other"));
     let variable = need("variables", "elsewhere");
-    let files = "needs.files = \"to read them\"".to_owned();
     vec![
         ("auth", http(json!({"auth": {"bearer": "secret:other"}})), local.clone(), secret.clone()),
         (
@@ -201,38 +237,6 @@ fn declared_and_not() -> Vec<(&'static str, Value, String, String)> {
             format!("hosts = [\"127.0.0.1\", \"login.example\"]\n{}", need("secrets", "other")),
         ),
         ("any host", json!({"http": {"base_url": "{{ x }}"}}), hosts("127.0.0.1"), hosts("*")),
-        ("a file", json!({"builtin": {"read_file": {"path": "{{ x }}"}}}), String::new(), files.clone()),
-        (
-            "files",
-            json!({"builtin": {"search_files": {"path": "{{ x }}", "pattern": "a"}}}),
-            String::new(),
-            files.clone(),
-        ),
-        ("a folder", json!({"builtin": {"list_files": {"path": "{{ x }}"}}}), String::new(), files.clone()),
-        (
-            "a file as a body",
-            http(json!({"method": "POST", "body": {"file": {"path": "{{ x }}"}}})),
-            local.clone(),
-            format!("{local}\n{files}"),
-        ),
-        (
-            "a file as a part",
-            http(json!({"method": "POST", "body": {"multipart": {"a": {"file": "{{ x }}"}}}})),
-            local.clone(),
-            format!("{local}\n{files}"),
-        ),
-        (
-            "a file for a program",
-            json!({"process": {"argv": ["sh", {"input_file": "{{ x }}"}]}}),
-            sh.clone(),
-            format!("{sh}\n{files}"),
-        ),
-        (
-            "the system prompt",
-            json!({"builtin": {"read_prompt": {"section": "{{ x }}"}}}),
-            String::new(),
-            "needs.prompt = \"to read it\"".to_owned(),
-        ),
         ("fetch", json!({"builtin": {"fetch_url": {"url": "{{ x }}"}}}), hosts("127.0.0.1"), hosts("*")),
         ("variable", json!({"http": {"base_url": "{{ vars.elsewhere }}"}}), hosts("127.0.0.1"), variable.clone()),
         (
@@ -285,7 +289,9 @@ fn a_pack_uses_only_what_its_manifest_declares() {
     let mine = json!({"description": "Shows what is mine.", "input": {"type": "object"},
         "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["echo", "mine"]}}});
     world.define("mine.json", &json!({"mine_look": mine}));
-    for (what, run, without, with) in declared_and_not().into_iter().chain(subtools_declared_and_not()) {
+    for (what, run, without, with) in
+        declared_and_not().into_iter().chain(subtools_declared_and_not()).chain(files_declared_and_not())
+    {
         one_subtool(&world, &run, &without);
         world.run(&["pack", "enable", "zoo"]);
         let undeclared = |world: &World| world.run(&["pack", "info", "zoo"]).to_string().contains("does not declare");
