@@ -22,6 +22,8 @@ pub struct Schema {
     pub foreign_keys: Vec<ForeignKey>,
     /// What is run when rows of a table or a view change, also of one that is not in `tables`.
     pub triggers: Vec<Trigger>,
+    /// Tables whose triggers the user may not see, if they have any.
+    pub unseen_triggers: BTreeSet<TableName>,
     /// There is more than this, which callers must not reach, also not through a view.
     pub is_part: bool,
 }

@@ -9,6 +9,7 @@ mod decode;
 mod failure;
 mod schema;
 mod set_off;
+mod trigger_rights;
 
 use std::pin::pin;
 use std::time::Duration;

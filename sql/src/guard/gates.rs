@@ -128,6 +128,10 @@ impl Naming<'_> {
             self.found.may_write_any = true;
             self.found.sets_off.insert("whatever its triggers change".to_owned());
         }
+        if set_off.may_be_more {
+            let unseen = "what triggers change that the database's user may not see, since it lacks the right TRIGGER";
+            self.found.sets_off.insert(unseen.to_owned());
+        }
     }
 
     fn add(&mut self, written: &WrittenTable, access: TableAccess) {

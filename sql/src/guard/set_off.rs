@@ -26,6 +26,8 @@ pub(super) struct SetOff {
     pub(super) unknown_tables: Vec<(WrittenTable, TableAccess)>,
     /// Some trigger may write any table.
     pub(super) may_write_any: bool,
+    /// There may be triggers that the user may not see.
+    pub(super) may_be_more: bool,
     /// Each foreign key and trigger, as the database has it.
     pub(super) definitions: BTreeSet<String>,
 }
@@ -55,6 +57,7 @@ pub(super) fn set_off(catalog: &Catalog<'_>, by: Vec<TableChange>) -> SetOff {
         }
         found.changes.extend(carried.iter().map(|change| (change.table.clone(), change.access)));
         next.extend(carried);
+        found.may_be_more |= catalog.schema.unseen_triggers.contains(&change.table);
         for trigger in catalog.schema.triggers.iter().filter(|trigger| fires(catalog.dialect, trigger, &change)) {
             found.definitions.insert(trigger.definition.clone());
             let written = match &trigger.body {

@@ -10,7 +10,7 @@ use crate::world::until;
 
 impl Shop {
     /// Runs statements as the server's own administrator.
-    fn administer(&self, statements: &str) {
+    pub(super) fn administer(&self, statements: &str) {
         let Some(server) = &self.server else { return };
         let mut client = if self.kind == "postgres" {
             let mut client = Command::new("psql");

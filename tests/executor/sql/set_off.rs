@@ -272,3 +272,39 @@ fn a_trigger_or_a_key_that_does_something_else_is_seen_before_a_change_is_made()
         assert_eq!(result["status"], "succeeded", "{}: {result:#}", shop.kind);
     });
 }
+
+/// A card does not look whole because the database's user may not see what else happens.
+#[test]
+fn triggers_that_the_user_may_not_see_are_said_to_be_possible() {
+    const WORDS: &str = "lacks the right TRIGGER";
+    let Some(shop) = Shop::new("mariadb", "writable = true") else { return };
+    shop.sql(&tables(shop.kind));
+    let insert = "INSERT INTO watched (id, name) VALUES (2, 'two')";
+    shop.sql(FRESH);
+    let (_, card) = shop.shown(insert);
+    assert!(!card.contains(WORDS), "{card}");
+    let server = shop.server.as_ref().expect("a server");
+    let password = server.text("password");
+    let hosts = ["'%'", "localhost"];
+    for host in hosts {
+        shop.administer(&format!(
+            "CREATE USER low@{host} IDENTIFIED BY '{password}'; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON shop.* TO low@{host};"
+        ));
+    }
+    let url = server.text("url").replace("shop@", "low@");
+    shop.world
+        .configure(&format!("[databases.shop]\nurl = \"{url}\"\npassword = \"secret:shop-db\"\nwritable = true\n"));
+    for (right, is_seen) in [(None, false), (Some("GRANT TRIGGER ON shop.* TO low"), true)] {
+        for host in right.iter().flat_map(|_| hosts) {
+            shop.administer(&format!("{}@{host};", right.unwrap_or_default()));
+        }
+        shop.sql(FRESH);
+        let (id, card) = shop.shown(insert);
+        assert_eq!(card.contains(WORDS), !is_seen, "{right:?}: {card}");
+        shop.world.decide(&id, "approve", "shop_change");
+        let result = shop.world.end_of(&id);
+        assert_eq!(result["status"], "succeeded", "{right:?}: {result:#}");
+        assert_eq!(result["data"].to_string().contains(WORDS), !is_seen, "{right:?}: {result:#}");
+    }
+}

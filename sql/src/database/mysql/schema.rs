@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 
+use super::trigger_rights::TriggerRights;
 use super::{MysqlWorkError, set_off};
 use crate::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 
@@ -93,7 +94,18 @@ pub(super) async fn read(conn: &mut Conn, others: &[String]) -> Result<Schema, M
     let unique_keys = unique_keys(conn, &list).await?;
     let foreign_keys = set_off::foreign_keys(conn, &list).await?;
     let triggers = set_off::triggers(conn, &list).await?;
-    Ok(Schema { search_path, tables, unique_keys, foreign_keys, triggers, is_part: true, ..Schema::default() })
+    let rights = TriggerRights::read(conn).await?;
+    let unseen_triggers = tables.keys().filter(|table| !rights.has(&table.schema, &table.name)).cloned().collect();
+    Ok(Schema {
+        search_path,
+        tables,
+        unique_keys,
+        foreign_keys,
+        triggers,
+        unseen_triggers,
+        is_part: true,
+        ..Schema::default()
+    })
 }
 
 /// The unique keys of the databases in `list`.

@@ -155,5 +155,6 @@ pub(super) async fn read(client: &Client, schemas: Option<&[String]>) -> Result<
     let foreign_keys = set_off::foreign_keys(client).await?;
     let triggers = set_off::triggers(client).await?;
     let is_part = schemas.is_some();
-    Ok(Schema { search_path, tables, functions, heirs, unique_keys, foreign_keys, triggers, is_part })
+    let unseen_triggers = BTreeSet::new();
+    Ok(Schema { search_path, tables, functions, heirs, unique_keys, foreign_keys, triggers, unseen_triggers, is_part })
 }
