@@ -159,7 +159,7 @@ impl Mailbox {
     /// parses nor escapes, since each `run` asks.
     pub fn names_configuration(&self, file: &Path) -> bool {
         let Ok(said) = regular_file::read_text(&self.identity_file(), MAX_FILE_BYTES) else { return false };
-        said.contains(&["\"config\":\"", &file.to_string_lossy(), "\""].concat())
+        said.contains(&*file.to_string_lossy())
     }
 
     fn config_problem_file(&self) -> PathBuf {

@@ -59,7 +59,7 @@ impl Mailbox {
         }
         let text = regular_file::read_text(&path, MAX_BYTES).ok()?;
         // Each `run` asks, and most searches found something else: then nothing is parsed.
-        if !text.contains(&["\"", tool, "\""].concat()) {
+        if !text.contains(tool) {
             return None;
         }
         let mut query: LastQuery = serde_json::from_str(&text).ok()?;
