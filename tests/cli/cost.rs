@@ -27,7 +27,7 @@ const MANY: usize = 3_000;
 const IN_ONE_FILE: usize = 500;
 
 /// How often instructions are counted before two counts are said to differ.
-const MAX_COUNTS: usize = 20;
+const MAX_COUNTS: usize = 40;
 
 fn world(subtools: usize) -> World {
     let world = World::new();
