@@ -233,7 +233,8 @@ impl<'a> Schemas<'a> {
                 is_open = true;
                 break;
             }
-            if self.is_unset(field) {
+            let is_unset = self.is_unset(field);
+            if is_unset && !is_demanded(name, fields) {
                 is_declared.remove(name.as_str());
                 is_open = true;
                 continue;
@@ -245,6 +246,9 @@ impl<'a> Schemas<'a> {
                 continue;
             }
             let mut cleaned = self.clean(field, level + 1, state);
+            if is_unset {
+                without_output_only(&mut cleaned);
+            }
             if is_required && !state.is_unfilled && defaults::keep(self.resolve(field), field, &mut cleaned) {
                 is_declared.remove(name.as_str());
             } else if is_required && is_declared.insert(name.as_str()) {
@@ -309,6 +313,24 @@ impl<'a> Schemas<'a> {
         }
         append_description(&mut cut, &listed(own));
         cut
+    }
+}
+
+/// Whether another field's description says that `name` must be provided. Google marks such fields as output only.
+fn is_demanded(name: &str, fields: Option<&Map<String, Value>>) -> bool {
+    let quoted = format!("`{name}`");
+    let descriptions = fields.into_iter().flatten().filter(|(other, _)| *other != name);
+    let descriptions = descriptions.filter_map(|(_, field)| field.get("description")?.as_str());
+    let mut sentences = descriptions.flat_map(|text| text.split_inclusive(". "));
+    sentences.any(|sentence| sentence.contains("must provide") && sentence.contains(&quoted))
+}
+
+/// Removes the words that a caller never sets a field.
+fn without_output_only(cleaned: &mut Map<String, Value>) {
+    if let Some(Value::String(text)) = cleaned.get_mut("description")
+        && let Some(rest) = text.strip_prefix("Output only.")
+    {
+        *text = rest.trim_start().to_owned();
     }
 }
 

@@ -74,3 +74,21 @@ async fn the_imported_gmail_finds_a_mail() {
     let wrong = world.run(&["run", "gmail_users_messages_get", "ids=1"]);
     assert_eq!((wrong.exit, &wrong.error()["code"]), (2, &json!("invalid-input")), "{wrong}");
 }
+
+/// Google's document of Drive marks what a share needs as output only, and says elsewhere that it must be provided.
+#[test]
+fn a_field_that_must_be_provided_is_an_input_although_it_is_marked_as_output() {
+    let Some(folder) = discovery() else { return };
+    let world = quiet_world();
+    let imported = world.run(&["import", &folder.join("drive.v3.json").display().to_string(), "--name", "d"]);
+    assert_eq!(imported.exit, 0, "{imported}");
+    let listed = world.run(&["list", "tools", "d_permissions_create", "--full"]).json();
+    let fields = &listed["d_permissions_create"]["input"]["properties"];
+    for name in ["emailAddress", "domain"] {
+        let text = fields[name]["description"].as_str().unwrap_or_default();
+        assert!(text.starts_with("The "), "{name}: {fields:#}");
+    }
+    assert!(fields["displayName"].is_null(), "{fields:#}");
+    let input = json!({"fileId": "f", "role": "reader", "type": "user", "emailAddress": "bob@x.example"});
+    assert_eq!(plan(&world, "d_permissions_create", &input)["body"]["emailAddress"], "bob@x.example");
+}

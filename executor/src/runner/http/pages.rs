@@ -22,6 +22,8 @@ struct PageWalk<'a> {
     /// How many items the current page has, and the last of them.
     on_page: usize,
     last: Option<Value>,
+    /// The next page, if it is on another server.
+    elsewhere: Option<String>,
 }
 
 /// Fetches page after page and joins their items.
@@ -73,7 +75,7 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         items.truncate(enough);
     }
     let more = match &next {
-        _ if items.len() < found => More::Yes,
+        _ if items.len() < found || walk.elsewhere.is_some() => More::Yes,
         None => More::No,
         // The request counts on, whether or not there is another page.
         Some(_) if pagination.counts() && pagination.has_more.is_none() => More::Unknown,
@@ -88,10 +90,14 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         truncated: None,
     };
     let data = joined(envelope, items, pagination, next.as_ref(), more != More::No);
-    let success = RunnerOutput { facts: Some(facts.clone()), ..RunnerOutput::json(data) }
+    let mut success = RunnerOutput { facts: Some(facts.clone()), ..RunnerOutput::json(data) }
         .with_meta("http_status", facts.status)
         .with_meta("url", call.draft.redacted_url().as_str())
         .with_meta("pages", pages);
+    if let Some(target) = walk.elsewhere {
+        let why = format!("the next page is on another server, which is not asked: `{target}`");
+        success = success.with_meta("not_fetched", why);
+    }
     Ok(success.with_extent(extent))
 }
 
@@ -179,11 +185,11 @@ impl<'a> PageWalk<'a> {
             counter.map(|counter| declared(call.draft, counter).or(counter.first).unwrap_or(otherwise))
         };
         let counter = first(pagination.page.as_ref(), 1).or(first(pagination.offset.as_ref(), 0)).unwrap_or_default();
-        Self { call, pagination, counter, on_page: 0, last: None }
+        Self { call, pagination, counter, on_page: 0, last: None, elsewhere: None }
     }
 
     /// Returns where the next page is, according to the current one.
-    fn next(&self, body: &Value, headers: &HeaderMap, url: &Url) -> Result<Option<RequestTarget>, Failure> {
+    fn next(&mut self, body: &Value, headers: &HeaderMap, url: &Url) -> Result<Option<RequestTarget>, Failure> {
         let pagination = self.pagination;
         // A last page may leave out what names the next one. One that names it elsewhere is not the last.
         let declared = [
@@ -212,11 +218,11 @@ impl<'a> PageWalk<'a> {
         }
         if let Some(field) = &pagination.next_url {
             let target = body.pointer(&pointer(field)).and_then(Value::as_str).filter(|target| !target.is_empty());
-            return target.map(|target| self.link(target, url)).transpose();
+            return Ok(target.and_then(|target| self.link(target, url)));
         }
         if pagination.link_header {
             let mut links = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
-            return links.find_map(next_link).map(|target| self.link(target, url)).transpose();
+            return Ok(links.find_map(next_link).and_then(|target| self.link(target, url)));
         }
         if self.on_page == 0 {
             return Ok(None);
@@ -236,13 +242,14 @@ impl<'a> PageWalk<'a> {
         Ok(page(pagination.page.as_ref().and_then(Counter::parameter), Some((self.counter + 1).into())))
     }
 
-    /// Returns the page at `target`, relative to `url`. It must be on the same server.
-    fn link(&self, target: &str, url: &Url) -> Result<RequestTarget, Failure> {
+    /// Returns the page at `target`, relative to `url`. On another server it is not fetched.
+    fn link(&mut self, target: &str, url: &Url) -> Option<RequestTarget> {
         let next = url.join(&endpoint(target, &self.call.context.config.http.endpoints)).ok();
-        match next.filter(|next| next.origin() == url.origin()) {
-            Some(next) => Ok(RequestTarget::Link(next)),
-            None => Err(Failure::new(Code::BadResponse, format!("the next page is on another server: `{target}`"))),
+        let next = next.filter(|next| next.origin() == url.origin());
+        if next.is_none() {
+            self.elsewhere = Some(target.to_owned());
         }
+        next.map(RequestTarget::Link)
     }
 }
 
