@@ -206,6 +206,9 @@ fn json_damaged_by_a_shell_is_recognized() {
         let error = world.run(&["run", "echo", "--input", damaged]).error();
         assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--input=-")), "{damaged}: {error}");
     }
+    let python = world.run(&["run", "echo", "--input", "{'text': 'x'}"]).error();
+    let hint = python["hint"].as_str().expect("a hint");
+    assert!(hint.starts_with("JSON has double quotes, not single ones; write the fields as key=value"), "{python}");
     // Without quotes around it, the shell splits `--input={"text": "hello world"}`.
     assert_snapshot!(world.run(&["run", "echo", "--input={text:", "hello", "world}"]), @r#"
     exit: 2

@@ -41,7 +41,12 @@ pub(in crate::commands) fn read_input(value: &str, name: &str, context: &Context
         }
         Err(error) => {
             let text = String::from_utf8_lossy(&text);
-            let hint = if value != "-" && is_missing_quotes(&text) { USE_STDIN } else { WRITE_FIELDS };
+            let hint = match value {
+                _ if has_single_quotes(&text) => format!("JSON has double quotes, not single ones; {WRITE_FIELDS}"),
+                "-" => WRITE_FIELDS.to_owned(),
+                _ if is_missing_quotes(&text) => USE_STDIN.to_owned(),
+                _ => WRITE_FIELDS.to_owned(),
+            };
             Err(Error::new(Code::InvalidJson, format!("{from} is not valid JSON: {error}"))
                 .detail("line", error.line)
                 .detail("column", error.column)
@@ -118,6 +123,11 @@ fn is_missing_quotes(text: &str) -> bool {
     let text = text.trim();
     let has_quotes = text.replace("\\\"", "").contains('"');
     text.starts_with('\'') || (text.starts_with('{') && text.len() > 2 && !has_quotes)
+}
+
+/// Whether keys are quoted as in Python.
+fn has_single_quotes(text: &str) -> bool {
+    text.trim_start().strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with('\''))
 }
 
 /// Adds a `key=value` argument to the request.
