@@ -178,7 +178,13 @@ impl StoreError {
             Self::LogWithoutStore { log } => Some(format!(
                 "put the store back beside it; or move `{log}` away to start with an empty store, which loses all tasks"
             )),
-            Self::OtherSchema { .. } => Some("install the version that wrote it, or a newer one".to_owned()),
+            Self::OtherSchema { found, known } if *found > *known => {
+                Some("install the version that wrote it, or a newer one".to_owned())
+            }
+            Self::OtherSchema { .. } => Some(
+                "install the version that wrote it; or move it away to start with an empty store, which loses all tasks"
+                    .to_owned(),
+            ),
             Self::Engine(_) | Self::Folder(_) | Self::Conflict { .. } | Self::Duplicate(_) => None,
             Self::GrantConflict(_) | Self::NotResolvable(_) | Self::Malformed(_) => None,
         }

@@ -28,7 +28,7 @@ use crate::runner::input_file::{self, OpenedInput};
 use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
 use argument::{Argument, ArgumentOptions, OutputFile};
 use group::ProgramExit;
-use named_files::{files_in, scripts_among, scripts_in_variable};
+use named_files::{files_in, scripts_named};
 use program_call::{ApprovedFiles, ProgramCall};
 
 mod argument;
@@ -280,13 +280,9 @@ impl Process {
             }
         };
         let constants: Vec<_> = self.argv.iter().skip(1).map(Argument::constant).collect();
-        let mut scripts = scripts_among(Path::new(self.program()), &constants, folder);
-        for (name, value) in program_call.variables() {
-            if self.env.get(name).is_none_or(|template| template::is_constant(template)) {
-                scripts.extend(scripts_in_variable(value, folder));
-            }
-        }
-        for path in scripts {
+        let is_constant = |name: &str| self.env.get(name).is_none_or(|template| template::is_constant(template));
+        let (fixed, filled): (Vec<_>, Vec<_>) = program_call.variables().partition(|(name, _)| is_constant(name));
+        for path in scripts_named(Path::new(self.program()), &constants, fixed, folder) {
             add(path, FileRole::Covered);
         }
         let covered = self.covers.iter().map(|path| folder.join(path));
@@ -297,10 +293,8 @@ impl Process {
         for text in argument::filled_by_input(self.argv.get(1..).unwrap_or_default(), &invocation.values())? {
             files_in(&text, folder).for_each(|path| add(path, FileRole::Argument));
         }
-        for (name, value) in program_call.variables() {
-            if self.env.get(name).is_some_and(|template| !template::is_constant(template)) {
-                files_in(value, folder).for_each(|path| add(path, FileRole::Argument));
-            }
+        for (_, value) in filled {
+            files_in(value, folder).for_each(|path| add(path, FileRole::Argument));
         }
         Ok(files)
     }

@@ -86,7 +86,8 @@ impl ResultSpace {
         Ok(())
     }
 
-    /// Counts what a task's result has in the end; fails if that exceeds a limit. What is small is not counted.
+    /// Counts what a task keeps, its input and then its result, in place of what was counted for it before; fails if that
+    /// exceeds a limit. What is small is not counted.
     pub fn settle(&self, id: TaskId, caller: &Caller, bytes: u64, settings: &ExecutorSettings) -> Result<(), Failure> {
         let counted = self.results().remove(&id);
         if bytes < LARGE_BYTES as u64 {

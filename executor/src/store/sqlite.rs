@@ -45,6 +45,7 @@ use task_rows::{accept, first_steps, record_transition};
 const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/7.sql")];
 /// Lower ones were never released.
 const FIRST_SCHEMA: i64 = 7;
+const LAST_SCHEMA: i64 = FIRST_SCHEMA + MIGRATIONS.len() as i64 - 1;
 
 /// How long to wait for another process that holds a lock on the database, such as a backup or the `sqlite3` shell.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -471,10 +472,11 @@ fn create(path: &Path) -> Result<(), StoreError> {
 /// How many of the migrations the store has seen.
 fn known_schema(connection: &Connection) -> Result<usize, StoreError> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let seen = if found == 0 { 0 } else { found - FIRST_SCHEMA + 1 };
-    let known = usize::try_from(seen).ok().filter(|seen| *seen <= MIGRATIONS.len() && (found == 0 || *seen > 0));
-    let known_version = i64::try_from(MIGRATIONS.len()).map_or(i64::MAX, |count| FIRST_SCHEMA - 1 + count);
-    known.ok_or(StoreError::OtherSchema { found, known: known_version })
+    let seen = match found {
+        0 => Some(0),
+        _ => found.checked_sub(FIRST_SCHEMA - 1).and_then(|seen| usize::try_from(seen).ok()).filter(|seen| *seen > 0),
+    };
+    seen.filter(|seen| *seen <= MIGRATIONS.len()).ok_or(StoreError::OtherSchema { found, known: LAST_SCHEMA })
 }
 
 /// Like [`inspect`] of a store in use, but only of a file that is small enough to check while a command waits.

@@ -189,9 +189,9 @@ impl Grant {
         asked_by.unwrap_or_default().iter().any(|rule| !self.rules.contains(rule))
     }
 
-    /// Whether `task` uses the files that the human saw, wherever its program starts: that is up to the scope. A file that its input names may be another one, or have another
-    /// content, only if the human widened the field that names it. Of a call that needed no confirmation, they are not
-    /// known.
+    /// Whether `task` uses the files that the human saw; the folder in which its program starts is up to the scope. A file
+    /// that its input names may be another one, or have another content, only if the human widened the field that names it.
+    /// Of a call that needed no confirmation, they are not known.
     fn covers_files_of<'a>(&'a self, task: &'a Task) -> bool {
         let Some(confirmation) = &task.confirmation else { return true };
         let split = |files: &'a [Fingerprint]| {

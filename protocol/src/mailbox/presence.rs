@@ -155,11 +155,13 @@ impl Mailbox {
         serde_json::from_slice(&regular_file::read(&self.identity_file(), MAX_FILE_BYTES).ok()?).ok()
     }
 
-    /// Whether the running or last executor said that it reads the configuration `file`, in these characters. Neither
-    /// parses nor escapes, since each `run` asks.
+    /// Whether the running or last executor said that it reads the configuration `file`, in these very characters. Each
+    /// `run` asks, so nothing is parsed: a path that JSON writes with escapes is not found.
     pub fn names_configuration(&self, file: &Path) -> bool {
         let Ok(said) = regular_file::read_text(&self.identity_file(), MAX_FILE_BYTES) else { return false };
-        said.contains(&*file.to_string_lossy())
+        let file = file.to_string_lossy();
+        said.match_indices(&*file)
+            .any(|(at, _)| said[..at].ends_with("\"config\":\"") && said[at + file.len()..].starts_with('"'))
     }
 
     fn config_problem_file(&self) -> PathBuf {

@@ -41,11 +41,12 @@ pub(in crate::commands) fn read_input(value: &str, name: &str, context: &Context
         }
         Err(error) => {
             let text = String::from_utf8_lossy(&text);
-            let hint = match value {
-                _ if has_single_quotes(&text) => format!("JSON has double quotes, not single ones; {WRITE_FIELDS}"),
-                "-" => WRITE_FIELDS.to_owned(),
-                _ if is_missing_quotes(&text) => USE_STDIN.to_owned(),
-                _ => WRITE_FIELDS.to_owned(),
+            let hint = if has_single_quotes(&text) {
+                &format!("JSON has double quotes, not single ones; {WRITE_FIELDS}")
+            } else if value != "-" && is_missing_quotes(&text) {
+                USE_STDIN
+            } else {
+                WRITE_FIELDS
             };
             Err(Error::new(Code::InvalidJson, format!("{from} is not valid JSON: {error}"))
                 .detail("line", error.line)

@@ -93,8 +93,10 @@ impl LoadedPack {
         };
         for name in others {
             if !self.manifest.uses.iter().any(|known| known == name || globs([known]).is_match(name)) {
-                let any = || "that it uses any subtool".to_owned();
-                add(&if name == ANY { any() } else { format!("the subtool `{name}`") }, name, USES);
+                match name.as_str() {
+                    ANY => add("that it uses any subtool", "", USES),
+                    name => add(&format!("the subtool `{name}`"), name, USES),
+                }
             }
         }
         if definition.run.reads_files() && needs.files.is_none() {

@@ -89,7 +89,12 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         asked_limit: call.draft.max_items.filter(|asked| next.is_some() && *asked > returned),
         truncated: None,
     };
-    let data = joined(envelope, items, pagination, next.as_ref(), more != More::No);
+    let next_page = match next {
+        Some(RequestTarget::Page(_, token)) => Some(token),
+        Some(RequestTarget::Link(url)) => Some(Value::from(url.as_str())),
+        Some(RequestTarget::Declared | RequestTarget::Job(_)) | None => walk.elsewhere.clone().map(Value::from),
+    };
+    let data = joined(envelope, items, pagination, next_page, more != More::No);
     let mut success = RunnerOutput { facts: Some(facts.clone()), ..RunnerOutput::json(data) }
         .with_meta("http_status", facts.status)
         .with_meta("url", call.draft.redacted_url().as_str())
@@ -115,20 +120,9 @@ fn updated(envelope: Value, page: Value) -> Value {
 }
 
 /// Puts all items into the fields of the pages, with what says which page is next.
-fn joined(
-    mut first: Value,
-    items: Vec<Value>,
-    pagination: &Pagination,
-    next: Option<&RequestTarget>,
-    more: bool,
-) -> Value {
+fn joined(mut first: Value, items: Vec<Value>, pagination: &Pagination, next_page: Option<Value>, more: bool) -> Value {
     let Some(items_field) = &pagination.items else { return Value::Array(items) };
     put(&mut first, &pointer(items_field), Some(Value::Array(items)));
-    let next_page = match next {
-        Some(RequestTarget::Page(_, token)) => Some(token.clone()),
-        Some(RequestTarget::Link(url)) => Some(Value::from(url.as_str())),
-        Some(RequestTarget::Declared | RequestTarget::Job(_)) | None => None,
-    };
     let named_by = pagination.next_token.as_ref().map(|token| &token.response).or(pagination.next_url.as_ref());
     if let Some(field) = named_by {
         put(&mut first, &pointer(field), next_page);

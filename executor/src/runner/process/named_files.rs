@@ -38,8 +38,20 @@ pub(super) fn files_in(text: &str, folder: &Path) -> impl Iterator<Item = PathBu
     names.filter(|name| !name.is_empty()).map(|name| folder.join(name)).filter(|path| path.is_file())
 }
 
-/// The scripts among the constant arguments of a program; `None` stands for an argument that the input fills.
-pub(super) fn scripts_among(program: &Path, arguments: &[Option<&str>], folder: &Path) -> BTreeSet<PathBuf> {
+/// The scripts that constants name: the arguments of a program, of which `None` stands for one that the input fills, and
+/// the values of environment variables.
+pub(super) fn scripts_named<'a>(
+    program: &Path,
+    arguments: &[Option<&str>],
+    variables: impl IntoIterator<Item = (&'a str, &'a str)>,
+    folder: &Path,
+) -> BTreeSet<PathBuf> {
+    let mut found = scripts_among(program, arguments, folder);
+    found.extend(variables.into_iter().flat_map(|(_, value)| scripts_in_variable(value, folder)));
+    found
+}
+
+fn scripts_among(program: &Path, arguments: &[Option<&str>], folder: &Path) -> BTreeSet<PathBuf> {
     let name = program.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let options = TEXT_OPTIONS.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, options)| options);
     let mut found = BTreeSet::new();
@@ -69,9 +81,9 @@ fn value_of<'a>(option: &str, text: &'a str) -> Option<&'a str> {
     letters.split_once(letter).map(|(_, rest)| rest)
 }
 
-/// The scripts that the constant value of an environment variable names, as in `BASH_ENV`, `LD_PRELOAD` and
+/// The scripts that the value of an environment variable names, as in `BASH_ENV`, `LD_PRELOAD` and
 /// `NODE_OPTIONS`.
-pub(super) fn scripts_in_variable(value: &str, folder: &Path) -> BTreeSet<PathBuf> {
+fn scripts_in_variable(value: &str, folder: &Path) -> BTreeSet<PathBuf> {
     let words = value.split(|character: char| character == ':' || character.is_whitespace());
     let files = std::iter::once(value).chain(words).flat_map(|word| files_in(word, folder));
     files.filter(|path| is_script(path)).collect()

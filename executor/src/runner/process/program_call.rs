@@ -18,7 +18,7 @@ use super::Process;
 use super::argument::{self, FilledArgument};
 use super::held::{HeldFiles, HeldStart};
 use super::loading::ProgramLoading;
-use super::named_files::{scripts_among, scripts_in_variable};
+use super::named_files::scripts_named;
 use super::python_module::PythonModule;
 use super::startup::{Startup, interpreter_kind};
 use crate::config::programs::{self, ProgramSettings};
@@ -188,9 +188,7 @@ impl ProgramCall {
         let mut files = self.startup(settings)?.files();
         let arguments: Vec<_> = self.arguments.iter().map(FilledArgument::shown).collect();
         let arguments: Vec<_> = arguments.iter().map(|argument| Some(argument.as_str())).collect();
-        let mut named = scripts_among(Path::new(&self.program), &arguments, &self.folder);
-        named.extend(self.variables().flat_map(|(_, value)| scripts_in_variable(value, &self.folder)));
-        for path in named {
+        for path in scripts_named(Path::new(&self.program), &arguments, self.variables(), &self.folder) {
             if files.iter().all(|(known, _)| *known != path) {
                 files.push((path, FileRole::Covered));
             }

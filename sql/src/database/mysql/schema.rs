@@ -94,7 +94,7 @@ pub(super) async fn read(conn: &mut Conn, others: &[String]) -> Result<Schema, M
     let unique_keys = unique_keys(conn, &list).await?;
     let foreign_keys = set_off::foreign_keys(conn, &list).await?;
     let triggers = set_off::triggers(conn, &list).await?;
-    let rights = TriggerRights::read(conn).await?;
+    let rights = TriggerRights::read(conn).await;
     let unseen_triggers = tables.keys().filter(|table| !rights.has(&table.schema, &table.name)).cloned().collect();
     Ok(Schema {
         search_path,
