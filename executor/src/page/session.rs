@@ -20,6 +20,8 @@ use crate::task::confirmation::nonce;
 
 /// The most nonces of one session that were given out and not used. A browser uses each at once.
 const MAX_NONCES: usize = 64;
+/// How many random digits the name of a session has, at least.
+const MIN_DIGITS: usize = 4;
 /// Capacity of the channel of changes; a receiver that falls behind looks at the sessions themselves.
 const MAX_CHANGES: usize = 16;
 /// What a terminal of this program calls itself.
@@ -135,10 +137,12 @@ impl PageSessions {
         }
         let secrets = SessionSecrets { cookie: nonce(), key: SessionKey::random() };
         let now = clock::now();
-        let name = format!("{}-{}", kind.name(), &nonce()[..4]);
-        let info = SessionInfo { name, kind, signed_in_at: now, last_used: now };
         let (cookie, key, nonces) = (hash(&secrets.cookie), secrets.key.clone(), VecDeque::new());
-        self.lock().push(PageSession { cookie, key, nonces, info: info.clone() });
+        let mut all = self.lock();
+        let name = free_name(&kind.name(), &nonce(), |name| all.iter().any(|session| session.info.name == name));
+        let info = SessionInfo { name, kind, signed_in_at: now, last_used: now };
+        all.push(PageSession { cookie, key, nonces, info: info.clone() });
+        drop(all);
         self.tell(SessionChange::SignedIn(info));
         Some(secrets)
     }
@@ -231,6 +235,12 @@ impl PageSessions {
     }
 }
 
+/// The name of a new session: the fewest digits with which no other one has it.
+fn free_name(kind: &str, random: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut names = (MIN_DIGITS..=random.len()).map(|digits| format!("{kind}-{}", &random[..digits]));
+    names.find(|name| !is_taken(name)).expect("no other session has all of these random digits")
+}
+
 fn drop_idle(all: &mut Vec<PageSession>, idle: Duration) {
     let now = clock::now();
     all.retain(|session| session.info.last_used.checked_add(idle).is_ok_and(|until| until > now));
@@ -254,6 +264,20 @@ mod tests {
         let link = make_link(&sessions.folder).expect("a link");
         let secrets = sessions.log_in(&link, BrowserKind::of(user_agent)).expect("the link is valid");
         (sessions.session_of(&secrets.cookie, HOUR).expect("the session exists"), secrets)
+    }
+
+    #[test]
+    fn two_sessions_never_have_one_name() {
+        assert_eq!(free_name("firefox", "0123456789", |_| false), "firefox-0123");
+        assert_eq!(free_name("firefox", "0123456789", |name| name.len() < 14), "firefox-012345");
+        let folder = tempfile::tempdir().expect("a folder");
+        let sessions = PageSessions::new(folder.path());
+        // Of four random digits, two of so many would most likely be the same.
+        let all: Vec<_> = (0..1_000).map(|_| log_in(&sessions, CHROMIUM)).collect();
+        for (name, secrets) in all {
+            let answer = sessions.challenge(&name, "theirs").expect("the session exists");
+            assert!(secrets.key.is_executor("theirs", &answer), "{name} is another session");
+        }
     }
 
     #[test]
