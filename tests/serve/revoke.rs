@@ -110,7 +110,12 @@ fn the_turns_the_queue_and_the_cards_of_a_revoked_key_end_at_once_and_those_of_o
         assert!(revoked_at.elapsed() < PROMPTLY, "{:?}", revoked_at.elapsed());
         let (reply, at) = queued.join().expect("a reply");
         assert!(at.duration_since(revoked_at) < PROMPTLY, "{}", reply.body);
-        assert_eq!(reply.json()["error"]["message"], "cancelled: its API key was revoked", "{}", reply.body);
+        assert_eq!(
+            reply.json()["error"]["message"],
+            "cancelled: its API key was revoked or has expired",
+            "{}",
+            reply.body
+        );
         let (reply, at) = proxied.join().expect("a reply");
         assert!(at.duration_since(revoked_at) < PROMPTLY, "{}", reply.body);
     });
@@ -131,13 +136,30 @@ fn the_turns_the_queue_and_the_cards_of_a_revoked_key_end_at_once_and_those_of_o
 }
 
 #[test]
-fn what_a_revoked_key_scheduled_does_not_start_and_needs_no_human_for_that() {
-    let (world, _stub) = world();
+fn what_a_key_scheduled_does_not_start_after_its_end_and_needs_no_human_for_that() {
+    let ends: [fn(&World); 2] = [
+        |world| assert_eq!(world.run(&["serve", "key", "revoke", "phone"]).exit, 0),
+        |world| {
+            let file = world.state().join("serve/keys.json");
+            let mut keys: Value = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("JSON");
+            let keys_of = keys["keys"].as_array_mut().expect("a list");
+            let phone = keys_of.iter_mut().find(|key| key["name"] == "phone").expect("its key");
+            phone["expires_at"] = "2020-01-01T00:00:00Z".into();
+            fs::write(&file, keys.to_string()).expect("written");
+        },
+    ];
+    for end in ends {
+        let (world, _stub) = world();
+        check_that_it_does_not_start(&world, end);
+    }
+}
+
+fn check_that_it_does_not_start(world: &World, end: fn(&World)) {
     let look = json!({"description": "Looks.", "annotations": {"readOnlyHint": true}, "input": {},
         "run": {"process": {"argv": ["true"]}}});
     world.define("look.json", &json!({"look": look}));
     let (phone, other) = (world.make_api_key("phone").key, world.make_api_key("other").key);
-    let server = Server::start(&world);
+    let server = Server::start(world);
     let scheduled = |key: &str, session: &str| {
         let body = json!({"session": session, "message": "Look later", "wait": false});
         assert_eq!(submit(&server, key, &body).status, 202);
@@ -147,7 +169,7 @@ fn what_a_revoked_key_scheduled_does_not_start_and_needs_no_human_for_that() {
     let (gone, kept) = (scheduled(&phone, "gone"), scheduled(&other, "kept"));
     let status = |id: &str| world.result_file(id)["status"].clone();
     assert_eq!((status(&gone), status(&kept)), (json!("pending"), json!("pending")));
-    assert_eq!(world.run(&["serve", "key", "revoke", "phone"]).exit, 0);
+    end(world);
     until("the task has ended", || status(&gone) == "cancelled");
     assert_eq!(status(&kept), "pending", "the key of another client");
 }

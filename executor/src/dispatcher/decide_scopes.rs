@@ -101,8 +101,14 @@ impl Dispatcher {
         (is_more || !self.may_decide(key, now)).then_some(DecisionError::NoScope)
     }
 
-    /// Whether a key decides now, and what it approved may start: it was neither revoked nor has it expired, and its scope holds.
-    pub(super) fn may_decide(&self, key: &ApiKeyRef, now: Timestamp) -> bool {
+    /// Whether what a key approved at that time may start: it has had its scope since, and still decides.
+    pub(super) fn still_decides(&self, key: &ApiKeyRef, decided_at: Timestamp, now: Timestamp) -> bool {
+        let scope = self.confirmations.decide_scopes.get(&key.hash);
+        scope.is_some_and(|scope| scope.given_at <= decided_at) && self.may_decide(key, now)
+    }
+
+    /// Whether a key decides now: it was neither revoked nor has it expired, and its scope holds.
+    fn may_decide(&self, key: &ApiKeyRef, now: Timestamp) -> bool {
         let scope = self.confirmations.decide_scopes.get(&key.hash).filter(|scope| scope.key == *key);
         let is_live = scope.is_some_and(|scope| scope.status(self.scope_judge(now)) == ScopeStatus::Live);
         is_live && self.confirmations.api_keys.contains(key)

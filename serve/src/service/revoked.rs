@@ -1,6 +1,6 @@
-//! Revoked API keys: what they left behind ends.
+//! API keys that were revoked or have expired: what they left behind ends.
 //!
-//! The door refuses every new request of a revoked key. What was asked before would go on without its client: a turn, the
+//! The door refuses every new request of such a key. What was asked before would go on without its client: a turn, the
 //! questions that wait for theirs, and the tasks that wait for a human. All of these end soon after the key is gone.
 
 use std::collections::BTreeSet;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use executor::config::api_keys::{ApiKeys, ClientKey};
 use protocol::caller::Caller;
+use protocol::clock;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::watch::watch_folder;
@@ -25,8 +26,8 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// How often, where the file system reports none.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
-/// Why the work of a revoked key ended.
-const REASON: &str = "its API key was revoked";
+/// Why the work of such a key ended.
+const REASON: &str = "its API key was revoked or has expired";
 
 /// Why a client no longer waits for its tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl ClientEnd {
     }
 }
 
-/// The keys that were revoked and may still have work here. Clones share them.
+/// The keys that were revoked or have expired, and may still have work here. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct RevokedKeys(Arc<watch::Sender<BTreeSet<String>>>);
 
@@ -63,7 +64,7 @@ impl RevokedKeys {
         Self(Arc::new(watch::Sender::new(BTreeSet::new())))
     }
 
-    /// Whether the client's key was revoked.
+    /// Whether the client's key has ended so.
     pub(crate) fn have(&self, asker: &Asker) -> bool {
         asker.key.as_ref().is_some_and(|key| self.0.borrow().contains(key))
     }
@@ -73,7 +74,7 @@ impl RevokedKeys {
         if self.have(asker) { ClientEnd::KeyRevoked } else { ClientEnd::Left }
     }
 
-    /// Waits until the client's key is revoked; without end if it has none.
+    /// Waits until the client's key ends; without end if it has none.
     pub(super) async fn until_they_have(&self, asker: &Asker) {
         let mut keys = self.0.subscribe();
         if let Some(key) = &asker.key
@@ -85,14 +86,14 @@ impl RevokedKeys {
     }
 }
 
-/// The error for a client whose key was revoked.
+/// The error for a client whose key has ended.
 pub(crate) fn revoked() -> ErrorBody {
     ErrorBody::new(Code::Cancelled, format!("cancelled: {REASON}"))
         .hint("ask the human who made the key for another one")
 }
 
 impl SessionService {
-    /// Ends what revoked keys left behind, as long as the service runs.
+    /// Ends what revoked and expired keys left behind, as long as the service runs.
     pub(crate) async fn end_revoked(self: &Arc<Self>, keys: &ApiKeys) {
         let (mut known, mut done) = (BTreeSet::new(), BTreeSet::new());
         let changes = Arc::new(Notify::new());
@@ -103,9 +104,15 @@ impl SessionService {
         loop {
             // Before the keys: a session is made after its key, so the key of each of these was there.
             let sessions = self.index.sessions_of_keys();
+            let now = clock::now();
+            let mut pause = pause;
             match keys.list() {
                 Ok(listed) => {
-                    let valid: BTreeSet<_> = listed.iter().map(ClientKey::client).collect();
+                    let valid = listed.iter().filter(|key| key.is_valid_at(now));
+                    let valid: BTreeSet<_> = valid.map(ClientKey::client).collect();
+                    let ends =
+                        listed.iter().filter_map(|key| Duration::try_from(key.expires_at?.duration_since(now)).ok());
+                    pause = ends.fold(pause, Duration::min);
                     let of_sessions = sessions.iter().map(|(_, key)| key.clone());
                     let gone: BTreeSet<_> = of_sessions.chain(known).filter(|key| !valid.contains(key)).collect();
                     self.revoked.0.send_replace(gone.clone());
@@ -114,7 +121,7 @@ impl SessionService {
                             tracing::warn!(
                                 error = error.message,
                                 session = number,
-                                "failed to end the work of a revoked key"
+                                "failed to end the work of an API key that was revoked or has expired"
                             );
                         }
                     }
@@ -122,7 +129,10 @@ impl SessionService {
                     done = gone;
                 }
                 // The door lets none of them in either. What goes on is judged when the file can be read.
-                Err(error) => tracing::warn!(error = chain(&error), "failed to look for revoked API keys"),
+                Err(error) => tracing::warn!(
+                    error = chain(&error),
+                    "failed to look for API keys that were revoked or have expired"
+                ),
             }
             tokio::select! {
                 () = self.stopping.cancelled() => return,
@@ -132,8 +142,8 @@ impl SessionService {
         }
     }
 
-    /// Ends what a revoked key left behind in a session; one that is not in memory is looked at only if the key `is_new`
-    /// among the revoked ones.
+    /// Ends what such a key left behind in a session; one that is not in memory is looked at only if the key `is_new`
+    /// among them.
     async fn end_work(self: &Arc<Self>, number: u32, key: &str, is_new: bool) -> Result<(), ErrorBody> {
         let live = match self.loaded(number).await {
             Some(live) => live,
@@ -175,7 +185,7 @@ pub(super) async fn cancel_waiting(log: &EventLog, shell: &Arc<dyn Shell>, calle
     }
 }
 
-/// The command that cancels a task because its client's key was revoked.
+/// The command that cancels a task because its client's key has ended.
 pub(super) fn cancel_of_revoked(task: &str) -> Vec<String> {
     cancel_line(task, Some(REASON))
 }

@@ -5,7 +5,7 @@ use protocol::task::{State, Step, TaskId};
 
 use crate::dispatcher::{Dispatcher, Effects};
 use crate::task::Task;
-use crate::task::confirmation::{Confirmation, DecidedBy, expired, no_longer_approved};
+use crate::task::confirmation::{Confirmation, DecidedBy, Decision, expired, no_longer_approved};
 
 impl Dispatcher {
     /// Whether a queued task may start. If its approval has expired or was revoked, ends the task and returns false.
@@ -23,15 +23,15 @@ impl Dispatcher {
         if !is_approved && !needs_approval_again(task) {
             return true;
         }
-        let is_revoked = |by: &DecidedBy| match by {
+        let is_revoked = |decision: &Decision| match &decision.by {
             DecidedBy::Grant(id) => self.confirmations.grants.get(id).is_none_or(|grant| {
                 grant.has_ended(now)
                     || !self.is_believed(grant, self.needs_touch(task, &self.open[&task.id].definition))
             }),
-            DecidedBy::ApiKey(key) => !self.may_decide(key, now),
+            DecidedBy::ApiKey(key) => !self.still_decides(key, decision.at, now),
             DecidedBy::Page(_) => false,
         };
-        if confirmation.decision.as_ref().is_none_or(|decision| is_revoked(&decision.by)) {
+        if confirmation.decision.as_ref().is_none_or(is_revoked) {
             let why = match confirmation.decision.as_ref().map(|decision| &decision.by) {
                 Some(DecidedBy::ApiKey(_)) => "the API key that approved it may no longer decide",
                 _ => "the grant that approved it has ended or was revoked",

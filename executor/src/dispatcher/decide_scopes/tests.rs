@@ -112,6 +112,11 @@ fn what_was_approved_by_a_key_does_not_start_after_its_scope_or_the_key_was_take
     check_that_it_does_not_start(|bench| drop(take(bench, "aa")));
     check_that_it_does_not_start(|bench| bench.dispatcher.set_api_keys(Vec::new()));
     check_that_it_does_not_start(|bench| bench.pass(Duration::from_mins(2)));
+    check_that_it_does_not_start(|bench| {
+        take(bench, "aa");
+        bench.pass(Duration::from_secs(1));
+        give(bench, key("aa"), None);
+    });
 }
 
 /// Neither a scheduled task nor the next attempt of one that failed.
