@@ -43,6 +43,9 @@ impl ResultFile {
         if !caller.owns(word(OWNER)) {
             return Err(unknown());
         }
+        if let Some(beyond) = caller.beyond_trust(&fields) {
+            return Err(beyond.error(&format!("task `{id}`")).into());
+        }
         if word("id") != Some(id.to_string().as_str()) {
             return Err(malformed("it is not that of this task".to_owned()));
         }

@@ -366,7 +366,7 @@ impl Attempt<'_> {
                 Outcome::File { path: stored, content_type, bytes }
             }
         };
-        if let Some(class) = definition.data_class.filter(|class| *class > DataClass::Internal) {
+        if let Some(class) = definition.data_class.filter(|class| *class != DataClass::Internal) {
             success.meta.insert("data_class".to_owned(), class.as_str().into());
         }
         Ok((outcome, success.meta))

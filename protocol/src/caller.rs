@@ -3,10 +3,14 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use crate::code::Code;
 use crate::data_class::DataClass;
 use crate::digest;
+use crate::error::ErrorBody;
+use crate::mailbox::result::OWNER;
 use crate::tool_scope::ToolScope;
 
 /// The caller of a command.
@@ -88,6 +92,23 @@ impl Caller {
         self.owner().is_none_or(|own| owner == Some(own.as_str()))
     }
 
+    /// The class of the data of a result file and what the caller's model may get, if that is less.
+    pub fn beyond_trust(&self, file: &Map<String, Value>) -> Option<BeyondTrust> {
+        let trust = self.trust?;
+        if file.get("success") != Some(&Value::Bool(true)) {
+            return None;
+        }
+        let class = file.get("_meta").and_then(|meta| DataClass::deserialize(meta.get("data_class")?).ok());
+        // What a subtool returns that declares no class.
+        let class = class.unwrap_or(DataClass::Internal);
+        (class > trust).then_some(BeyondTrust { class, trust })
+    }
+
+    /// Whether the caller may see a result file: that of a task that it has, with data that its model may get.
+    pub fn may_see(&self, file: &Map<String, Value>) -> bool {
+        self.owns(file.get(OWNER).and_then(Value::as_str)) && self.beyond_trust(file).is_none()
+    }
+
     /// The idempotency key under which the caller's `key` is kept. No caller can name the key of another owner.
     #[must_use]
     pub fn own_key(&self, key: String) -> String {
@@ -95,6 +116,26 @@ impl Caller {
             Some(owner) => format!("{}-{key}", &digest::hex(&Sha256::digest(owner))[..OWNER_DIGITS]),
             None => key,
         }
+    }
+}
+
+/// Data of this class is more than a model may get that is trusted with that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BeyondTrust {
+    pub class: DataClass,
+    pub trust: DataClass,
+}
+
+impl BeyondTrust {
+    /// The error about `what` has the data: a subtool or a task.
+    pub fn error(self, what: &str) -> ErrorBody {
+        let (class, trust) = (self.class.as_str(), self.trust.as_str());
+        let message =
+            format!("{what} returns data of the class `{class}`, and this model may get `{trust}` data at most");
+        ErrorBody::new(Code::TrustZone, message).hint(
+            "do not look for another way to the data; tell the user, who can use a model that may get it, or set `trust` \
+             under [models.NAME]",
+        )
     }
 }
 

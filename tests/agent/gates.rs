@@ -106,7 +106,9 @@ fn classes() -> Value {
         json!({"description": "Returns data.", "input": {"type": "object"}, "annotations": {"readOnlyHint": true},
             "data_class": class, "run": {"process": {"argv": ["echo", "data"]}}})
     };
-    json!({"news": echo(json!("public")), "mail": echo(json!("confidential")), "keys": echo(json!("secret")), "plain": echo(Value::Null)})
+    json!({"news": echo(json!("public")), "mail": echo(json!("confidential")), "keys": echo(json!("secret")), "plain": echo(Value::Null),
+        "echo": {"description": "Says a text.", "input": {"type": "object", "properties": {"text": {"type": "string"}}},
+            "annotations": {"readOnlyHint": true}, "data_class": "public", "run": {"process": {"argv": ["echo", "{{ text }}"]}}}})
 }
 
 #[test]
@@ -144,6 +146,35 @@ fn a_model_gets_no_data_above_its_trust() {
         &world.command(&["run", "mail"]).env("AGENT_MAGIC_TOOL_TRUST", "internal").output().expect("it starts"),
     );
     assert_eq!((by_variable.exit, by_variable.error()["code"].as_str()), (5, Some("trust-zone")), "{by_variable}");
+    // Nor what another model, or the human, got: by no way to a result.
+    let (got, free) = (world.start("keys", &json!({})), world.start("news", &json!({})));
+    let of = |id: &str, words: &[&str]| {
+        let words: Vec<_> = words.iter().map(|word| word.replace("ID", id)).collect();
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        world.transcript(&world.command(&words).env("AGENT_MAGIC_TOOL_TRUST", "public").output().expect("it starts"))
+    };
+    assert_eq!(
+        (world.end_of(&got)["data"].clone(), world.end_of(&free)["data"].clone()),
+        (json!("data"), json!("data"))
+    );
+    for words in
+        [&["read", "ID"][..], &["wait", "ID"], &["run", "echo", "text=@ID"], &["run", "echo", "text=@ID.[0:2]"]]
+    {
+        let (refused, read) = (of(&got, words), of(&free, words));
+        assert_eq!((refused.exit, refused.error()["code"].as_str()), (5, Some("trust-zone")), "{words:?}: {refused}");
+        assert_eq!(read.exit, 0, "{words:?}: {read}");
+    }
+    let path = world.mailbox().join(format!("results/result-{got}.json")).display().to_string();
+    for words in [["run", "echo", &format!("text=@{path}")], ["run", "echo", &format!("--input=@{path}")]] {
+        let refused = of(&got, &words);
+        assert!(refused.exit != 0 && !refused.stdout.contains("data"), "{words:?}: {refused}");
+    }
+    let line = world.folder().join("line");
+    std::fs::write(&line, json!({"command": format!("cat {path}")}).to_string()).expect("written");
+    let mut cat = world.command(&["command-executor"]);
+    cat.env("AGENT_MAGIC_TOOL_TRUST", "public").stdin(std::fs::File::open(&line).expect("a file"));
+    let printed = world.transcript(&cat.output().expect("it starts"));
+    assert!(printed.stdout.contains("output") && !printed.stdout.contains("succeeded"), "{printed}");
     let shown = world.run(&["inspect", "keys"]);
     assert!(shown.stdout.contains("secret"), "{shown}");
 }

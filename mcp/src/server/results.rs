@@ -8,7 +8,6 @@ use base64::engine::general_purpose::STANDARD;
 use protocol::caller::Caller;
 use protocol::command_executor::OpenedTask;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::result::OWNER;
 use protocol::task::{State, TaskId};
 use rmcp::ErrorData;
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
@@ -98,7 +97,7 @@ impl ResultNow {
     /// `None` if there is no such file, none that can be read, or one that is not the caller's.
     pub(super) fn read(mailbox: &Mailbox, id: TaskId, caller: &Caller) -> Option<Self> {
         let file: Value = serde_json::from_slice(&mailbox.read_result(id).ok()?).ok()?;
-        caller.owns(file[OWNER].as_str()).then_some(Self { id, file })
+        file.as_object().is_some_and(|file| caller.may_see(file)).then_some(Self { id, file })
     }
 
     pub(super) fn state(&self) -> State {

@@ -7,9 +7,8 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use nix::fcntl::OFlag;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::result::OWNER;
 use super::sweep::result_id;
 use super::{MAX_FILE_BYTES, Mailbox, UNTRUSTED_FILE, is_trusted};
 use crate::caller::Caller;
@@ -37,14 +36,15 @@ impl Mailbox {
         open_trusted(&self.results().join(name))
     }
 
-    /// Whether the caller may see a task and its files. A caller with tasks of its own sees no others, and none whose
-    /// result file is missing or damaged.
+    /// Whether the caller may see a task and its files. A caller with tasks of its own sees no others, one whose model is
+    /// not trusted with all data none with more, and both none whose result file is missing or damaged.
     pub fn may_see(&self, caller: &Caller, id: TaskId) -> bool {
-        if caller.owner().is_none() {
+        if caller.owner().is_none() && caller.trust.is_none() {
             return true;
         }
-        let file = self.read_result(id).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-        file.is_some_and(|file| caller.owns(file[OWNER].as_str()))
+        let file =
+            self.read_result(id).ok().and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).ok());
+        file.is_some_and(|file| caller.may_see(&file))
     }
 
     /// The task whose result file or data file has this name.
