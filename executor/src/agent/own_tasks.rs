@@ -48,10 +48,9 @@ impl OwnTasksShell {
 
     /// A task that the words name and that is not of this session.
     fn foreign_task(&self, words: &[String]) -> Option<TaskId> {
-        let (command, rest) = words.split_first()?;
-        let names_tasks = ["read", "wait", "cancel", "resolve"].contains(&command.as_str());
+        let is_run = words.first().is_some_and(|command| command == "run");
         let own = self.own();
-        rest.iter().filter(|_| names_tasks).filter_map(|word| task_in(word)).find(|id| !own.contains(id))
+        words.iter().flat_map(|word| tasks_in(word, is_run)).find(|id| !own.contains(id))
     }
 
     /// Lists the tasks of this session: all are asked for, since those of others are left out.
@@ -113,6 +112,14 @@ impl Shell for OwnTasksShell {
     fn may_see(&self, task: TaskId) -> bool {
         self.own().contains(&task)
     }
+}
+
+/// The tasks that a word of a command names: as a whole, or behind an `@`, as in `key=@ID.jq`. The fields of a `run` are
+/// text otherwise.
+fn tasks_in(word: &str, is_field: bool) -> impl Iterator<Item = TaskId> {
+    let behind = word.match_indices('@').map(|(at, _)| &word[at + 1..]);
+    let whole = Some(word).into_iter().chain(word.split_once('=').map(|(_, value)| value)).filter(move |_| !is_field);
+    behind.chain(whole).filter_map(|place| task_in(place).or_else(|| task_in(place.split('.').next()?)))
 }
 
 /// The same words with an idempotency key that no other session can name.
@@ -187,6 +194,14 @@ mod tests {
             }
             assert_eq!(shell.call(&words(&format!("{command} {step}")), "", &caller("s")).status, 0);
         }
+        for place in ["a=@ID", "a=@ID.data[0]", "a:=@ID", "--input=@/tmp/results/result-ID.json", "-i@ID"] {
+            let run = |id: TaskId| {
+                shell.call(&words(&format!("run x {}", place.replace("ID", &id.to_string()))), "", &caller("s"))
+            };
+            assert_eq!((run(foreign).status, run(own).status), (Code::UnknownTask.exit() as u8, 0), "{place}");
+        }
+        // Text that names a task reads nothing of it.
+        assert_eq!(shell.call(&words(&format!("run x a={foreign}")), "", &caller("s")).status, 0);
         let all = json!([{"id": foreign}, {"id": own}, {"id": step}]).to_string();
         let listed = shell.call(&words("tasks --limit 1"), &all, &caller("s")).stdout;
         assert_eq!(listed, format!("[{{\"id\":\"{own}\"}}]\n"));
