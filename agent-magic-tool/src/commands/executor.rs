@@ -112,7 +112,7 @@ fn forget_other_configuration(context: &Context) -> Result<(), Error> {
             .hint("stop it first: agent-magic-tool executor stop"));
     }
     KnownConfigurations::of(&context.paths)
-        .forget_last_used()
+        .accept()
         .map_err(|error| Error::new(Code::Io, format!("failed to forget the configuration of before: {error}")))
 }
 

@@ -12,7 +12,7 @@ use protocol::paths::Paths;
 use protocol::regular_file;
 use toml::de::{DeTable, DeValue};
 
-use super::known::KnownConfigurations;
+use super::known::{KnownConfigurations, UsedConfiguration};
 use super::{Config, DEFAULTS, agent, databases};
 use crate::base::trust::{self, Distrust};
 
@@ -37,10 +37,10 @@ pub enum ConfigError {
     Emptied { path: PathBuf },
     /// The record or the mailbox was last used with another file.
     #[error(
-        "this mailbox was last used with config `{before}`, and here it would be `{path}`: what the other one forbids \
-         must not become allowed"
+        "the executor was last used with {before}, and here it would be {here}: what the other one forbids must not \
+         become allowed"
     )]
-    Elsewhere { path: PathBuf, before: PathBuf },
+    Elsewhere { here: UsedConfiguration, before: UsedConfiguration },
     /// Another user can have written the file.
     #[error("config `{path}` cannot be trusted: {distrust}")]
     Untrusted { path: PathBuf, distrust: Distrust },
@@ -62,8 +62,8 @@ impl ConfigError {
                     .to_owned(),
             ),
             Self::Elsewhere { .. } => Some(
-                "use the `HOME` and `XDG_CONFIG_HOME` of before, or another mailbox (`AGENT_MAGIC_TOOL_DIR`); or, if a \
-                 human means this one: agent-magic-tool executor start --with-this-configuration"
+                "use the `HOME`, `XDG_CONFIG_HOME` and `AGENT_MAGIC_TOOL_SUBTOOLS` of before; or, if a human means this \
+                 one: agent-magic-tool executor start --with-this-configuration"
                     .to_owned(),
             ),
             Self::Read { .. } | Self::Malformed { .. } => None,

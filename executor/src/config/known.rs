@@ -2,23 +2,89 @@
 //!
 //! The same holds for one that was emptied, if it forbade or limited something, and for another file in its place: a
 //! file may be removed or emptied by mistake, or hidden by another environment. So the record and the mailbox keep which
-//! one they were last used with, since another environment names other folders. A human says that none is wanted any
-//! more, or that the other one is meant.
+//! one they were last used with, since another environment names other folders; and so does the state folder, which has
+//! the secrets, for all mailboxes. The definitions that the environment names count as a part of it. A human says that
+//! none is wanted any more, or that the other one is meant.
 
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use protocol::mailbox::Mailbox;
 use protocol::paths::{Paths, create_private};
 use protocol::regular_file;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// A path has at most 4 KiB, and a user few configuration folders.
 const MAX_BYTES: u64 = 1 << 20;
+/// The folder of definitions, beside the configuration file.
+const SUBTOOLS: &str = "subtools";
+/// The key of a line of the list: what was in force with the secrets of this state folder.
+const USED: &str = "used";
 
 /// The list of the paths, in the state folder.
 #[derive(Debug)]
 pub struct KnownConfigurations<'a> {
     paths: &'a Paths,
+}
+
+/// What an executor is told by: the configuration file, the definitions, and the home of what both of them abbreviate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsedConfiguration {
+    pub file: PathBuf,
+    /// The folders and files that the environment names in place of those in the folder of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subtools: Option<String>,
+    /// What `~` stands for, if that was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<PathBuf>,
+}
+
+impl UsedConfiguration {
+    pub fn of(paths: &Paths) -> Self {
+        let subtools = paths.named_subtools().map(|named| named.to_string_lossy().into_owned());
+        Self { file: paths.config_file(), subtools, home: paths.home().ok() }
+    }
+
+    /// What was written; before there were definitions in it, that was the path alone.
+    fn parse(text: &str) -> Self {
+        let path = |file: &str| Self { file: file.into(), subtools: None, home: None };
+        let read = serde_json::from_str(text);
+        read.unwrap_or_else(|_| serde_json::from_str::<String>(text).map_or_else(|_| path(text), |file| path(&file)))
+    }
+
+    fn text(&self) -> String {
+        json!(self).to_string()
+    }
+
+    /// Where the definitions are.
+    fn definitions(&self) -> Vec<PathBuf> {
+        match &self.subtools {
+            Some(named) => std::env::split_paths(OsStr::new(named)).collect(),
+            None => vec![self.file.with_file_name(SUBTOOLS)],
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let (own, others) = (self.definitions(), other.definitions());
+        let is_same_home = match (&self.home, &other.home) {
+            (Some(own), Some(other)) => is_same_file(own, other),
+            _ => true,
+        };
+        is_same_file(&self.file, &other.file)
+            && is_same_home
+            && own.len() == others.len()
+            && own.iter().zip(&others).all(|(one, other)| is_same_file(one, other))
+    }
+}
+
+impl std::fmt::Display for UsedConfiguration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "config `{}`", self.file.display())?;
+        self.subtools.as_ref().map_or(Ok(()), |named| write!(f, ", the definitions in `{named}`"))?;
+        self.home.as_ref().map_or(Ok(()), |home| write!(f, " (with the home `{}`)", home.display()))
+    }
 }
 
 impl<'a> KnownConfigurations<'a> {
@@ -46,20 +112,17 @@ impl<'a> KnownConfigurations<'a> {
                 known.push(line);
             }
         }
-        if known != before {
-            self.write(&known)?;
-        }
-        self.record_use()
+        if known == before { Ok(()) } else { self.write(&known) }
     }
 
-    /// The file that the record or the mailbox was last used with, if that is not this one.
-    pub fn elsewhere(&self) -> io::Result<Option<PathBuf>> {
-        let own = self.paths.config_file();
+    /// What the record, the mailbox or the state folder was used with, if that is not what this environment says.
+    pub fn elsewhere(&self) -> io::Result<Option<UsedConfiguration>> {
+        let own = UsedConfiguration::of(self.paths);
         for file in self.last_used() {
             match regular_file::read_text(&file, MAX_BYTES) {
                 Ok(text) => {
-                    let before = PathBuf::from(serde_json::from_str(&text).unwrap_or(text));
-                    if !is_same_file(&before, &own) {
+                    let before = UsedConfiguration::parse(&text);
+                    if !before.is_same(&own) {
                         return Ok(Some(before));
                     }
                 }
@@ -67,11 +130,19 @@ impl<'a> KnownConfigurations<'a> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        let mut used = used_in(&self.read()?);
+        let is_known = used.is_empty() || used.iter().any(|before| before.is_same(&own));
+        Ok(used.pop().filter(|_| !is_known))
     }
 
-    /// Forgets which file was last used, as a human said who means another one.
-    pub fn forget_last_used(&self) -> io::Result<()> {
+    /// Takes what this environment says for what is meant, as a human said.
+    pub fn accept(&self) -> io::Result<()> {
+        self.forget_last_used()?;
+        self.list_as_used()
+    }
+
+    /// Forgets which one was last used.
+    fn forget_last_used(&self) -> io::Result<()> {
         for file in self.last_used() {
             match std::fs::remove_file(file) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -81,8 +152,19 @@ impl<'a> KnownConfigurations<'a> {
         Ok(())
     }
 
-    fn record_use(&self) -> io::Result<()> {
-        let own = self.own();
+    fn list_as_used(&self) -> io::Result<()> {
+        let (mut known, own) = (self.read()?, UsedConfiguration::of(self.paths));
+        if used_in(&known).iter().any(|before| before.is_same(&own)) {
+            return Ok(());
+        }
+        known.push(json!({ USED: own }).to_string());
+        self.write(&known)
+    }
+
+    /// Remembers that an executor uses it.
+    pub fn record_use(&self) -> io::Result<()> {
+        let own = UsedConfiguration::of(self.paths).text();
+        self.list_as_used()?;
         Mailbox::open(&self.paths.mailbox).map_err(io::Error::other)?;
         create_private(&self.paths.executor())?;
         for file in self.last_used() {
@@ -138,6 +220,12 @@ impl<'a> KnownConfigurations<'a> {
         known.iter().try_for_each(|path| writeln!(file, "{path}"))?;
         file.persist(self.file()).map(drop).map_err(|error| error.error)
     }
+}
+
+/// What the lines of the list say was used.
+fn used_in(lines: &[String]) -> Vec<UsedConfiguration> {
+    let values = lines.iter().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    values.filter_map(|mut value| serde_json::from_value(value.get_mut(USED)?.take()).ok()).collect()
 }
 
 /// Whether two paths name one file, also through symbolic links.

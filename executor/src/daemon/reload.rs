@@ -14,7 +14,7 @@ use protocol::mailbox::presence::ConfigProblem;
 use protocol::paths::Paths;
 
 use crate::catalog::Sources;
-use crate::config::known::KnownConfigurations;
+use crate::config::known::{KnownConfigurations, UsedConfiguration};
 use crate::config::{Config, ConfigError, ConfigText, ConfigValues, ParsedConfig};
 use crate::intake::settings::{Settings, SettingsError};
 use crate::intake::targets::{self, Unmatched};
@@ -72,7 +72,7 @@ impl ConfigFile {
         let stamp = stamp_of(&path);
         let elsewhere = KnownConfigurations::of(paths).elsewhere();
         if let Some(before) = elsewhere.map_err(|source| ConfigError::Read { path: path.clone(), source })? {
-            return Err(ConfigError::Elsewhere { path, before });
+            return Err(ConfigError::Elsewhere { here: UsedConfiguration::of(paths), before });
         }
         let text = ConfigText::of_user(paths)?;
         let parsed = text.parse()?;
@@ -92,12 +92,12 @@ impl ConfigFile {
         Ok((file, parsed))
     }
 
-    /// Remembers that there is a file: from now on, it must not be gone.
+    /// Remembers what is used, and whether there is a file: from now on, it must not be gone.
     pub(super) fn remember(&self) {
-        if self.is_from_file
-            && let Err(error) = KnownConfigurations::of(&self.paths).add(self.values.restrict())
-        {
-            tracing::warn!(%error, "failed to remember that there is a configuration");
+        let known = KnownConfigurations::of(&self.paths);
+        let added = if self.is_from_file { known.add(self.values.restrict()) } else { Ok(()) };
+        if let Err(error) = added.and_then(|()| known.record_use()) {
+            tracing::warn!(%error, "failed to remember which configuration is used");
         }
     }
 
