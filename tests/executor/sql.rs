@@ -12,6 +12,7 @@ use crate::world::{World, until};
 
 mod hidden;
 mod names;
+mod own_functions;
 mod replaced;
 mod set_off;
 mod shown;

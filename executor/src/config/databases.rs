@@ -58,7 +58,7 @@ pub struct DatabaseSettings {
     #[serde(default = "enabled")]
     hide_credentials: bool,
     #[serde(default)]
-    functions: Vec<String>,
+    pub functions: Vec<String>,
     #[serde(default)]
     views: Vec<String>,
 }

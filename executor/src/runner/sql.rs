@@ -81,6 +81,9 @@ pub struct Sql {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_affected: Option<u64>,
+    /// Whether `statement` must be one that a caller might write: a pack's, which would see what is hidden otherwise.
+    #[serde(skip)]
+    pub is_guarded: bool,
     /// Whether it may change something, once its statement was read for that.
     #[serde(skip)]
     changes: OnceLock<bool>,

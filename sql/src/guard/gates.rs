@@ -8,13 +8,14 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Assignment, AssignmentTarget, FromTable, ObjectName, ObjectNamePart, OnConflictAction, OnInsert, Query, Select,
-    SetExpr, SqliteOnConflict, Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind, Visit as _,
-    Visitor, visit_relations,
+    Assignment, AssignmentTarget, Expr, FromTable, ObjectName, ObjectNamePart, OnConflictAction, OnInsert, Query,
+    Select, SetExpr, SqliteOnConflict, Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind,
+    Visit as _, Visitor, visit_relations,
 };
 
 use super::catalog::{Catalog, WrittenTable};
 use super::dialects::folded;
+use super::functions::may_call;
 use super::set_off::{TableChange, set_off};
 use super::table_use::TableAccess;
 use super::text::{on_a_deep_stack, parse_one};
@@ -30,6 +31,8 @@ pub struct KnownNames<'a> {
     pub dialect: Option<Dialect>,
     /// The schemas in which a table without one may be, while `schema` is not known.
     pub likely_schemas: &'a [String],
+    /// The functions that a human allowed by name, as in [`AccessLists`].
+    pub functions: &'a [String],
     pub schema: Option<&'a Schema>,
 }
 
@@ -64,7 +67,9 @@ pub struct NamedTables {
 pub fn named_tables(sql: &str, known: KnownNames<'_>) -> Option<NamedTables> {
     on_a_deep_stack(|| {
         let dialects = known.dialect.map_or(vec![Dialect::Postgres, Dialect::Mysql, Dialect::Sqlite], |it| vec![it]);
-        let rules = AccessRules::new(&AccessLists { hidden_columns: Vec::new(), ..AccessLists::default() }).ok()?;
+        let functions = known.functions.to_vec();
+        let lists = AccessLists { hidden_columns: Vec::new(), functions, ..AccessLists::default() };
+        let rules = AccessRules::new(&lists).ok()?;
         let empty = Schema::default();
         let mut found = NamedTables::default();
         let mut is_read = false;
@@ -73,8 +78,8 @@ pub fn named_tables(sql: &str, known: KnownNames<'_>) -> Option<NamedTables> {
             is_read = true;
             let schema = known.schema.unwrap_or(&empty);
             let catalog = Catalog { dialect, schema, rules: &rules, hides_anything: false };
+            let written = written_tables(&catalog, &statement)?;
             let mut naming = Naming { catalog, known, found: &mut found, changes: Vec::new() };
-            let written = written_tables(dialect, &statement)?;
             for (table, access) in &written.tables {
                 naming.add(table, *access);
             }
@@ -240,10 +245,11 @@ struct WrittenTables {
     set_columns: Option<BTreeSet<String>>,
 }
 
-/// The tables of a statement; `None` if it is one that may change other things than rows.
-fn written_tables(dialect: Dialect, statement: &Statement) -> Option<WrittenTables> {
+/// The tables of a statement; `None` if it is one that may change other things than rows, or calls a function that may do
+/// anything, such as run a text as a statement.
+fn written_tables(catalog: &Catalog<'_>, statement: &Statement) -> Option<WrittenTables> {
     let mut search = TableSearch {
-        dialect,
+        catalog,
         found: Vec::new(),
         deletes: false,
         set_columns: Some(BTreeSet::new()),
@@ -260,23 +266,34 @@ fn written_tables(dialect: Dialect, statement: &Statement) -> Option<WrittenTabl
     (!may_do_anything).then_some(WrittenTables { tables, deletes, set_columns })
 }
 
-struct TableSearch {
-    dialect: Dialect,
+/// Whether the function only gives a new key, or the last one. Such are on no list, since callers do not need them.
+fn is_of_sequences(function: &ObjectName) -> bool {
+    const NAMES: [&str; 5] = ["nextval", "currval", "lastval", "last_insert_id", "last_insert_rowid"];
+    let [ObjectNamePart::Identifier(name)] = function.0.as_slice() else { return false };
+    NAMES.contains(&name.value.to_ascii_lowercase().as_str())
+}
+
+struct TableSearch<'a> {
+    catalog: &'a Catalog<'a>,
     found: Vec<(WrittenTable, TableAccess)>,
     deletes: bool,
     set_columns: Option<BTreeSet<String>>,
     may_do_anything: bool,
 }
 
-impl TableSearch {
+impl TableSearch<'_> {
     fn add(&mut self, name: &ObjectName, access: TableAccess) {
         let part = |part: &ObjectNamePart| match part.as_ident() {
-            Some(ident) => folded(self.dialect, ident),
+            Some(ident) => folded(self.catalog.dialect, ident),
             None => part.to_string(),
         };
         let mut parts: Vec<String> = name.0.iter().map(part).collect();
         let Some(name) = parts.pop() else { return };
         self.found.push((WrittenTable { schema: parts.pop(), name }, access));
+    }
+
+    fn calls(&mut self, function: &ObjectName) {
+        self.may_do_anything |= !is_of_sequences(function) && may_call(self.catalog, function).is_err();
     }
 
     fn sets(&mut self, assignments: &[Assignment]) {
@@ -287,7 +304,7 @@ impl TableSearch {
             };
             for target in targets {
                 match (target.0.last().and_then(ObjectNamePart::as_ident), &mut self.set_columns) {
-                    (Some(column), Some(columns)) => drop(columns.insert(folded(self.dialect, column))),
+                    (Some(column), Some(columns)) => drop(columns.insert(folded(self.catalog.dialect, column))),
                     _ => self.set_columns = None,
                 }
             }
@@ -359,7 +376,7 @@ impl TableSearch {
                 for name in &delete.tables {
                     self.add(name, TableAccess::Delete);
                 }
-                if self.dialect == Dialect::Mysql {
+                if self.catalog.dialect == Dialect::Mysql {
                     for table in delete.using.iter().flatten() {
                         self.add_joined(table, TableAccess::Delete);
                     }
@@ -378,7 +395,7 @@ impl TableSearch {
     }
 }
 
-impl Visitor for TableSearch {
+impl Visitor for TableSearch<'_> {
     type Break = ();
 
     /// Also a statement inside of another one: `WITH gone AS (DELETE …)`, `EXPLAIN UPDATE …`.
@@ -396,9 +413,23 @@ impl Visitor for TableSearch {
         self.may_do_anything |= select.into.is_some();
         ControlFlow::Continue(())
     }
+
+    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<()> {
+        if let Expr::Function(function) = expression {
+            self.calls(&function.name);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } = factor {
+            self.calls(name);
+        }
+        ControlFlow::Continue(())
+    }
 }
 
-impl TableSearch {
+impl TableSearch<'_> {
     /// `TABLE name` is a query whose table no visitor sees.
     fn body(&mut self, body: &SetExpr) {
         match body {
@@ -454,6 +485,27 @@ mod tests {
         for sql in ["TRUNCATE a", "DROP TABLE a", "CREATE TABLE b AS SELECT * FROM a"] {
             assert_eq!(named(sql), None, "{sql}");
         }
+    }
+
+    #[test]
+    fn a_function_that_may_do_anything_leaves_nothing_known() {
+        for sql in [
+            "SELECT query_to_xml('SELECT * FROM a', true, false, '')",
+            "SELECT x FROM a WHERE dblink_exec('DELETE FROM a') <> ''",
+            "SELECT * FROM ts_stat('SELECT v FROM a')",
+            "SELECT * FROM a, LATERAL ours(a.x) AS b",
+            "INSERT INTO a (x) VALUES (ours(1))",
+            "SELECT pg_catalog.lo_export(1, '/tmp/x')",
+            "SELECT load_extension('x')",
+        ] {
+            assert_eq!(named(sql), None, "{sql}");
+        }
+        for sql in ["SELECT lower(x), now() FROM a", "INSERT INTO a (x) VALUES (nextval('s'))"] {
+            assert!(named(sql).is_some(), "{sql}");
+        }
+        let ours = ["ours".to_owned()];
+        let known = KnownNames { functions: &ours, ..KnownNames::default() };
+        assert!(named_tables("INSERT INTO a (x) VALUES (ours(1))", known).is_some());
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn a_pack_that_changed_is_off_until_a_human_enables_it_again() {
     let evil = json!({"zoo_look": {"description": "Looks.", "input": {}, "annotations": {"readOnlyHint": true},
         "run": {"process": {"argv": ["sh", "-c", "echo evil"]}}}});
     let manifest = fs::read_to_string(folder.join("pack.toml")).expect("read");
-    let changes: [(&str, &dyn Fn()); 7] = [
+    let changes: [(&str, &dyn Fn()); 8] = [
         ("its definitions", &|| fs::write(folder.join("zoo.json"), evil.to_string()).expect("written")),
         ("a new file of definitions", &|| {
             fs::write(folder.join("more.json"), evil.to_string().replace("zoo_look", "zoo_more")).expect("written");
@@ -62,6 +62,10 @@ fn a_pack_that_changed_is_off_until_a_human_enables_it_again() {
         ("its manifest", &|| fs::write(folder.join("pack.toml"), format!("{manifest}# more\n")).expect("written")),
         ("a script", &|| fs::write(&script, "echo evil\n").expect("written")),
         ("a new script", &|| fs::write(folder.join("bin/other.sh"), "echo evil\n").expect("written")),
+        ("a file that git keeps", &|| {
+            fs::create_dir_all(folder.join(".git")).expect("made");
+            fs::write(folder.join(".git/look.sh"), "echo evil\n").expect("written");
+        }),
         ("a file is gone", &|| fs::remove_file(&script).expect("removed")),
         ("a link", &|| {
             let other = world.folder().join("other.sh");
@@ -262,6 +266,12 @@ fn declared_and_not() -> Vec<(&'static str, Value, String, String)> {
             json!({"sql": {"database": "shop", "query": "{{ x }}"}}),
             String::new(),
             need("databases", "shop"),
+        ),
+        (
+            "what a database hides",
+            json!({"sql": {"database": "shop", "statement": "SELECT 1", "sees_hidden": true}}),
+            need("databases", "shop"),
+            format!("{}\nneeds.hidden = \"to see it\"", need("databases", "shop")),
         ),
         ("model", json!({"llm": {"prompt": "{{ x }}"}}), String::new(), MODEL.to_owned()),
         (

@@ -15,11 +15,12 @@ use crate::runner::Run;
 use crate::runner::builtin::Builtin;
 use crate::runner::http::Auth;
 
-/// The key of a manifest with the hosts, and those that say what a model, files and the system prompt are for.
+/// The key of a manifest with the hosts, and those that say what a model, files, the system prompt and what is hidden are for.
 const HOSTS: &str = "hosts";
 const MODEL: &str = "model";
 const FILES: &str = "files";
 const PROMPT: &str = "prompt";
+const HIDDEN: &str = "hidden";
 /// The key of a manifest with the subtools of others.
 const USES: &str = "uses";
 
@@ -115,8 +116,13 @@ impl LoadedPack {
                 (None, Some(command)) => program(command, &mut add),
                 (None, None) => {}
             },
-            Run::Sql(sql) if !needs.databases.contains_key(&sql.database) => {
-                add(&format!("the database `{}`", sql.database), &sql.database, "databases");
+            Run::Sql(sql) => {
+                if !needs.databases.contains_key(&sql.database) {
+                    add(&format!("the database `{}`", sql.database), &sql.database, "databases");
+                }
+                if sql.sees_hidden && needs.hidden.is_none() {
+                    add("that it sees what a database hides or denies", "", HIDDEN);
+                }
             }
             Run::Agent(agent) if agent.url.is_some() => host(agent.url.as_deref().unwrap_or_default(), &mut add),
             Run::Llm(_) | Run::Agent(_) if needs.model.is_none() => {
@@ -127,7 +133,7 @@ impl LoadedPack {
             }
             Run::Builtin(Builtin::FetchUrl(fetch)) => host(fetch.url.as_str().unwrap_or_default(), &mut add),
             // Each step is a subtool with its own rules.
-            Run::Sql(_) | Run::Llm(_) | Run::Agent(_) | Run::Builtin(_) | Run::AskUser(_) | Run::Steps(_) => {}
+            Run::Llm(_) | Run::Agent(_) | Run::Builtin(_) | Run::AskUser(_) | Run::Steps(_) => {}
         }
         found
     }
@@ -139,7 +145,7 @@ fn line(section: &str, name: &str) -> String {
         HOSTS | USES => {
             format!("before its first section: {section} = [{}]", json!(if name.is_empty() { ANY } else { name }))
         }
-        MODEL | FILES | PROMPT => format!("under [needs]: {section} = \"what for\""),
+        MODEL | FILES | PROMPT | HIDDEN => format!("under [needs]: {section} = \"what for\""),
         section => format!("under [needs.{section}]: {} = {{ description = \"what for\" }}", json!(name)),
     }
 }

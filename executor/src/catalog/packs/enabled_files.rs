@@ -27,9 +27,6 @@ const MAX_RECORD_BYTES: u64 = 16 << 20;
 /// The most files of a pack, and the largest of them.
 const MAX_FILES: usize = 10_000;
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// Not a part of the pack: git changes it without any change of the pack.
-const NOT_OF_PACK: &str = ".git";
-
 /// The files of a pack: their hashes by path.
 pub type PackFiles = BTreeMap<String, String>;
 
@@ -145,9 +142,11 @@ impl PinnedPack {
         let more = changes.len().saturating_sub(MAX_NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let name = &self.name;
+        let is_of_git = changes.iter().all(|change| change.starts_with("`.git/"));
+        let git = if is_of_git { " (git writes there by itself: a pack is better off without its `.git`)" } else { "" };
         (!changes.is_empty()).then(|| {
             format!(
-                "the pack changed since it was enabled, so it is off: {}{more}; look at it with `agent-magic-tool pack \
+                "the pack changed since it was enabled, so it is off: {}{more}{git}; look at it with `agent-magic-tool pack \
                  info {name}`, and enable it again with `agent-magic-tool pack enable {name}`",
                 changes.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ")
             )
@@ -186,9 +185,6 @@ pub(in crate::catalog) fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
     while let Some(next) = folders.pop() {
         for entry in fs::read_dir(&next)? {
             let entry = entry?;
-            if entry.file_name() == NOT_OF_PACK {
-                continue;
-            }
             let list = if entry.file_type()?.is_dir() { &mut folders } else { &mut found };
             list.push(entry.path());
         }

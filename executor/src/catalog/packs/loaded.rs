@@ -14,6 +14,7 @@ use super::enabled_files::PinnedPack;
 use super::manifest::PackManifest;
 use super::{MANIFEST, Pack};
 use crate::catalog::{LoadProblem, Origin, Subtool};
+use crate::runner::Run;
 
 /// A pack that the configuration enables.
 #[derive(Debug, Clone)]
@@ -122,6 +123,9 @@ impl LoadedPack {
         }
         if !is_confirm_own {
             ask_about_destruction(definition);
+        }
+        if let Run::Sql(sql) = &mut definition.run {
+            sql.is_guarded = true;
         }
         definition.pinned.clone_from(&self.pinned);
         definition.rate_limit = definition.rate_limit.or(self.manifest.limits.of(definition.effect_class()));

@@ -87,6 +87,9 @@ pub struct PackNeeds {
     /// The sections of the agent's system prompt, which its subtools read or change: what for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// What `[databases]` hides or denies, which its subtools see all the same: what for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<String>,
 }
 
 /// One thing that must be there.
@@ -238,7 +241,8 @@ impl PackManifest {
 impl PackNeeds {
     /// Every need that has a name, with its kind.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &str, &PackNeed)> {
-        let Self { programs, secrets, variables, databases, privileges, model: _, files: _, prompt: _ } = self;
+        let Self { programs, secrets, variables, databases, privileges, model: _, files: _, prompt: _, hidden: _ } =
+            self;
         let kinds = [
             ("programs", programs),
             ("variables", variables),

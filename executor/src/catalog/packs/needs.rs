@@ -84,7 +84,7 @@ impl PackManifest {
             let description = need.description.clone();
             NeedReport { kind, name: name.to_owned(), description, met, optional: need.optional, how }
         });
-        let own = [("files", &self.needs.files), ("prompt", &self.needs.prompt)];
+        let own = [("files", &self.needs.files), ("prompt", &self.needs.prompt), ("hidden", &self.needs.hidden)];
         let own = own.into_iter().filter_map(|(kind, description)| {
             let description = description.clone()?;
             Some(NeedReport { kind, name: "any".to_owned(), description, met: true, optional: false, how: None })

@@ -93,7 +93,7 @@ impl Sql {
         let is_approved = invocation.is_shown || invocation.approved_change.is_some();
         let mut write = match self.operation() {
             Operation::Statement(statement) => {
-                query::check_names(statement, (&self.parameters, self.sees_hidden), open, cancel).await?;
+                query::check_names(statement, self, open, cancel).await?;
                 let checked =
                     if is_approved { query::own(statement, &self.parameters, open, cancel).await? } else { None };
                 let dialect = open.database.dialect();

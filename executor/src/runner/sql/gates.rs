@@ -96,7 +96,8 @@ pub struct Gates {
     database: String,
     /// Whether it is the change of a caller.
     is_change: bool,
-    /// `None` if a statement of the definition cannot be read: then it may do anything. One of the caller is not run then.
+    /// `None` if a statement of the definition cannot be read, or calls a function that is not known: then it may do
+    /// anything. One of the caller is not run then.
     tables: Option<NamedTables>,
 }
 
@@ -147,7 +148,8 @@ impl Sql {
     /// The gates through which the statement of an invocation goes, by what is known before it is run.
     pub fn gates(&self, invocation: &Invocation, known: &KnownTables) -> Gates {
         let (dialect, likely_schemas, schema) = known.of_database(&self.database);
-        let names = KnownNames { dialect, likely_schemas: &likely_schemas, schema: schema.as_deref() };
+        let functions = known.settings.get(&self.database).map_or(&[][..], |settings| &settings.functions);
+        let names = KnownNames { dialect, likely_schemas: &likely_schemas, functions, schema: schema.as_deref() };
         self.gates_by(invocation, names)
     }
 
@@ -155,7 +157,8 @@ impl Sql {
     pub(super) fn sets_off(&self, invocation: &Invocation, open: &OpenDatabase) -> SetOff {
         let Some(schema) = open.database.known_schema() else { return SetOff::default() };
         let dialect = Some(open.database.dialect());
-        let names = KnownNames { dialect, likely_schemas: &[], schema: Some(&schema) };
+        let functions = &open.settings.functions;
+        let names = KnownNames { dialect, likely_schemas: &[], functions, schema: Some(&schema) };
         let found = self.gates_by(invocation, names).tables.unwrap_or_default();
         SetOff { words: found.sets_off.into_iter().collect(), definitions: found.definitions.into_iter().collect() }
     }
@@ -193,14 +196,15 @@ impl Sql {
         if matches!(self.operation(), Operation::Describe(_) | Operation::ListTables(_)) {
             return Ok(());
         }
-        let dialect = Some(open.database.dialect());
+        let (dialect, functions) = (Some(open.database.dialect()), &open.settings.functions);
         // What was seen of it when it was accepted, if nothing was known of the database.
         let seen = open.database.known_schema().is_none().then(|| {
             let likely_schemas = open.database.settings().likely_schemas();
-            self.gates_by(invocation, KnownNames { dialect, likely_schemas: &likely_schemas, schema: None })
+            self.gates_by(invocation, KnownNames { dialect, likely_schemas: &likely_schemas, functions, schema: None })
         });
         let schema = query::schema(open, freshness, cancel).await?;
-        let gates = self.gates_by(invocation, KnownNames { dialect, likely_schemas: &[], schema: Some(&schema) });
+        let known = KnownNames { dialect, likely_schemas: &[], functions, schema: Some(&schema) };
+        let gates = self.gates_by(invocation, known);
         let is_unasked = !invocation.is_shown && invocation.approved.is_none();
         if is_unasked && self.changes() && seen.is_some_and(|seen| !rules.still_allow(invocation, &seen, &gates)) {
             let message = "a human must be asked first: it changes more tables than the rule that allows it names";

@@ -132,29 +132,42 @@ pub(super) async fn guarded(
 }
 
 /// Fails if a statement of a definition names what is hidden or denied, or is not there, unless it `sees_hidden`; and if
-/// it names another database. Whatever else the guard says about it does not count.
+/// it names another database. Whatever else the guard says about it does not count, unless it `is_guarded`.
 pub(super) async fn check_names(
     statement: &str,
-    (parameters, sees_hidden): (&Map<String, Value>, bool),
+    sql: &Sql,
     open: &OpenDatabase,
     cancel: &CancellationToken,
 ) -> Result<(), Failure> {
+    let (parameters, is_guarded) = (&sql.parameters, sql.is_guarded);
     if open.database.dialect() == Dialect::Mysql || open.settings.schemas.is_some() {
         check_inside(statement, parameters, open, &*schema(open, Freshness::Recent, cancel).await?)?;
     }
-    if sees_hidden {
+    if sql.sees_hidden {
         return Ok(());
     }
-    let Ok(declared) = declared(open.database.dialect(), statement, parameters) else { return Ok(()) };
-    let text = declared.with_nulls();
-    let is_name = |refusal: &Refusal| matches!(refusal.kind, RefusalKind::NoSuchTable | RefusalKind::NoSuchColumn);
+    let text = match declared(open.database.dialect(), statement, parameters) {
+        Ok(declared) => declared.with_nulls(),
+        Err(_) if !is_guarded => return Ok(()),
+        Err(error) => return Err(Failure::new(Code::BadDefinition, error.to_string())),
+    };
+    let counts =
+        |refusal: &Refusal| is_guarded || matches!(refusal.kind, RefusalKind::NoSuchTable | RefusalKind::NoSuchColumn);
     for freshness in [Freshness::Recent, Freshness::New] {
         let checked = checked(&text, true, open, freshness, cancel).await?;
-        match checked.err().filter(is_name) {
+        match checked.err().filter(counts) {
             None => return Ok(()),
             Some(refusal) if freshness == Freshness::New => {
                 let message = format!("the statement of the definition cannot be used: {}", refusal.message);
-                let hint = "the definition must follow the database: agent-magic-tool import --refresh, or edit it";
+                let hint = match refusal.kind {
+                    RefusalKind::NoSuchTable | RefusalKind::NoSuchColumn => {
+                        "the definition must follow the database: agent-magic-tool import --refresh, or edit it"
+                    }
+                    _ => {
+                        "a statement of a pack may do what one of a caller may; for more, its author must set \
+                         `sees_hidden` in it, and `hidden` under [needs] in the manifest"
+                    }
+                };
                 return Err(Failure::new(Code::BadDefinition, message).hint(hint));
             }
             Some(_) => {}
@@ -303,7 +316,7 @@ impl Sql {
                 }
             }
             Operation::Statement(statement) => {
-                check_names(statement, (&self.parameters, self.sees_hidden), open, cancel).await?;
+                check_names(statement, self, open, cancel).await?;
                 let whole = bound(statement, &self.parameters, invocation, open.database.dialect())?;
                 let counted = (count == CountMode::Exact)
                     .then(|| around("SELECT count(*) AS row_count FROM (", &whole, ") AS counted"));
