@@ -73,6 +73,10 @@ pub(crate) struct Cleaned {
     pub(crate) is_partial: bool,
     /// Whether the executor fills in no defaults there: in alternatives, and in fields of any name.
     pub(crate) is_unfilled: bool,
+    /// How many more levels are kept of the schema in work: one of a field that a caller has to give.
+    more_levels: usize,
+    /// The method whose body is read: documents of Google say of a field for which methods it is required.
+    pub(crate) method: Option<Rc<str>>,
 }
 
 impl Cleaned {
@@ -215,7 +219,7 @@ impl<'a> Schemas<'a> {
 
     fn object(&self, own: &'a Map<String, Value>, level: usize, cleaned: &mut Map<String, Value>, state: &mut Cleaned) {
         let fields = own.get("properties").and_then(Value::as_object);
-        if level >= state.depth {
+        if level >= state.depth + state.more_levels {
             if fields.is_some_and(|fields| !fields.is_empty()) {
                 state.is_cut = true;
                 append_description(cleaned, &listed(own));
@@ -241,11 +245,16 @@ impl<'a> Schemas<'a> {
             }
             let is_marked = !is_partial && field.get("required") == Some(&Value::Bool(true));
             let is_required = is_declared.contains(name.as_str()) || is_marked;
+            let is_of_method =
+                level == 0 && state.method.as_deref().is_some_and(|method| is_required_by(field, method));
             if level > 0 && properties.len() >= MAX_INNER_FIELDS && !is_required {
                 (state.is_cut, is_open) = (true, true);
                 continue;
             }
+            let is_needed = (is_required || is_of_method) && (level == 0 || state.more_levels > 0);
+            let more_levels = std::mem::replace(&mut state.more_levels, is_needed.into());
             let mut cleaned = self.clean(field, level + 1, state);
+            state.more_levels = more_levels;
             if is_unset {
                 without_output_only(&mut cleaned);
             }
@@ -293,6 +302,8 @@ impl<'a> Schemas<'a> {
             let text = text.trim_start_matches(['[', '(', '*', '`']);
             text.get(.."output only".len()).is_some_and(|start| start.eq_ignore_ascii_case("output only"))
                 || text.contains("@OutputOnly")
+                || text.split(". ").any(|sentence| sentence.trim_end_matches('.').eq_ignore_ascii_case("read-only"))
+                    && field.pointer("/annotations/required").is_none()
         };
         if is("readOnly") || self.dialect == Dialect::Discovery && is_output() {
             return true;
@@ -314,6 +325,12 @@ impl<'a> Schemas<'a> {
         append_description(&mut cut, &listed(own));
         cut
     }
+}
+
+/// Whether a document of Google says that the body of `method` must have the field.
+pub(crate) fn is_required_by(field: &Value, method: &str) -> bool {
+    let methods = field.pointer("/annotations/required").and_then(Value::as_array);
+    methods.is_some_and(|methods| methods.iter().any(|known| known == method))
 }
 
 /// Whether another field's description says that `name` must be provided. Google marks such fields as output only.

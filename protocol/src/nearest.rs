@@ -18,10 +18,12 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>, count: us
         .map(|name| {
             let lower = name.to_lowercase();
             let within = if lower.contains(&wanted) || wanted.contains(&lower) { 0.2 } else { 0.0 };
+            // `line_start` means `start` rather than `lines`.
+            let whole = if words(&lower).all(|word| words(&wanted).any(|known| known == word)) { 0.4 } else { 0.0 };
             let as_written = strsim::jaro_winkler(&wanted, &lower);
             // `search_files` means `files_search`.
             let in_any_order = strsim::jaro_winkler(&wanted_sorted, &words_sorted(&lower));
-            (as_written.max(in_any_order) + within, name)
+            (as_written.max(in_any_order) + within + whole, name)
         })
         .filter(|(score, _)| *score >= MIN_SIMILARITY)
         .collect();
@@ -29,8 +31,12 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>, count: us
     scored.into_iter().take(count).map(|(_, name)| name.to_owned()).collect()
 }
 
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(['_', '-'])
+}
+
 fn words_sorted(name: &str) -> String {
-    let mut words: Vec<_> = name.split(['_', '-']).collect();
+    let mut words: Vec<_> = words(name).collect();
     words.sort_unstable();
     words.join("_")
 }
@@ -46,6 +52,7 @@ mod tests {
         assert_eq!(nearest("search", names.into_iter(), 1), ["web_search"]);
         assert_eq!(nearest("search_web", names.into_iter(), 1), ["web_search"]);
         assert_eq!(nearest("gitlog", names.into_iter(), 1), ["git_log"]);
+        assert_eq!(nearest("line_start", ["path", "start", "lines"].into_iter(), 1), ["start"]);
         assert!(nearest("zzz", names.into_iter(), 3).is_empty());
     }
 

@@ -294,9 +294,10 @@ fn a_dry_run_shows_what_would_be_sent_and_does_nothing() {
     --- stdout
     {"tool":"gmail_search_messages","input":{"search_query":"年度报告","label":"work"},"dry_run":true,"confirmation":null,"would_send":{"http":{"method":"GET","url":"https://gmail.googleapis.com/gmail/v1/users/me/messages?q=%E5%B9%B4%E5%BA%A6%E6%8A%A5%E5%91%8A+label%3Awork","headers":{"user-agent":"agent-magic-tool","accept":"*/*","authorization":"Bearer secret:google"},"body":null}},"needs":{"message":"the secret `google` is not set","hint":"a human sets it with: agent-magic-tool secret set google"}}
     "#);
-    let ran = world.run(&["run", "gmail_send_message", "--input", sent, "--dry-run"]);
+    // There is nothing to wait for.
+    let ran = world.run(&["run", "gmail_send_message", "--input", sent, "--dry-run", "--wait", "--jq=.x"]);
     assert_eq!(ran.exit, 0, "{ran}");
-    assert!(ran.json()["confirmation"].is_string(), "{ran}");
+    assert!(ran.json()["confirmation"].is_string() && ran.stderr.contains("--jq is left out"), "{ran}");
     assert_nothing_is_left(&world);
 }
 

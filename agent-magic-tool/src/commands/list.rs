@@ -41,8 +41,8 @@ const MIN_SCORE_OF_SCHEMAS: f64 = 0.6;
 /// How many bytes the hits of a query take with their schemas, about 1,000 tokens. Only the first schema is printed whatever
 /// the others leave.
 const MAX_BYTES_OF_HITS: usize = 4_096;
-/// How many of the subtools beyond the limit the note names.
-const MAX_NAMED_BEYOND_LIMIT: usize = 10;
+/// How many of the subtools beyond the limit the note names: a caller who needs them lists them.
+const MAX_NAMED_BEYOND_LIMIT: usize = 5;
 /// How many of the best hits are looked at as a whole, whatever the limit: a page with a lower one begins alike.
 const MAX_ORDERED: usize = LIMIT_WITH_QUERY;
 /// A hit that cannot run comes after those that can and have at least this share of its score: they may do instead. What
@@ -83,8 +83,33 @@ struct Line {
     entry: ListingEntry,
     hit: Option<Hit>,
     has_schema: bool,
-    /// Why it cannot run now, and who can change that.
-    needs: Option<String>,
+    /// Why it cannot run now.
+    needs: Option<Need>,
+}
+
+/// What a subtool lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Need {
+    Secret(String),
+    Program(String),
+}
+
+impl Need {
+    /// With who can change that.
+    fn explained(&self) -> String {
+        match self {
+            Self::Secret(name) => format!("a secret that only the user can set: agent-magic-tool secret set {name}"),
+            Self::Program(name) => format!("the program `{name}`, which is not installed"),
+        }
+    }
+
+    /// For who has read the explanation already.
+    fn named(&self) -> String {
+        match self {
+            Self::Secret(name) => format!("the secret {name}"),
+            Self::Program(name) => format!("the program {name}"),
+        }
+    }
 }
 
 impl Line {
@@ -96,7 +121,7 @@ impl Line {
     fn short_bytes(&self) -> usize {
         self.entry.name.len()
             + format::first_sentence(&self.entry.description).len()
-            + self.needs.as_ref().map_or(0, String::len)
+            + self.needs.as_ref().map_or(0, |needs| needs.named().len())
     }
 }
 
@@ -339,15 +364,21 @@ impl ListQuery<'_> {
             if !line.has_schema || self.is_full || !self.format.has_schemas() {
                 continue;
             }
-            let shortened = match query {
+            let mut shortened = match query {
                 Some(query) => shorten::shorten_for(&line.entry.input, query),
                 None => shorten::shorten(&line.entry.input),
             };
-            let more = shortened.schema.get().len() + line.entry.description.len();
-            if query.is_some() && !is_first && bytes + more > MAX_BYTES_OF_HITS {
-                line.has_schema = false;
-                continue;
+            let fits = |shortened: &shorten::Shortened| {
+                bytes + line.entry.description.len() + shortened.schema.get().len() <= MAX_BYTES_OF_HITS
+            };
+            if query.is_some() && !is_first && !fits(&shortened) {
+                shortened = shorten::keep_required(&line.entry.input);
+                if !fits(&shortened) {
+                    line.has_schema = false;
+                    continue;
+                }
             }
+            let more = shortened.schema.get().len() + line.entry.description.len();
             (bytes, is_first) = (bytes + more, false);
             is_cut |= shortened.is_cut;
             line.entry.input = shortened.schema;
@@ -386,16 +417,16 @@ impl ListQuery<'_> {
         }
     }
 
-    /// Why a subtool cannot run now, and who can change that.
-    fn needs(&self, entry: &ListingEntry) -> Option<String> {
+    /// Why a subtool cannot run now.
+    fn needs(&self, entry: &ListingEntry) -> Option<Need> {
         if let Some(missing) = entry.secrets.iter().find(|name| !self.secrets.is_set(name)) {
-            return Some(format!("a secret that only the user can set: agent-magic-tool secret set {missing}"));
+            return Some(Need::Secret(missing.clone()));
         }
         let program = entry.program.as_ref()?;
         let found = programs::find(program, self.config.programs.path.iter().cloned());
         match found.filter(|found| programs::is_program(found)) {
             Some(_) => None,
-            None => Some(format!("the program `{}`, which is not installed", program.display())),
+            None => Some(Need::Program(program.display().to_string())),
         }
     }
 

@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long = "in", value_name = "DURATION", allow_hyphen_values = true)]
     after: Option<PositiveDuration>,
     /// Check everything and show what would be sent, with secrets masked, but do nothing
-    #[arg(long, conflicts_with = "wait")]
+    #[arg(long)]
     dry_run: bool,
     /// Make retries safe: repeating a run with the same key and input returns the same task
     #[arg(long, value_name = "KEY", value_parser = not_empty)]
@@ -145,6 +145,9 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
             Ok(Exit::Ok)
         }
         Reply::Answer(Answer::Plan(plan)) => {
+            if wait_options.jq.is_some() {
+                context.output.note("a dry run has no result, so --jq is left out and the plan is printed whole");
+            }
             // What the caller wrote itself is the first thing to leave out.
             let plan = if context.output.fits(&plan) { plan } else { shortened(&plan, context) };
             context.output.json_or(&plan, "try it with a smaller input")?;

@@ -40,12 +40,10 @@ mod task_rows;
 pub use outbox::undelivered;
 use task_rows::{accept, first_steps, record_transition};
 
-/// The schema, and then the migrations to later ones. Each runs in a transaction that also sets `user_version` to its
-/// number, counted from [`FIRST_SCHEMA`].
+/// The schema, and then the migrations to later ones. Each runs in a transaction that also sets `user_version`.
 const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/7.sql")];
-/// Lower ones were never released.
-const FIRST_SCHEMA: i64 = 7;
-const LAST_SCHEMA: i64 = FIRST_SCHEMA + MIGRATIONS.len() as i64 - 1;
+/// The `user_version` after each of the migrations. Lower ones were never released.
+const VERSIONS: [i64; MIGRATIONS.len()] = [7];
 
 /// How long to wait for another process that holds a lock on the database, such as a backup or the `sqlite3` shell.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -472,11 +470,11 @@ fn create(path: &Path) -> Result<(), StoreError> {
 /// How many of the migrations the store has seen.
 fn known_schema(connection: &Connection) -> Result<usize, StoreError> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let seen = match found {
-        0 => Some(0),
-        _ => found.checked_sub(FIRST_SCHEMA - 1).and_then(|seen| usize::try_from(seen).ok()).filter(|seen| *seen > 0),
-    };
-    seen.filter(|seen| *seen <= MIGRATIONS.len()).ok_or(StoreError::OtherSchema { found, known: LAST_SCHEMA })
+    if found == 0 {
+        return Ok(0);
+    }
+    let known = VERSIONS.iter().position(|version| *version == found);
+    known.map(|place| place + 1).ok_or(StoreError::OtherSchema { found, known: VERSIONS[VERSIONS.len() - 1] })
 }
 
 /// Like [`inspect`] of a store in use, but only of a file that is small enough to check while a command waits.

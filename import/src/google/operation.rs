@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::DiscoveryApi;
 use crate::http::{PathValue, Request, annotations, reference};
-use crate::schema::{Cleaned, DEFAULT_DEPTH, MAX_INPUT_BYTES, append_description, defaults};
+use crate::schema::{Cleaned, DEFAULT_DEPTH, MAX_INPUT_BYTES, append_description, defaults, is_required_by};
 use crate::{ImportedSubtool, describe, names};
 
 /// Parameters that models never set: keys against repetition, and rights of content partners.
@@ -165,6 +165,8 @@ fn body(
     let Some(target) = api.data["schemas"].get(name) else {
         return Err(format!("the schema of its body, `{name}`, does not exist"));
     };
+    let id = method["id"].as_str().unwrap_or_default();
+    state.method = Some(id.into());
     let cleaned = api.schemas.clean(target, 0, state);
     let Some(Value::Object(fields)) = cleaned.get("properties") else {
         // An empty message, or one of any fields.
@@ -178,14 +180,11 @@ fn body(
         return Ok(());
     };
     let mut placed = Map::new();
-    let id = method["id"].as_str().unwrap_or_default();
     for (wire, schema) in fields {
         let schema = schema.as_object().cloned().unwrap_or_default();
         let raw = target["properties"].get(wire).unwrap_or(&Value::Null);
-        // Discovery documents say of a field for which methods it is required.
-        let required = raw["annotations"]["required"].as_array();
         // The words are about the whole entity, of which a PATCH sends a part.
-        let is_required = required.is_some_and(|methods| methods.iter().any(|method| *method == *id))
+        let is_required = is_required_by(raw, id)
             || method["httpMethod"] != "PATCH"
                 && raw["description"].as_str().is_some_and(|text| text.starts_with("Required."));
         let mut schema = schema;

@@ -105,6 +105,20 @@ fn deep_objects_are_cut_at_the_wanted_level() {
 }
 
 #[test]
+fn what_a_caller_has_to_give_keeps_its_fields_one_level_deeper() {
+    let time = json!({"type": "object", "properties": {
+        "zone": {"type": "string"}, "parts": {"type": "object", "properties": {"hour": {"type": "integer"}}}}});
+    let event = json!({"type": "object", "properties": {"start": time, "end": time}, "required": ["start"]});
+    assert_eq!(
+        clean_of(&json!({}), &event, 1).0,
+        json!({"type": "object", "required": ["start"], "properties": {
+            "start": {"type": "object", "properties": {
+                "zone": {"type": "string"}, "parts": {"type": "object", "description": "Fields: hour."}}},
+            "end": {"type": "object", "description": "Fields: zone, parts."}}})
+    );
+}
+
+#[test]
 fn references_that_multiply_end() {
     let mut schemas = json!({});
     for number in 0..40 {

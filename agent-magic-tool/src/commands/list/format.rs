@@ -84,7 +84,7 @@ pub(super) fn print(
         Format::Table => {
             let widest = lines.iter().map(|line| line.entry.name.len()).max().unwrap_or(0);
             let text = |Line { entry, needs, .. }: &Line| {
-                let needs = needs.as_ref().map(|needs| format!(" (needs {needs})")).unwrap_or_default();
+                let needs = needs.as_ref().map(|needs| format!(" (needs {})", needs.explained())).unwrap_or_default();
                 format!("{:widest$}  {}{needs}\n", entry.name, first_sentence(&entry.description))
             };
             context.output.text(&lines.iter().map(text).collect::<String>())
@@ -131,19 +131,28 @@ struct ListedTool<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    needs: Option<&'a str>,
+    needs: Option<String>,
 }
 
 impl Serialize for ByName<'_> {
+    /// What several subtools lack is explained once.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        let mut explained = Vec::new();
         for Line { entry, has_schema, needs, .. } in self.0 {
+            let needs = needs.as_ref().map(|needs| {
+                if explained.contains(&needs) {
+                    return needs.named();
+                }
+                explained.push(needs);
+                needs.explained()
+            });
             let (description, input) = if *has_schema {
                 (&*entry.description, Some(&*entry.input))
             } else {
                 (first_sentence(&entry.description), None)
             };
-            map.serialize_entry(&entry.name, &ListedTool { description, input, needs: needs.as_deref() })?;
+            map.serialize_entry(&entry.name, &ListedTool { description, input, needs })?;
         }
         map.end()
     }

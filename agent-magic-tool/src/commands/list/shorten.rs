@@ -9,9 +9,10 @@ const MAX_BYTES: usize = 4_000;
 const MAX_BYTES_OF_HIT: usize = 2_000;
 /// Shorter words of a query say nothing about a parameter.
 const MIN_WORD_CHARS: usize = 3;
-/// How deep objects are described, from the least that is cut to the most.
-const DEPTHS: [usize; 4] = [4, 3, 2, 1];
-/// Longer descriptions of parameters are cut after a sentence once the schema is too large.
+/// How deep objects are described, and how long the descriptions of parameters that may be left out are, in characters;
+/// from the least that is cut to the most.
+const CUTS: [(usize, usize); 6] = [(4, 200), (3, 200), (2, 200), (1, 200), (1, 80), (1, 0)];
+/// Longer descriptions of parameters that must be given are cut after a sentence once the schema is too large.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 /// How many choices are listed once the schema is too large.
 const MAX_CHOICES: usize = 30;
@@ -33,6 +34,11 @@ pub(super) fn shorten_for(schema: &RawValue, query: &str) -> Shortened {
     shorten_to(schema, MAX_BYTES_OF_HIT, |parsed| keep_named(parsed, query))
 }
 
+/// Shortens `schema` to the parameters that it requires, whatever its size.
+pub(super) fn keep_required(schema: &RawValue) -> Shortened {
+    shorten_to(schema, 0, |parsed| keep_named(parsed, ""))
+}
+
 fn shorten_to(schema: &RawValue, max_bytes: usize, prepare: impl Fn(&mut Value)) -> Shortened {
     let whole = || Shortened { schema: schema.to_owned(), is_cut: false };
     if schema.get().len() <= max_bytes {
@@ -41,9 +47,9 @@ fn shorten_to(schema: &RawValue, max_bytes: usize, prepare: impl Fn(&mut Value))
     let Ok(mut parsed) = serde_json::from_str::<Value>(schema.get()) else { return whole() };
     prepare(&mut parsed);
     let mut shortest = None;
-    for depth in DEPTHS {
+    for (depth, chars_of_optional) in CUTS {
         let mut cut = parsed.clone();
-        shorten_at(&mut cut, depth);
+        shorten_at(&mut cut, &SchemaCut { depth, chars: MAX_DESCRIPTION_CHARS, chars_of_optional });
         let text = serde_json::value::to_raw_value(&cut).expect("a JSON value can be written as JSON");
         let fits = text.get().len() <= max_bytes;
         shortest = Some(text);
@@ -81,11 +87,30 @@ fn keep_named(schema: &mut Value, query: &str) {
     }
 }
 
-/// Cuts what lies more than `depth` objects deep.
-fn shorten_at(schema: &mut Value, depth: usize) {
+/// How much of a schema is left.
+struct SchemaCut {
+    /// How many levels of objects below it are described.
+    depth: usize,
+    /// How long its description is at most; without any, there is none.
+    chars: usize,
+    /// The same for the parameters below that may be left out.
+    chars_of_optional: usize,
+}
+
+impl SchemaCut {
+    /// The cut of a parameter one level below; `None` if that lies too deep.
+    fn of_parameter(&self, is_required: bool) -> Option<Self> {
+        let chars = if is_required { self.chars } else { self.chars_of_optional };
+        Some(Self { depth: self.depth.checked_sub(1)?, chars, chars_of_optional: self.chars_of_optional })
+    }
+}
+
+fn shorten_at(schema: &mut Value, cut: &SchemaCut) {
     let Value::Object(fields) = schema else { return };
-    if let Some(Value::String(text)) = fields.get_mut("description") {
-        shorten_text(text);
+    match fields.get_mut("description") {
+        Some(_) if cut.chars == 0 => drop(fields.remove("description")),
+        Some(Value::String(text)) => shorten_text(text, cut.chars),
+        _ => {}
     }
     if let Some(Value::Array(choices)) = fields.get_mut("enum")
         && choices.len() > MAX_CHOICES
@@ -100,25 +125,25 @@ fn shorten_at(schema: &mut Value, depth: usize) {
     }
     for key in ["items", "additionalProperties", "not", "if", "then", "else"] {
         if let Some(part) = fields.get_mut(key) {
-            shorten_at(part, depth);
+            shorten_at(part, cut);
         }
     }
     for key in ["anyOf", "oneOf", "allOf", "prefixItems"] {
         for part in fields.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten() {
-            shorten_at(part, depth);
+            shorten_at(part, cut);
         }
     }
+    let required = fields.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     for key in ["properties", "patternProperties", "$defs", "definitions"] {
         let Some(Value::Object(parts)) = fields.get_mut(key) else { continue };
-        for (_, part) in parts.iter_mut() {
-            if depth == 0 {
-                *part = outline(part);
-            } else {
-                shorten_at(part, depth - 1);
+        for (name, part) in parts.iter_mut() {
+            match cut.of_parameter(key != "properties" || required.iter().any(|one| one == name)) {
+                Some(cut) => shorten_at(part, &cut),
+                None => *part = outline(part),
             }
         }
     }
-    if depth == 0 {
+    if cut.depth == 0 {
         mark(fields);
     }
 }
@@ -138,8 +163,8 @@ fn mark(fields: &mut Map<String, Value>) {
     }
 }
 
-fn shorten_text(text: &mut String) {
-    let Some((end, _)) = text.char_indices().nth(MAX_DESCRIPTION_CHARS) else { return };
+fn shorten_text(text: &mut String, max_chars: usize) {
+    let Some((end, _)) = text.char_indices().nth(max_chars) else { return };
     let end = text[..end].rfind(". ").map_or(end, |sentence| sentence + 1);
     text.truncate(end);
     if !text.ends_with('.') {
@@ -195,6 +220,17 @@ mod tests {
         let small = json!({"type": "object", "properties": {"a": {"type": "string"}}});
         let raw = serde_json::value::to_raw_value(&small).expect("JSON");
         assert!(!shorten_for(&raw, "anything").is_cut);
+    }
+
+    #[test]
+    fn of_many_parameters_the_optional_ones_lose_their_words_first() {
+        let field = || json!({"type": "string", "description": "What it is for, in a sentence. ".repeat(3)});
+        let properties: Map<String, Value> = (0..40).map(|number| (format!("field_{number}"), field())).collect();
+        let (cut, is_cut) = shortened(&json!({"type": "object", "required": ["field_7"], "properties": properties}));
+        assert!(is_cut && cut.to_string().len() <= MAX_BYTES, "{cut}");
+        assert_eq!(cut["properties"]["field_7"], field());
+        assert_eq!(cut["properties"]["field_8"]["type"], "string");
+        assert_eq!(cut["properties"].as_object().map(Map::len), Some(40));
     }
 
     #[test]
