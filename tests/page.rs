@@ -12,6 +12,7 @@ mod decide;
 mod destinations;
 mod files;
 mod grant_ends;
+mod grant_links;
 mod hidden;
 mod hold;
 mod hostile;

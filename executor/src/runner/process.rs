@@ -28,7 +28,7 @@ use crate::runner::input_file::{self, OpenedInput};
 use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
 use argument::{Argument, ArgumentOptions, OutputFile};
 use group::ProgramExit;
-use named_files::{files_in, scripts_named};
+use named_files::{arguments_in, scripts_named};
 use program_call::{ApprovedFiles, ProgramCall};
 
 mod argument;
@@ -178,7 +178,7 @@ impl Runner for Process {
             let mut approved = invocation.approved.clone();
             if let Some(approved) = &mut approved {
                 // What an earlier attempt left behind is its own doing.
-                approved.retain(|file| file.role != FileRole::Argument || invocation.attempt <= 1);
+                approved.retain(|file| !file.role.is_of_argument() || invocation.attempt <= 1);
                 self.check_same_files(invocation, approved, &context.config)?;
             }
             let inputs = inputs_of(&program_call, invocation, context).await?;
@@ -275,7 +275,8 @@ impl Process {
         let folder = program_call.folder();
         let mut files = program_call.startup(&config.programs)?.files();
         let mut add = |path: PathBuf, role| {
-            if files.iter().all(|(known, _)| *known != path) {
+            let is_place = |role| role == FileRole::Place;
+            if files.iter().all(|(known, other)| *known != path || is_place(*other) != is_place(role)) {
                 files.push((path, role));
             }
         };
@@ -291,10 +292,10 @@ impl Process {
             add(real, FileRole::WorkingFolder);
         }
         for text in argument::filled_by_input(self.argv.get(1..).unwrap_or_default(), &invocation.values())? {
-            files_in(&text, folder).for_each(|path| add(path, FileRole::Argument));
+            arguments_in(&text, folder).for_each(|(path, role)| add(path, role));
         }
         for (_, value) in filled {
-            files_in(value, folder).for_each(|path| add(path, FileRole::Argument));
+            arguments_in(value, folder).for_each(|(path, role)| add(path, role));
         }
         Ok(files)
     }
@@ -310,7 +311,7 @@ impl Process {
             input_file::fingerprint(path, invocation, context)?;
         }
         for (path, role) in self.files_by_name(invocation, &context.config)? {
-            if role == FileRole::Argument {
+            if role.is_of_argument() {
                 continue;
             }
             let is_executed = matches!(role, FileRole::Program | FileRole::Interpreter);
@@ -334,7 +335,7 @@ impl Process {
         approved: &[Fingerprint],
         config: &Config,
     ) -> Result<(), Failure> {
-        let is_compared = |role| role != FileRole::Argument || invocation.attempt <= 1;
+        let is_compared = |role: FileRole| !role.is_of_argument() || invocation.attempt <= 1;
         let shown = approved.iter().filter(|file| file.role != FileRole::Input);
         let is_same = match self.files_by_name(invocation, config) {
             Ok(now) => {

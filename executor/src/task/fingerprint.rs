@@ -36,6 +36,9 @@ pub struct Fingerprint {
     /// How long it is, if the input names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// Where it leads, if that is what counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leads_to: Option<PathBuf>,
 }
 
 /// What a file is for the program that a task starts.
@@ -62,12 +65,20 @@ pub enum FileRole {
     /// An argument of a program that the input fills, and that is the name of a file. The program opens it by its
     /// name, so it is compared directly before the start, and not held.
     Argument,
+    /// An argument of a program that the input fills, and that leads elsewhere through symbolic links: what counts is
+    /// where. Compared like an argument.
+    Place,
 }
 
 impl FileRole {
     /// Whether the input names the file, and not the definition.
     pub fn is_of_input(self) -> bool {
-        matches!(self, Self::Input | Self::Argument)
+        matches!(self, Self::Input | Self::Argument | Self::Place)
+    }
+
+    /// Whether a program that was started may have changed it by itself.
+    pub fn is_of_argument(self) -> bool {
+        matches!(self, Self::Argument | Self::Place)
     }
 
     /// What a program opens by the name `path`.
@@ -105,7 +116,8 @@ impl Fingerprint {
         let owner = fs::metadata(path).ok().map(|metadata| metadata.uid());
         let sha256 = sha256(path, role).unwrap_or_default();
         let bytes = fs::metadata(path).ok().filter(|_| role.is_of_input()).map(|metadata| metadata.len());
-        Self { path: path.to_owned(), sha256, role, owner, writable: WriteAccess::to(path, agent), bytes }
+        let leads_to = if role == FileRole::Place { real_path(path) } else { None };
+        Self { path: path.to_owned(), sha256, role, owner, writable: WriteAccess::to(path, agent), bytes, leads_to }
     }
 
     /// The open file that the input names by `path`, as it is now.
@@ -122,6 +134,7 @@ impl Fingerprint {
             owner: Some(metadata.uid()),
             writable: WriteAccess::to(path, agent),
             bytes: Some(metadata.len()),
+            leads_to: None,
         })
     }
 
@@ -163,7 +176,7 @@ fn too_large() -> io::Error {
 /// Fails if a human cannot be shown what a file or folder is: it cannot be read, or is too large.
 pub fn check_shown(path: &Path, role: FileRole) -> io::Result<()> {
     match role {
-        FileRole::WorkingFolder => return Ok(()),
+        FileRole::WorkingFolder | FileRole::Place => return Ok(()),
         FileRole::Folder => return folder::sha256(path).map(drop),
         _ => {}
     }
@@ -174,9 +187,24 @@ fn check_size(path: &Path) -> io::Result<()> {
     if fs::metadata(path)?.len() > MAX_FILE_BYTES { Err(too_large()) } else { Ok(()) }
 }
 
+/// Where `path` leads, whether or not there is something; `None` if that cannot be told.
+pub fn real_path(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find_map(|above| {
+        let real = above.canonicalize().ok()?;
+        let rest = path.strip_prefix(above).ok()?;
+        // What is not there is no link either, unless it is one to nothing.
+        let is_link = above != path && fs::symlink_metadata(above.join(rest.components().next()?)).is_ok();
+        (!is_link).then(|| if rest.as_os_str().is_empty() { real } else { real.join(rest) })
+    })
+}
+
 fn sha256(path: &Path, role: FileRole) -> io::Result<String> {
+    let of_path = |path: &Path| digest::hex(&Sha256::digest(path.as_os_str().as_encoded_bytes()));
     match role {
-        FileRole::WorkingFolder => return Ok(digest::hex(&Sha256::digest(path.as_os_str().as_encoded_bytes()))),
+        FileRole::WorkingFolder => return Ok(of_path(path)),
+        FileRole::Place => {
+            return real_path(path).as_deref().map(of_path).ok_or_else(|| io::ErrorKind::NotFound.into());
+        }
         FileRole::Folder => return folder::sha256(path),
         _ => {}
     }
@@ -208,7 +236,33 @@ fn sha256_of(path: &Path, metadata: &Metadata, file: &mut File) -> io::Result<St
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    #[test]
+    fn where_a_path_leads_is_found_also_of_what_is_not_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().canonicalize().expect("it is there");
+        fs::create_dir(root.join("out")).expect("made");
+        symlink(root.join("out"), root.join("link")).expect("linked");
+        symlink(root.join("nothing"), root.join("broken")).expect("linked");
+        for (path, real) in [
+            ("out", Some("out")),
+            ("link", Some("out")),
+            ("link/new/file", Some("out/new/file")),
+            ("new", Some("new")),
+            ("broken", None),
+            ("broken/file", None),
+        ] {
+            assert_eq!(real_path(&root.join(path)), real.map(|real| root.join(real)), "{path}");
+        }
+        let place = Fingerprint::of(&root.join("link/a"), FileRole::Place, 0);
+        assert!(place.is_current() && place.leads_to == Some(root.join("out/a")));
+        fs::remove_file(root.join("link")).expect("removed");
+        symlink(&root, root.join("link")).expect("linked");
+        assert!(!place.is_current());
+    }
 
     #[test]
     fn changed_content_is_detected_even_if_the_modification_time_is_restored() {

@@ -117,6 +117,19 @@ pub fn names(value: &Value, path: &Path) -> bool {
     }
 }
 
+/// Whether what is named below `folder` also leads there: to the same place below it where what was seen led to.
+fn stays_below(file: &Fingerprint, folder: &str, seen: &[&Fingerprint]) -> bool {
+    let below = |file: &Fingerprint| {
+        let rest = file.path.strip_prefix(folder).ok()?.to_owned();
+        let real = file.leads_to.clone()?;
+        // The links, if there are any, are above the folder.
+        let above = real.ancestors().nth(rest.components().count())?.to_owned();
+        (above.join(&rest) == real).then_some(above)
+    };
+    let real_folder = below(file);
+    real_folder.is_some() && seen.iter().any(|seen| below(seen) == real_folder)
+}
+
 /// Compares whole components, and refuses any path with `..`.
 fn is_below(text: &str, path: &str) -> bool {
     let path = path.trim_end_matches('/');
@@ -202,17 +215,21 @@ impl Grant {
         let (seen_named, seen) = split(&self.files);
         let is_same = |(seen, now): (&&Fingerprint, &&Fingerprint)| seen.is_same_as(now);
         let is_covered = |file: &&Fingerprint| {
-            seen_named.iter().any(|seen| seen.is_same_as(file)) || self.is_widened_for(task, &file.path)
+            seen_named.iter().any(|seen| seen.is_same_as(file)) || self.is_widened_for(task, file, &seen_named)
         };
         seen.len() == executed.len() && seen.iter().zip(&executed).all(is_same) && named.iter().all(is_covered)
     }
 
-    /// Whether a field of `task` names the file `path` for which the grant covers other values as well.
-    fn is_widened_for(&self, task: &Task, path: &Path) -> bool {
-        let is_wide = |covers: &FieldCoverage| matches!(covers, FieldCoverage::Below(_) | FieldCoverage::Anything);
-        self.fields
-            .iter()
-            .any(|(field, covers)| is_wide(covers) && task.input.get(field).is_some_and(|value| names(value, path)))
+    /// Whether a field of `task` names the file for which the grant covers other values as well; of what leads elsewhere
+    /// through links, for which it covers that place as well. `seen` are the files that the human saw.
+    fn is_widened_for(&self, task: &Task, file: &Fingerprint, seen: &[&Fingerprint]) -> bool {
+        let is_wide = |covers: &FieldCoverage| match (covers, &file.leads_to) {
+            (FieldCoverage::Anything, _) | (FieldCoverage::Below(_), None) => true,
+            (FieldCoverage::Below(folder), Some(_)) => stays_below(file, folder, seen),
+            _ => false,
+        };
+        let names_it = |field: &String| task.input.get(field).is_some_and(|value| names(value, &file.path));
+        self.fields.iter().any(|(field, covers)| is_wide(covers) && names_it(field))
     }
 
     /// Whether `task` is a call that the grant describes, whether or not the grant is live.

@@ -125,7 +125,7 @@ impl HeldStart {
 }
 
 fn is_opened_by_name(role: FileRole) -> bool {
-    matches!(role, FileRole::Covered | FileRole::Folder | FileRole::Argument)
+    matches!(role, FileRole::Covered | FileRole::Folder) || role.is_of_argument()
 }
 
 /// Opens the file that the kernel executes; `None` if it is started by its name.

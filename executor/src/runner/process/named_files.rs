@@ -6,6 +6,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::task::fingerprint::{FileRole, real_path};
+
+/// No longer name leads anywhere.
+const MAX_PATH_BYTES: usize = 4096;
+
 /// What ends the name of a file that is loaded or interpreted.
 const EXTENSIONS: [&str; 23] = [
     "awk", "bash", "cjs", "cts", "jar", "jq", "js", "lua", "mjs", "mk", "mts", "php", "pl", "pm", "ps1", "py", "rb",
@@ -29,13 +34,36 @@ const TEXT_OPTIONS: [(&str, &[&str]); 13] = [
     ("sed", &["-f", "--file"]),
 ];
 
-/// The files that `text` may name in `folder`: as in `path`, `@path`, `--option=path`, `field=@path` and `-opath`.
-pub(super) fn files_in(text: &str, folder: &Path) -> impl Iterator<Item = PathBuf> {
+/// The files that `text` may name in `folder`.
+fn files_in(text: &str, folder: &Path) -> impl Iterator<Item = PathBuf> {
+    names_in(text).map(|name| folder.join(name)).filter(|path| path.is_file())
+}
+
+/// The files that an argument names which the input fills, and the paths that lead elsewhere through links.
+pub(super) fn arguments_in(text: &str, folder: &Path) -> impl Iterator<Item = (PathBuf, FileRole)> {
+    let real_folder = real_path(folder);
+    names_in(text).flat_map(move |name| {
+        let path = folder.join(name);
+        // Not the links above the folder: they are those of the working folder, which is compared by itself.
+        let leads_to = if Path::new(name).is_absolute() {
+            Some(path.clone())
+        } else {
+            real_folder.as_ref().map(|it| it.join(name))
+        };
+        let is_file = path.is_file().then(|| (path.clone(), FileRole::Argument));
+        let leads_elsewhere =
+            name.len() <= MAX_PATH_BYTES && real_path(&path).is_none_or(|real| Some(real) != leads_to);
+        is_file.into_iter().chain(leads_elsewhere.then_some((path, FileRole::Place)))
+    })
+}
+
+/// The names of files that `text` may be or contain: as in `path`, `@path`, `--option=path`, `field=@path` and `-opath`.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
     let value = text.split_once('=').map(|(_, value)| value);
     let glued = text.strip_prefix('-').filter(|rest| !rest.starts_with('-')).and_then(|rest| rest.get(1..));
     let names = [Some(text), value, glued].into_iter().flatten();
     let names = names.flat_map(|name| [Some(name), name.strip_prefix('@')]).flatten();
-    names.filter(|name| !name.is_empty()).map(|name| folder.join(name)).filter(|path| path.is_file())
+    names.filter(|name| !name.is_empty())
 }
 
 /// The scripts that constants name: the arguments of a program, of which `None` stands for one that the input fills, and

@@ -1,0 +1,94 @@
+//! A remembered approval of what lies below a folder does not lead out of it through a symbolic link, and what an
+//! argument leads to is still there when the program starts.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::human::Human;
+use crate::world::World;
+
+/// A world with a folder, another one, and links from the one to the other.
+fn world() -> World {
+    let world = World::new();
+    world.define(
+        "print.json",
+        &json!({"print": {"description": "Prints a file.", "confirm": "always",
+            "input": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+            "run": {"process": {"argv": ["ls", "-L", "{{ path }}"]}}}}),
+    );
+    let (inside, outside) = (world.folder().join("in"), world.folder().join("out"));
+    for folder in [&inside, &outside] {
+        fs::create_dir(folder).expect("made");
+        for file in ["a.txt", "b.txt"] {
+            fs::write(folder.join(file), "text").expect("written");
+        }
+    }
+    symlink(&outside, inside.join("folder")).expect("linked");
+    symlink(outside.join("b.txt"), inside.join("file")).expect("linked");
+    symlink(world.folder(), world.home().join("above")).expect("linked");
+    world
+}
+
+/// Approves a call for the file, and for every one below the folder.
+fn remember_below(world: &World, folder: &Path) {
+    let human = Human::of(world);
+    let id = world.start("print", &json!({"path": folder.join("a.txt")}));
+    let mut grant = human.pending_task(&id);
+    grant["fields"] = json!([{"pointer": "/path", "how": "prefix", "value": folder}]);
+    grant["expires_in"] = "8h".into();
+    let answer = human.post("/grants", &grant);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(world.end_of(&id)["status"], "succeeded");
+}
+
+#[test]
+fn no_link_leads_out_of_a_folder_below_which_all_is_allowed() {
+    let world = world();
+    // The folder by its name, and through a link above it.
+    for folder in [world.folder().join("in"), world.home().join("above/in")] {
+        remember_below(&world, &folder);
+        let state = |path: &str| {
+            let id = world.start("print", &json!({"path": folder.join(path)}));
+            let state = world.result_file(&id)["state"].clone();
+            world.run(&["cancel", &id]);
+            state
+        };
+        for path in ["folder/b.txt", "file", "folder", "folder/new.txt", "../out/b.txt"] {
+            assert_eq!(state(path), "awaiting_confirmation", "{}: {path}", folder.display());
+        }
+        assert_eq!(world.result_of("print", &json!({"path": folder.join("b.txt")}))["status"], "succeeded");
+        // It was a folder when the human saw it.
+        let later = folder.join("later");
+        fs::create_dir(&later).expect("made");
+        assert_eq!(world.result_of("print", &json!({"path": later}))["status"], "succeeded");
+        fs::remove_dir(&later).expect("removed");
+    }
+}
+
+#[test]
+fn what_an_argument_leads_to_is_what_was_shown() {
+    let world = world();
+    let (folder, outside) = (world.folder().join("in/later"), world.folder().join("out"));
+    let human = Human::of(&world);
+    let changes: [(&str, &dyn Fn(), &dyn Fn()); 2] = [
+        ("a folder", &|| fs::create_dir(&folder).expect("made"), &|| fs::remove_dir(&folder).expect("removed")),
+        ("a link", &|| symlink(world.folder(), &folder).expect("linked"), &|| {
+            fs::remove_file(&folder).expect("removed");
+        }),
+    ];
+    for (what, make, remove) in changes {
+        make();
+        let id = world.start("print", &json!({"path": folder}));
+        let card = human.card(&id);
+        assert_eq!(card.contains("leads to"), what == "a link", "{what}: {card}");
+        remove();
+        symlink(&outside, &folder).expect("linked");
+        assert_eq!(human.approve(&id).status, 200, "{what}");
+        let ended = world.end_of(&id);
+        assert_eq!(ended["error"]["code"], "drifted", "{what}: {ended:#}");
+        fs::remove_file(&folder).expect("removed");
+    }
+}
