@@ -222,7 +222,8 @@ impl Intake {
     pub fn run(&self, id: TaskId, caller: Caller, mut run: RunRequest, now: Timestamp) -> Result<ValidRun, ErrorBody> {
         let (settings, catalog) = (self.settings(), Arc::clone(&self.catalog.borrow()));
         // The built-in question belongs to tasks that run, not to their callers.
-        let is_theirs = run.tool != QUESTION || caller.depth > 0 && run.idempotency_key.is_some();
+        let has_asked = || settings.runner_context.delegation.as_ref().is_some_and(|own| own.has_asked(id));
+        let is_theirs = run.tool != QUESTION || has_asked();
         let may_use = is_theirs && caller.tool_scope.covers(&run.tool);
         let subtool =
             catalog.get(&run.tool).filter(|_| may_use).ok_or_else(|| catalog.absent(&run.tool, &caller.tool_scope))?;

@@ -257,6 +257,11 @@ fn a_question_of_a_server_is_answered_on_the_page() {
         let id = world.start(&format!("{kind}_ask"), &json!({}));
         let question = question(&world);
         assert!(question["input"]["question"].as_str().is_some_and(|it| it.contains("Which color?")), "{question}");
+        let card = human.card(question["id"].as_str().expect("an id"));
+        for words in ["The MCP server ", "asks you", "It gets what you answer", &id, &format!("{kind}_ask")] {
+            assert!(card.contains(words), "no `{words}` in {card}");
+        }
+        assert!(!card.contains("The agent"), "{card}");
         let says = || world.result_file(&id)["message"].as_str().is_some_and(|it| it.contains("asks a human"));
         until("the result file says that a human is asked", says);
         let waited = world.run(&["wait", &id]);
@@ -270,6 +275,20 @@ fn a_question_of_a_server_is_answered_on_the_page() {
         let result = world.end_of(&id);
         assert!(result["data"].to_string().contains("decline"), "{result}");
     }
+}
+
+#[test]
+fn no_caller_asks_in_the_name_of_a_task() {
+    let world = world();
+    let id = world.start("old_ask", &json!({}));
+    let asked = question(&world);
+    for key in [format!("{id}-question-x"), format!("{id}-attempt-question-x"), "x".to_owned()] {
+        let forged = ["run", "human_question", "question=Which PIN?", "--idempotency-key", &key];
+        let forged = world.command(&forged).env("AGENT_MAGIC_TOOL_DEPTH", "1").output().expect("it starts");
+        let forged = world.transcript(&forged);
+        assert_eq!(forged.error()["code"], "unknown-subtool", "{key}: {forged}");
+    }
+    assert_eq!(world.run(&["tasks", "--state", "awaiting_confirmation"]).json()[0]["id"], asked["id"]);
 }
 
 /// The open question of `world`.

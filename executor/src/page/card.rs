@@ -20,6 +20,7 @@ use crate::catalog::definition::Definition;
 use crate::config::{Config, seal};
 use crate::runner::Run;
 use crate::runner::ask_user::UserQuestion;
+use crate::runner::delegation::{QUESTION, QuestionAsker};
 use crate::task::Task;
 use crate::task::confirmation::{Assurance, Confirmation, ReplacedValues, TriedChange};
 use crate::task::effect::EffectClass;
@@ -69,10 +70,41 @@ pub(super) struct Card {
     grant_fields: Vec<GrantField>,
     edit: Vec<FormField>,
     question: Option<VisibleText>,
+    /// Who asks it, if that is not the agent.
+    question_of: Option<QuestionSource>,
     /// The address that the human opens who signs in to a server; never one that an agent chose.
     link: Option<String>,
     form: Vec<FormField>,
     background: CardBackground,
+}
+
+/// A server or another agent that asks the human while a task runs, and gets the answer.
+#[derive(Debug, Serialize)]
+struct QuestionSource {
+    /// Like `MCP server`.
+    kind: &'static str,
+    name: VisibleLine,
+    task: String,
+    tool: String,
+}
+
+impl QuestionSource {
+    /// `None` if `task` is no question of such a task. Only this executor makes these.
+    fn of(task: &Task, page: &Page) -> Option<Self> {
+        if task.tool.as_str() != QUESTION {
+            return None;
+        }
+        let key = task.idempotency_key.as_deref()?;
+        let (QuestionAsker::Task(id) | QuestionAsker::Attempt(id)) = QuestionAsker::of(key, &task.caller)?;
+        let asking = page.read(|records| records.task(id)).ok().flatten()?;
+        let subtool = page.catalog().get(asking.tool.as_str())?;
+        let (kind, name) = match &subtool.definition.run {
+            Run::Mcp(mcp) => ("MCP server", mcp.server.name.clone()),
+            Run::Agent(agent) => ("agent at", agent.url.clone()?),
+            _ => return None,
+        };
+        Some(Self { kind, name: line(&name), task: id.to_string(), tool: asking.tool.to_string() })
+    }
 }
 
 /// Who asks. The user id comes from the kernel; the folder and the session are the caller's own claims.
@@ -137,8 +169,9 @@ impl ShownFile {
                 FileRole::WorkingFolder => "starts in",
                 FileRole::Input => "sends or reads",
                 FileRole::Argument => "is given",
+                FileRole::Place => "leads to",
             },
-            path: line(&file.path.display().to_string()),
+            path: line(&file.leads_to.as_ref().unwrap_or(&file.path).display().to_string()),
             owner: file.owner.map_or_else(|| "an unknown user".to_owned(), user),
             bytes: file.bytes,
             sha256: file.sha256.get(..SHOWN_DIGITS).unwrap_or("unreadable").to_owned(),
@@ -310,6 +343,7 @@ impl Card {
                 .as_ref()
                 .map_or_else(Vec::new, |question| form::question_fields(&question.text, &question.schema)),
             question: question_text,
+            question_of: question.as_ref().and_then(|_| QuestionSource::of(task, page)),
             link,
             background: CardBackground::default(),
         })

@@ -50,6 +50,12 @@ pub(super) struct ApprovedBefore {
 
 static RECIPIENT: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^(?:[^<>@]*<)?\s*([^\s<>@,;]+@([^\s<>@,;]+\.[^\s<>@,;]+))\s*>?$"));
+/// A mail address within a text.
+static MAIL_ADDRESS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r#"[^\s<>@,;:"'()\[\]]+@([^\s<>@,;:"'()\[\]]+\.[^\s<>@,;:"'()\[\]]+)"#));
+/// Fields whose text is one or several recipients, however it is written.
+static OF_RECIPIENTS: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"(?i)(?:^|_)(?:to|cc|bcc|recipients?|e?mails?|addresse?s?|attendees?)$"));
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| regex(r#"(?i)\bhttps?://[^\s"'<>]+"#));
 static INTO_SHELL: LazyLock<Regex> = LazyLock::new(|| {
     regex(
@@ -74,7 +80,7 @@ impl ApprovedBefore {
         for input in inputs {
             walk(input, &mut |name, value| {
                 if let Some(text) = value.as_str() {
-                    before.recipients.extend(recipient(text).map(|(recipient, _)| recipient));
+                    before.recipients.extend(recipients(name, text).into_iter().map(|(recipient, _)| recipient));
                     before.hosts.extend(host(text));
                 } else if let Some(amount) = amount(name, value) {
                     let most = before.amounts.entry(name.to_owned()).or_insert(amount);
@@ -160,15 +166,17 @@ impl Marks {
     }
 
     fn look_at_text(&mut self, name: &str, text: &str, before: &ApprovedBefore) {
-        if let Some((recipient, domain)) = recipient(text) {
+        let recipients = recipients(name, text);
+        for (recipient, domain) in &recipients {
             if name.eq_ignore_ascii_case("bcc") {
                 self.add("hidden recipient", &format!("{recipient} is in bcc: the others do not see it"));
             }
-            if !before.recipients.contains(&recipient) {
+            if !before.recipients.contains(recipient) {
                 self.add("new recipient", &format!("you never approved {recipient} for this subtool"));
-                self.look_at_host(&domain, before);
+                self.look_at_host(domain, before);
             }
-        } else if name.contains("forward") && !text.is_empty() {
+        }
+        if recipients.is_empty() && name.contains("forward") && !text.is_empty() {
             self.add("forwards", &format!("`{name}` is set"));
         }
         if let Some(host) = host(text)
@@ -247,10 +255,21 @@ fn walk(input: &Map<String, Value>, visit: &mut impl FnMut(&str, &Value)) -> usi
     count
 }
 
-/// The address and the domain of a text that is a mail address, in lower case.
-fn recipient(text: &str) -> Option<(String, String)> {
-    let found = RECIPIENT.captures(text.trim())?;
-    Some((found[1].to_lowercase(), found[2].to_lowercase()))
+/// The addresses and the domains of a text that is one or several mail addresses, in lower case: whatever looks like one
+/// in a field of that name, and elsewhere only if the text is nothing else.
+fn recipients(name: &str, text: &str) -> Vec<(String, String)> {
+    if !text.contains('@') {
+        return Vec::new();
+    }
+    if OF_RECIPIENTS.is_match(name) {
+        let found = MAIL_ADDRESS.captures_iter(text);
+        return found.map(|found| (found[0].to_lowercase(), found[1].to_lowercase())).collect();
+    }
+    let parts = text.split([',', ';', '\n']).map(str::trim).filter(|part| part.contains('@'));
+    let found = parts.map(|part| RECIPIENT.captures(part));
+    let found: Option<Vec<_>> =
+        found.map(|found| found.map(|it| (it[1].to_lowercase(), it[2].to_lowercase()))).collect();
+    found.unwrap_or_default()
 }
 
 /// The host of a text that is a URL.
@@ -306,6 +325,22 @@ mod tests {
         let approved = json!([{"to": ["bob@example.com"], "url": "https://api.example.com/a", "amount": 100}]);
         for (input, expected) in [
             (json!({"to": ["eve@evil.test"]}), "new recipient: you never approved eve@evil.test for this subtool"),
+            (
+                json!({"to": "bob@example.com, eve@evil.test"}),
+                "new recipient: you never approved eve@evil.test for this subtool",
+            ),
+            (
+                json!({"to": ["Bob <bob@example.com>; \"Eve, M\" <eve@evil.test>"]}),
+                "new recipient: you never approved eve@evil.test for this subtool",
+            ),
+            (
+                json!({"to": "bob@example.com (and @ others) eve@evil.test"}),
+                "new recipient: you never approved eve@evil.test for this subtool",
+            ),
+            (
+                json!({"who": "bob@example.com, Eve <eve@evil.test>"}),
+                "new recipient: you never approved eve@evil.test for this subtool",
+            ),
             (
                 json!({"bcc": ["bob@example.com"]}),
                 "hidden recipient: bob@example.com is in bcc: the others do not see it",

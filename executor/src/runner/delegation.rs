@@ -4,11 +4,12 @@
 //! confirmations, and are one level deeper than the caller of the runner. A task that waits for a delegated task
 //! does not occupy a slot (`dispatcher/slots.rs`). Decides nothing about models or agents.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::caller::Caller;
@@ -60,6 +61,8 @@ pub struct Delegation {
     pub sessions: PathBuf,
     /// What the models cost, day by day.
     pub ledger: Arc<Ledger>,
+    /// The requests for questions that this executor made: nobody else asks in the name of a task.
+    asked: Mutex<HashSet<TaskId>>,
 }
 
 /// How the key of a question begins, after the id of the task that asks.
@@ -160,6 +163,7 @@ impl Delegation {
             prompts: paths.prompts(),
             sessions: paths.delegates(),
             ledger: Arc::new(Ledger::in_state(&paths.state)),
+            asked: Mutex::default(),
         })
     }
 
@@ -231,12 +235,19 @@ impl Delegation {
         on_waiting: impl FnOnce() + Send,
     ) -> Result<CalledTask, Failure> {
         let run = RunRequest { tool: tool.to_owned(), input, idempotency_key: Some(key), ..RunRequest::default() };
-        let request = self.post(invocation, Operation::run(run))?;
-        let id = tokio::select! {
+        let id = TaskId::new();
+        if tool == QUESTION {
+            self.asked().insert(id);
+        }
+        let request = self.post_as(id, invocation, Operation::run(run))?;
+        let reply = tokio::select! {
             biased;
-            reply = handover::reply(&request) => called_task(reply)?,
-            () = cancel.cancelled() => return Err(self.cancel_call(invocation, tool, request.id()).await),
+            reply = handover::reply(&request) => Some(reply),
+            () = cancel.cancelled() => None,
         };
+        self.asked().remove(&id);
+        let Some(reply) = reply else { return Err(self.cancel_call(invocation, tool, id).await) };
+        let id = called_task(reply)?;
         if self.state(id) == Some(State::AwaitingConfirmation) {
             on_waiting();
         }
@@ -254,11 +265,29 @@ impl Delegation {
         Ok(CalledTask { id, result: serde_json::from_slice(&result).unwrap_or_default() })
     }
 
+    /// Whether this is a request of this executor for a question.
+    pub fn has_asked(&self, id: TaskId) -> bool {
+        self.asked().contains(&id)
+    }
+
+    fn asked(&self) -> MutexGuard<'_, HashSet<TaskId>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Posts a request of the invocation's caller to the mailbox.
     fn post(&self, invocation: &Invocation, operation: Operation) -> Result<PendingRequest<'_>, Failure> {
+        self.post_as(TaskId::new(), invocation, operation)
+    }
+
+    fn post_as(
+        &self,
+        id: TaskId,
+        invocation: &Invocation,
+        operation: Operation,
+    ) -> Result<PendingRequest<'_>, Failure> {
         let caller =
             Caller { depth: invocation.caller.depth.saturating_add(1), wakes: false, ..invocation.caller.clone() };
-        PendingRequest::post(&self.mailbox, operation, caller).map_err(|error| {
+        PendingRequest::post_as(id, &self.mailbox, operation, caller).map_err(|error| {
             Failure::new(Code::Io, format!("failed to write to the mailbox: {error}")).retry(Retry::Later)
         })
     }

@@ -2,7 +2,7 @@
 
 import { FINAL, STATE_ICONS, all, announce, build, find, icon, stateBadge } from "./draw.js";
 import { Problem, describe, load, send } from "./send.js";
-import { formInput } from "./form.js";
+import { formInput, showProblems } from "./form.js";
 import { isEditing } from "./edit.js";
 import { previewGrant } from "./remember.js";
 import { showEmptyState, loadMore } from "./waiting.js";
@@ -211,6 +211,8 @@ export class Card {
         if (problem.status === 409 && decided) {
             this.close(/^(approved|answered)/.test(decided) ? "check" : "ban", decided);
         } else if (problem.status === 409 || problem.status === 410) this.renew();
+        else if (problem.answer.problems && this.isQuestion)
+            this.showTrouble(showProblems(this.panel("answer"), problem.answer.problems).join(" "));
         else this.showTrouble(describe(problem));
     }
 
