@@ -280,6 +280,10 @@ pub struct Dispatcher {
     /// Resolutions that may not be in the store yet.
     resolutions: HashMap<TaskId, Resolution>,
     touch: TouchVerifier,
+    /// The clients whose API keys count, as `NAME.ID`; `None` until that is known.
+    key_clients: Option<BTreeSet<String>>,
+    /// Whether any task was of a client with an API key.
+    has_tasks_of_keys: bool,
     draining: bool,
 }
 
@@ -299,6 +303,8 @@ impl Dispatcher {
             idempotency_keys: HashMap::new(),
             resolutions: HashMap::new(),
             touch: TouchVerifier::default(),
+            key_clients: None,
+            has_tasks_of_keys: false,
             draining: false,
         }
     }
@@ -443,6 +449,7 @@ impl Dispatcher {
             None => self.concurrency_limits.remove(&task.tool),
         };
         self.quotas.add(task);
+        self.has_tasks_of_keys |= task.caller.api_key().is_some();
         self.open.insert(task.id, open);
     }
 

@@ -65,6 +65,11 @@ impl Caller {
         Some(client.split_once(':').map_or(client, |(client, _)| client))
     }
 
+    /// The API key of the client, as `NAME.ID`; `None` if it is known by something else.
+    pub fn api_key(&self) -> Option<&str> {
+        self.client().filter(|client| client.contains('.') && !client.starts_with(MCP_CLIENT))
+    }
+
     /// Whose tasks the caller has, if not those of its whole user: the clients of a server that share one, and a caller
     /// whose tool scope is restricted, have their own alone. Tasks without an owner are not theirs.
     pub fn owner(&self) -> Option<String> {

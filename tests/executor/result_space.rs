@@ -106,11 +106,16 @@ fn the_sessions_of_a_key_and_all_callers_have_a_share_too() {
         let ran = run_in(&world, session, &["run", "bytes", "--wait"]).json();
         ran["error"]["code"].as_str().unwrap_or("succeeded").to_owned()
     };
-    for session in ["shared-phone.1-a", "shared-phone.1-b"] {
-        assert_eq!(status(session), "succeeded", "{session}");
+    let client = |name: &str| {
+        let key = world.make_api_key(name).key;
+        format!("shared-{name}.{}", key.split('_').nth(1).expect("an id"))
+    };
+    let (phone, tablet) = (client("phone"), client("tablet"));
+    for session in ["a", "b"] {
+        assert_eq!(status(&format!("{phone}-{session}")), "succeeded", "{session}");
     }
-    assert_eq!(status("shared-phone.1-c"), "quota-exceeded", "three of one key");
-    for session in ["shared-tablet.2-a", "b", "c", "d", "e"] {
+    assert_eq!(status(&format!("{phone}-c")), "quota-exceeded", "three of one key");
+    for session in [&*format!("{tablet}-a"), "b", "c", "d", "e"] {
         assert_eq!(status(session), "succeeded", "{session}");
     }
     assert_eq!(status("f"), "quota-exceeded", "eight of all");

@@ -54,9 +54,9 @@ impl Daemon {
     }
 
     /// Tells the dispatcher which API keys there are. It needs to know before a key decides, and before what a key
-    /// approved starts.
+    /// approved starts, or what its client asked for.
     pub(super) fn refresh_api_keys(&mut self) {
-        if !self.tasks.dispatcher.has_decide_scopes() {
+        if !self.tasks.dispatcher.needs_api_keys() {
             return;
         }
         let keys = self.api_keys.list().unwrap_or_else(|error| {
@@ -64,8 +64,9 @@ impl Daemon {
             Vec::new()
         });
         let now = self.tasks.clock.now();
-        let valid = keys.iter().filter(|key| key.is_valid_at(now));
-        self.tasks.dispatcher.set_api_keys(valid.map(ClientKey::reference).collect());
+        let valid = || keys.iter().filter(|key| key.is_valid_at(now));
+        self.tasks.dispatcher.set_api_keys(valid().map(ClientKey::reference).collect());
+        self.tasks.dispatcher.set_key_clients(valid().map(ClientKey::client).collect());
     }
 
     /// Tells callers whether the configuration file is in force.

@@ -3,7 +3,7 @@
 //! The page asks for both on behalf of a human. A key decides less than the page: it remembers and edits nothing, and what
 //! needs a touch it cannot approve.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use protocol::code::Code;
@@ -12,6 +12,7 @@ use protocol::error::ErrorBody;
 use super::{DecideRequest, DecisionError, Dispatcher, Effects, HumanVerdict};
 use crate::base::webauthn::Assertion;
 use crate::store::Change;
+use crate::task::Task;
 use crate::task::api_key::ApiKeyRef;
 use crate::task::confirmation::DecidedBy;
 use crate::task::decide_scope::{DecideScope, ScopeStatus};
@@ -39,9 +40,20 @@ impl Dispatcher {
         self.confirmations.api_keys = keys;
     }
 
-    /// Whether a scope was ever given, so that it matters which API keys there are.
-    pub fn has_decide_scopes(&self) -> bool {
-        !self.confirmations.decide_scopes.is_empty()
+    /// Only tasks of these clients of API keys start: the keys of others were revoked or have expired.
+    pub fn set_key_clients(&mut self, clients: BTreeSet<String>) {
+        self.key_clients = Some(clients);
+    }
+
+    /// Whether it matters which API keys there are: a scope was given, or there were tasks of their clients.
+    pub fn needs_api_keys(&self) -> bool {
+        self.has_tasks_of_keys || !self.confirmations.decide_scopes.is_empty()
+    }
+
+    /// Whether the task is of a client whose key was revoked or has expired.
+    pub(super) fn is_of_ended_key(&self, task: &Task) -> bool {
+        let (Some(key), Some(clients)) = (task.caller.api_key(), &self.key_clients) else { return false };
+        !clients.contains(key)
     }
 
     pub(super) fn change_scope(

@@ -1,6 +1,8 @@
 //! The start of an approved task: whether its approval still holds when its turn comes.
 
 use jiff::Timestamp;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
 
 use crate::dispatcher::{Dispatcher, Effects};
@@ -18,6 +20,11 @@ impl Dispatcher {
             return false;
         }
         let Some(task) = self.open.get(&id).map(|open| &open.task) else { return false };
+        if self.is_of_ended_key(task) {
+            let error = ErrorBody::new(Code::Cancelled, "its API key was revoked or has expired before it started");
+            self.end_unstarted(id, Step::Cancel, error.hint("nothing was done"), now, effects);
+            return false;
+        }
         let Some(confirmation) = &task.confirmation else { return true };
         let is_approved = self.confirmations.approved.contains(&id);
         if !is_approved && !needs_approval_again(task) {
