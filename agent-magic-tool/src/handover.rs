@@ -57,8 +57,18 @@ pub(crate) fn ask(context: &Context, mailbox: &Mailbox, operation: Operation) ->
     Ok(reply)
 }
 
-/// Says that other rules hold than those of this command's own configuration.
+/// Says that other rules hold than those of this command's own configuration, or other definitions.
 fn note_other_configuration(context: &Context, mailbox: &Mailbox) {
+    if let Some(named) = context.paths.named_subtools()
+        && let Some(identity) = mailbox.identity()
+        && std::env::split_paths(named).filter(|path| !path.as_os_str().is_empty()).ne(identity.subtools)
+    {
+        context.output.note(&format!(
+            "the executor of this mailbox does not use the definitions in `{}`, which AGENT_MAGIC_TOOL_SUBTOOLS names \
+             here: it was started without them",
+            named.display()
+        ));
+    }
     if mailbox.names_configuration(&context.paths.config_file()) {
         return;
     }

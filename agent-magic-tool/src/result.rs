@@ -110,7 +110,9 @@ pub(crate) fn task_of(word: &str, mailbox: &Mailbox) -> Result<TaskId, Error> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let id = name.strip_prefix("result-").and_then(|name| name.split('.').next()).unwrap_or(name);
     let id = id.parse::<TaskId>().map_err(|error| {
-        Error::new(Code::UnknownTask, error.to_string()).hint("to list the tasks: agent-magic-tool tasks")
+        let is_path = word.contains(['/', '.']);
+        let message = if is_path { format!("`{word}` is not the name of a result file") } else { error.to_string() };
+        Error::new(Code::UnknownTask, message).hint("to list the tasks: agent-magic-tool tasks")
     })?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let is_here = folder.is_none_or(|folder| match (folder.canonicalize(), mailbox.results().canonicalize()) {

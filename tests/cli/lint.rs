@@ -232,7 +232,7 @@ fn what_loads_but_does_not_do_what_it_says_is_a_warning_with_its_mending() {
     own.json:1: warning: zebra_buy: run.http.idempotency_header: the key is sent, but a lost attempt is still not repeated; if the service acts once for each key, say so with "annotations": {"idempotentHint": true}
     own.json:1: warning: zebra_lose: verify.happened: it is true even if nothing was found; test what was found, like `length > 0`
     own.json:1: warning: zebra_sell: verify.input: it accepts any hit, also one of another run; look for this very run, by a field of the input or by `{{ task.id }}`
-    own.json:1: warning: zebra_tell: input: a misspelled field is accepted and dropped without a word; add "additionalProperties": false
+    own.json:1: warning: zebra_tell: input: a misspelled field is accepted, and may be dropped without a word; add "additionalProperties": false
     --- stderr
     note: 1 error, 7 warnings
     "#);

@@ -92,7 +92,7 @@ fn an_unknown_task_is_reported_at_once() {
     assert_snapshot!(world.run(&["read", "../../etc/passwd"]), @r#"
     exit: 3
     --- stderr
-    {"error":{"code":"unknown-task","message":"`passwd` is not a valid task id; an id has 32 hexadecimal digits","hint":"to list the tasks: agent-magic-tool tasks"}}
+    {"error":{"code":"unknown-task","message":"`../../etc/passwd` is not the name of a result file","hint":"to list the tasks: agent-magic-tool tasks"}}
     "#);
     assert_snapshot!(world.run(&["cancel", "01a1fce914ce72a8be531d1bffc6ef06"]), @r#"
     exit: 3

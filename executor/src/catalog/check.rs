@@ -59,7 +59,10 @@ pub(super) fn check(definition: &Definition) -> Result<InputSchema, Vec<LocatedM
         found.add("run.http.pagination", message);
     }
     if definition.annotations.read_only_hint && definition.run.change().is_some() {
-        found.add("annotations.readOnlyHint", "it changes rows of a database, so it is not read-only");
+        found.add(
+            "annotations.readOnlyHint",
+            "it changes rows of a database, or no parser understands it, so it does not count as read-only",
+        );
     }
     if definition.hold.is_some_and(|hold| hold.get() > MAX_HOLD) {
         found.add("hold", "the maximum is 1h: a human who approves wants it done");

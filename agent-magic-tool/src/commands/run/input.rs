@@ -140,7 +140,8 @@ pub(super) fn read_field(field: &str, request: &mut RunRequest, context: &Contex
         )));
     }
     let Some((key, text)) = field.split_once('=') else {
-        let hint = if field.parse::<PositiveDuration>().is_ok() {
+        let is_number = field.bytes().all(|byte| byte.is_ascii_digit());
+        let hint = if !is_number && field.parse::<PositiveDuration>().is_ok() {
             format!("a duration belongs to its option: --wait={field}")
         } else if field.contains('}') && !field.contains('"') {
             USE_STDIN.replace("NAME", &request.tool)

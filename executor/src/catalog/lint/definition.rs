@@ -44,7 +44,8 @@ fn parameters(subtool: &Subtool, findings: &mut Vec<Finding>) {
         .iter()
         .any(|keyword| input.get(*keyword).is_some());
     if !says_what_else {
-        let message = "a misspelled field is accepted and dropped without a word; add \"additionalProperties\": false";
+        let message =
+            "a misspelled field is accepted, and may be dropped without a word; add \"additionalProperties\": false";
         findings.push(warning(subtool, "open-input", "input", message));
     }
 }

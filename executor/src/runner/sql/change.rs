@@ -63,10 +63,9 @@ impl Sql {
         let (outcome, set_by_database) = self.write(&shown, &open, WriteMode::DryRun, cancel).await?;
         let SetOff { words: sets_off, definitions } = self.sets_off(&shown, &open);
         // Rows that the statement itself returns are not compared, so they are not shown.
-        let rows = [&outcome.before, &outcome.after];
-        let is_shown = |name: &String| {
-            rows.into_iter().flatten().any(|rows| rows.columns.iter().any(|column| column.name == *name))
-        };
+        let written = outcome.after.as_ref();
+        let is_shown =
+            |name: &String| written.is_some_and(|rows| rows.columns.iter().any(|column| column.name == *name));
         Ok(TriedChange {
             rows_affected: outcome.rows_affected,
             replaced: outcome.replaced,
