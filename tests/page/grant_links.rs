@@ -73,18 +73,18 @@ fn what_an_argument_leads_to_is_what_was_shown() {
     let world = world();
     let (folder, outside) = (world.folder().join("in/later"), world.folder().join("out"));
     let human = Human::of(&world);
-    let changes: [(&str, &dyn Fn(), &dyn Fn()); 2] = [
-        ("a folder", &|| fs::create_dir(&folder).expect("made"), &|| fs::remove_dir(&folder).expect("removed")),
-        ("a link", &|| symlink(world.folder(), &folder).expect("linked"), &|| {
-            fs::remove_file(&folder).expect("removed");
-        }),
-    ];
-    for (what, make, remove) in changes {
-        make();
+    for what in ["a folder", "a link"] {
+        let is_link = what == "a link";
+        if is_link {
+            symlink(world.folder(), &folder).expect("linked");
+        } else {
+            fs::create_dir(&folder).expect("made");
+        }
         let id = world.start("print", &json!({"path": folder}));
         let card = human.card(&id);
-        assert_eq!(card.contains("leads to"), what == "a link", "{what}: {card}");
-        remove();
+        assert_eq!(card.contains("leads to"), is_link, "{what}: {card}");
+        let removed = if is_link { fs::remove_file(&folder) } else { fs::remove_dir(&folder) };
+        removed.expect("removed");
         symlink(&outside, &folder).expect("linked");
         assert_eq!(human.approve(&id).status, 200, "{what}");
         let ended = world.end_of(&id);
