@@ -3,6 +3,7 @@
 pub(crate) mod bounds;
 mod closed;
 mod definitions;
+mod environment;
 pub(crate) mod faults;
 mod github;
 mod gmail;

@@ -21,7 +21,6 @@ const ENVIRONMENT: &[&str] =
 const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("protocol/src/fault.rs", "the fault that a test injects, in debug builds"),
     ("protocol/src/paths.rs", "the installation's folders"),
-    ("executor/src/config/programs.rs", "the home folder in the configured folders of programs"),
     ("executor/src/config/secret.rs", "a secret whose source is a variable"),
     ("executor/src/net/guard.rs", "the proxies that reqwest uses"),
     ("executor/src/runner/process/program_call.rs", "the variables that every program gets"),

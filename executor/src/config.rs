@@ -44,7 +44,7 @@ pub mod state;
 pub use agent::{AgentSettings, ModelPrice, ModelSettings, ProviderKind, ReasoningEffort};
 pub use databases::DatabaseSettings;
 pub(crate) use file::offset_in;
-pub use file::{ConfigError, ConfigText, ConfigValues, ParsedConfig};
+pub use file::{ConfigError, ConfigText, ConfigValues, ParsedConfig, check_in_force};
 pub use hook::{HookReceiver, HookSettings, NamePatterns};
 pub use mcp::{McpClientSettings, McpSettings};
 pub use packs::PackSettings;
@@ -387,6 +387,12 @@ impl Config {
     /// Reads the configuration of this user. A missing file means the defaults, unless it was in force before.
     pub fn read(paths: &Paths) -> Result<Self, ConfigError> {
         ConfigText::of_user(paths)?.parse().map(|parsed| parsed.config)
+    }
+
+    /// Reads the configuration of this user for what uses the secrets: only the one that they were used with before.
+    pub fn in_force(paths: &Paths) -> Result<Self, ConfigError> {
+        check_in_force(paths)?;
+        Self::read(paths)
     }
 
     /// Reads the file at `path` and merges it over the defaults. A missing file means the defaults, but only if no

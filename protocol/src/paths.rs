@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::{fs, io};
 
 use sha2::{Digest as _, Sha256};
@@ -90,9 +91,30 @@ impl Paths {
         }
     }
 
+    /// The same folders by their real places: a link that leads elsewhere later changes nothing.
+    #[must_use]
+    pub fn without_links(&self) -> Self {
+        let real = |path: &Path| real_path(path).unwrap_or_else(|| path.to_owned());
+        let subtools = self.subtools.as_ref().map(|named| {
+            let each = std::env::split_paths(named).map(|path| real(&path));
+            std::env::join_paths(each).unwrap_or_else(|_| named.clone())
+        });
+        Self {
+            mailbox: self.mailbox.clone(),
+            config: real(&self.config),
+            state: real(&self.state),
+            cache: real(&self.cache),
+            subtools,
+        }
+    }
+
     /// Environment that points a child process at the same folders, whatever its working directory.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut environment = vec![("AGENT_MAGIC_TOOL_DIR", self.mailbox.clone().into_os_string())];
+        let bases =
+            [("XDG_CONFIG_HOME", &self.config), ("XDG_STATE_HOME", &self.state), ("XDG_CACHE_HOME", &self.cache)];
+        environment.extend(bases.into_iter().filter_map(|(name, folder)| Some((name, folder.parent()?.into()))));
+        environment.extend(home_folder().map(|home| ("HOME", home.into())));
         environment.extend(self.subtools.clone().map(|paths| ("AGENT_MAGIC_TOOL_SUBTOOLS", paths)));
         environment
     }
@@ -136,7 +158,7 @@ impl Paths {
 
     /// The user's home folder.
     pub fn home(&self) -> Result<PathBuf, NoHomeFolder> {
-        word("HOME").map(PathBuf::from).filter(|home| home.is_absolute()).ok_or(NoHomeFolder("HOME"))
+        home_folder().map(Path::to_owned).ok_or(NoHomeFolder("HOME"))
     }
 
     /// The folder that the environment variable names, if it is set.
@@ -267,6 +289,26 @@ impl Paths {
 /// The value of a variable that is set and not empty.
 fn word(variable: &str) -> Option<String> {
     std::env::var(variable).ok().filter(|value| !value.is_empty())
+}
+
+/// The home folder that the environment names, where it really is: as this process found it first.
+pub fn home_folder() -> Option<&'static Path> {
+    static HOME: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+        let home = word("HOME").map(PathBuf::from).filter(|home| home.is_absolute())?;
+        Some(real_path(&home).unwrap_or(home))
+    });
+    HOME.as_deref()
+}
+
+/// Where `path` leads, whether or not there is something; `None` if that cannot be told.
+pub fn real_path(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find_map(|above| {
+        let real = above.canonicalize().ok()?;
+        let rest = path.strip_prefix(above).ok()?;
+        // What is not there is no link either, unless it is one to nothing.
+        let is_link = above != path && fs::symlink_metadata(above.join(rest.components().next()?)).is_ok();
+        (!is_link).then(|| if rest.as_os_str().is_empty() { real } else { real.join(rest) })
+    })
 }
 
 /// Makes each of the paths joined by `:` absolute.

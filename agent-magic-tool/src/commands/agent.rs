@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if let Some(word) = &args.delete {
         return delete(word, &sessions, context);
     }
-    let config = Config::read(&context.paths)?;
+    let config = Config::in_force(&context.paths)?;
     if args.show_prompt {
         context.output.whole_json(&system_prompt(args, &config, context)?)?;
         return Ok(Exit::Ok);

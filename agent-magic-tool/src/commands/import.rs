@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     {
         return agents::run(context);
     }
-    let config = Config::read(&context.paths)?;
+    let config = Config::in_force(&context.paths)?;
     let sources = Sources::of(&context.paths, &config);
     let folder = match &args.into {
         Some(folder) => folder.clone(),

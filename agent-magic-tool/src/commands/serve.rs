@@ -180,7 +180,7 @@ fn key_error(error: &ApiKeyError) -> Error {
 }
 
 fn serve(args: &Args, context: &Context) -> Result<Exit, Error> {
-    let config = Config::read(&context.paths)?;
+    let config = Config::in_force(&context.paths)?;
     context.paths.create_state().map_err(|error| Error::io("failed to create the state folder", &error))?;
     log::start(LogTarget::File(&context.paths.serve_log()), &config.executor)
         .map_err(|error| Error::new(Code::Io, chain(&error)))?;

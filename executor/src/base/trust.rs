@@ -23,6 +23,8 @@ pub enum Distrust {
     GroupWritable { path: PathBuf },
     #[error("`{}` belongs to another user ({uid})", path.display())]
     WrongOwner { path: PathBuf, uid: u32, is_folder: bool },
+    #[error("`{}` is a link, and must lie there itself", path.display())]
+    Link { path: PathBuf },
     /// The file does not exist or cannot be inspected. Opening it reports the reason.
     #[error("failed to inspect `{}`", path.display())]
     Inaccessible { path: PathBuf, source: io::Error },
@@ -35,6 +37,7 @@ impl Distrust {
             Self::WorldWritable { path } | Self::GroupWritable { path } => Some(format!("chmod go-w {}", quoted(path))),
             Self::WrongOwner { is_folder: true, .. } => Some("use folders that belong to you or to root".to_owned()),
             Self::WrongOwner { path, .. } => Some(format!("chown {} {}", nix::unistd::geteuid(), quoted(path))),
+            Self::Link { .. } => Some("move what it leads to into its place".to_owned()),
             Self::Inaccessible { .. } => None,
         }
     }

@@ -296,6 +296,15 @@ fn merge(base: &mut toml::Table, own: toml::Table) {
     }
 }
 
+/// Fails if the secrets and the record were used with another configuration than that of this environment.
+pub fn check_in_force(paths: &Paths) -> Result<(), ConfigError> {
+    let elsewhere = KnownConfigurations::of(paths).elsewhere();
+    match elsewhere.map_err(|source| ConfigError::Read { path: paths.config_file(), source })? {
+        None => Ok(()),
+        Some(before) => Err(ConfigError::Elsewhere { here: UsedConfiguration::of(paths), before }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -43,6 +43,7 @@ pub struct UsedConfiguration {
 
 impl UsedConfiguration {
     pub fn of(paths: &Paths) -> Self {
+        let paths = paths.without_links();
         let subtools = paths.named_subtools().map(|named| named.to_string_lossy().into_owned());
         Self { file: paths.config_file(), subtools, home: paths.home().ok() }
     }

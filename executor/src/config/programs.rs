@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use protocol::paths::home_folder;
 use serde::{Deserialize, Deserializer, de};
 
 /// The folders in which programs are found.
@@ -38,11 +39,11 @@ pub fn is_program(path: &Path) -> bool {
 
 /// Absolute folders, or folders below `~`. Without a home folder, the latter are left out.
 fn folders<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let home = home_folder();
     let mut folders = Vec::new();
     for text in Vec::<String>::deserialize(deserializer)? {
         let folder = match text.strip_prefix("~/") {
-            Some(below) => home.as_ref().map(|home| home.join(below)),
+            Some(below) => home.map(|home| home.join(below)),
             None => Some(PathBuf::from(&text)),
         };
         let Some(folder) = folder else { continue };

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -387,6 +387,10 @@ impl Secrets {
     }
 
     fn stored(&self, name: &SecretName) -> Result<String, SecretError> {
+        // What was decided about secrets lies beside their folder, so one that lies elsewhere is another user's, or an agent's doing.
+        if self.folder.is_symlink() {
+            return Err(SecretError::Distrusted(Distrust::Link { path: self.folder.clone() }));
+        }
         let path = self.folder.join(name.as_str());
         match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -394,6 +398,11 @@ impl Secrets {
             }
             Ok(metadata) if !metadata.is_file() || metadata.permissions().mode() & 0o077 != 0 => {
                 return Err(source_error(name, "the secrets folder", "others can read the file; set the secret again"));
+            }
+            // In another state folder, it would be there without what was decided about it.
+            Ok(metadata) if metadata.nlink() > 1 => {
+                let reason = "its file has another name as well; set the secret again";
+                return Err(source_error(name, "the secrets folder", reason));
             }
             _ => check_trusted(&path)?,
         }

@@ -36,7 +36,11 @@ fn deciding(paths: &Paths) -> Vec<PathBuf> {
     [secrets, paths.state.join("executors"), executor].into_iter().chain(stored(paths)).chain(files).collect()
 }
 
+/// A link in the folder leads to what belongs to another one: secrets without what was decided about them.
 fn of_another_user(path: &Path) -> Option<Distrust> {
     let found = fs::symlink_metadata(path).ok()?;
+    if found.is_symlink() {
+        return Some(Distrust::Link { path: path.to_owned() });
+    }
     trust::check_entry(path, &found).err().filter(|distrust| matches!(distrust, Distrust::WrongOwner { .. }))
 }

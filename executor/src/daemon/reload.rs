@@ -14,8 +14,8 @@ use protocol::mailbox::presence::ConfigProblem;
 use protocol::paths::Paths;
 
 use crate::catalog::Sources;
-use crate::config::known::{KnownConfigurations, UsedConfiguration};
-use crate::config::{Config, ConfigError, ConfigText, ConfigValues, ParsedConfig};
+use crate::config::known::KnownConfigurations;
+use crate::config::{Config, ConfigError, ConfigText, ConfigValues, ParsedConfig, check_in_force};
 use crate::intake::settings::{Settings, SettingsError};
 use crate::intake::targets::{self, Unmatched};
 
@@ -70,10 +70,7 @@ impl ConfigFile {
     pub(super) fn read(paths: &Paths) -> Result<(Self, ParsedConfig), ConfigError> {
         let path = paths.config_file();
         let stamp = stamp_of(&path);
-        let elsewhere = KnownConfigurations::of(paths).elsewhere();
-        if let Some(before) = elsewhere.map_err(|source| ConfigError::Read { path: path.clone(), source })? {
-            return Err(ConfigError::Elsewhere { here: UsedConfiguration::of(paths), before });
-        }
+        check_in_force(paths)?;
         let text = ConfigText::of_user(paths)?;
         let parsed = text.parse()?;
         let (values, started_with) = (parsed.values.clone(), parsed.values.clone());

@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::{env, io, iter};
 
 use protocol::code::Code;
+use protocol::paths::home_folder;
 use protocol::paths::{DEPTH, TOOL_SCOPE};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
@@ -31,7 +32,7 @@ use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
 
 /// The variables that a program inherits from the executor: enough to find the home folder and the language, and
 /// nothing that could hold a key. `PATH` is that of the configuration.
-const INHERITED: [&str; 4] = ["HOME", "LANG", "TMPDIR", "USER"];
+const INHERITED: [&str; 3] = ["LANG", "TMPDIR", "USER"];
 
 pub(in crate::runner) struct ProgramCall {
     program: String,
@@ -269,6 +270,7 @@ impl ProgramCall {
     ) -> Result<PreparedProgram, Failure> {
         let mut env: Vec<(OsString, OsString)> =
             INHERITED.iter().filter_map(|name| Some((OsString::from(*name), env::var_os(name)?))).collect();
+        env.extend(home_folder().map(|home| ("HOME".into(), home.into())));
         env.push(("PATH".into(), settings.search_path()));
         let mut passed = Vec::new();
         for (name, setting) in &self.env {
