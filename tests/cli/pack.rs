@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{Transcript, World, until};
 
 mod foreign;
+mod pinned;
 
 /// The manifest of a pack with everything that one can have.
 const ZOO: &str = r#"

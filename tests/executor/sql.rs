@@ -17,6 +17,7 @@ mod replaced;
 mod set_off;
 mod shown;
 mod told;
+mod views;
 
 /// The tables of a shop with 100,000 customers, in the words of each kind.
 const TABLES: &str = "CREATE TABLE customer_entity (entity_id INTEGER NOT NULL PRIMARY KEY, email VARCHAR(255) NOT NULL, \

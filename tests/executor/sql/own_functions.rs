@@ -54,6 +54,7 @@ fn a_pack_sees_what_is_hidden_only_if_it_declares_that() {
             "zoo_reach": definition(reaching, &json!({})),
             "zoo_hidden": definition("SELECT email FROM customer_entity LIMIT 1", &json!({})),
             "zoo_both": definition(&hidden, &json!({})),
+            "zoo_all": definition("SELECT * FROM customer_entity ORDER BY entity_id LIMIT 1", &json!({})),
             "zoo_open": definition("SELECT email FROM customer_entity LIMIT 1", &open),
         });
         let folder = shop.world.config_folder().join("packs/zoo");
@@ -77,6 +78,8 @@ fn a_pack_sees_what_is_hidden_only_if_it_declares_that() {
         ] {
             assert_eq!(shop.code_of(subtool, &json!({})), code, "{}: {subtool}", shop.kind);
         }
+        let all = shop.world.result_of("zoo_all", &json!({}));
+        assert!(all.to_string().contains("group_id") && !all.to_string().contains("user1"), "{}: {all:#}", shop.kind);
         enable("needs.hidden = \"to write to them\"\n");
         let info = shop.world.run(&["pack", "info", "zoo"]).stdout;
         assert!(info.contains("to write to them"), "{info}");

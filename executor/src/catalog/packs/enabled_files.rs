@@ -19,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 use crate::base::trust::{self, Distrust, untrusted};
 use crate::catalog::file_state::FileState;
 use crate::task::failure::Failure;
+use crate::task::fingerprint::{FileRole, Fingerprint};
 
 /// The name of the record in the folder of the packs.
 const RECORD: &str = ".enabled.json";
@@ -138,12 +139,18 @@ impl PinnedPack {
     /// Why the pack is off; `None` if it is as it was.
     pub fn refusal(&self) -> Option<String> {
         const MAX_NAMED: usize = 5;
-        let changes = self.changes().unwrap_or_else(|error| vec![error.to_string()]);
+        let mut changes = self.changes().unwrap_or_else(|error| vec![error.to_string()]);
+        let is_of_git = |change: &String| change.starts_with("`.git/");
+        // What git writes by itself comes last.
+        changes.sort_by_key(is_of_git);
         let more = changes.len().saturating_sub(MAX_NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let name = &self.name;
-        let is_of_git = changes.iter().all(|change| change.starts_with("`.git/"));
-        let git = if is_of_git { " (git writes there by itself: a pack is better off without its `.git`)" } else { "" };
+        let git = if changes.iter().any(is_of_git) {
+            " (git writes there by itself: a pack is better off without its `.git`)"
+        } else {
+            ""
+        };
         (!changes.is_empty()).then(|| {
             format!(
                 "the pack changed since it was enabled, so it is off: {}{more}{git}; look at it with `agent-magic-tool pack \
@@ -151,6 +158,21 @@ impl PinnedPack {
                 changes.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ")
             )
         })
+    }
+
+    /// Fails if one of the `files` that are run lies outside of the pack and could have been changed since.
+    pub fn check_outside(&self, files: &[Fingerprint]) -> Result<(), Failure> {
+        let own = [Some(self.folder.clone()), self.folder.canonicalize().ok()];
+        let is_own = |path: &Path| own.iter().flatten().any(|folder| path.starts_with(folder));
+        let is_run = |role| matches!(role, FileRole::Script | FileRole::Covered | FileRole::Folder);
+        let changeable = |file: &&Fingerprint| is_run(file.role) && file.writable.is_some() && !is_own(&file.path);
+        let Some(file) = files.iter().find(changeable) else { return Ok(()) };
+        let message = format!(
+            "the pack `{}` runs `{}`, which lies outside of it and may have changed since the pack was enabled; nothing was done",
+            self.name,
+            file.path.display()
+        );
+        Err(Failure::new(Code::BadDefinition, message).hint("its author must put the file into the folder of the pack"))
     }
 
     /// Fails if the pack is no longer as it was.

@@ -100,6 +100,10 @@ pub struct LoadedPack {
     off: GlobSet,
 }
 
+fn leave_no_bytecode(environment: &mut BTreeMap<String, String>) {
+    environment.entry("PYTHONDONTWRITEBYTECODE".to_owned()).or_insert_with(|| "1".to_owned());
+}
+
 impl LoadedPack {
     pub fn name(&self) -> &str {
         &self.manifest.name
@@ -124,8 +128,12 @@ impl LoadedPack {
         if !is_confirm_own {
             ask_about_destruction(definition);
         }
-        if let Run::Sql(sql) = &mut definition.run {
-            sql.is_guarded = true;
+        match &mut definition.run {
+            Run::Sql(sql) => sql.is_guarded = true,
+            // Compiled modules beside its sources would be a change of the pack.
+            Run::Process(process) => leave_no_bytecode(&mut process.env),
+            Run::Mcp(mcp) => leave_no_bytecode(&mut mcp.server.env),
+            _ => {}
         }
         definition.pinned.clone_from(&self.pinned);
         definition.rate_limit = definition.rate_limit.or(self.manifest.limits.of(definition.effect_class()));

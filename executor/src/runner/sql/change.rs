@@ -114,7 +114,7 @@ impl Sql {
                     }),
                     None => None,
                 };
-                let statement = query::bound(statement, &self.parameters, invocation, dialect)?;
+                let statement = query::sent(statement, self, invocation, open, cancel).await?;
                 let written = checked.as_ref().and_then(GuardedStatement::added_returning).map(|added| WrittenRows {
                     statement: query::around("", &statement, &added.text),
                     columns: added.columns.clone(),

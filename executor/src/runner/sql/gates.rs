@@ -163,6 +163,17 @@ impl Sql {
         SetOff { words: found.sets_off.into_iter().collect(), definitions: found.definitions.into_iter().collect() }
     }
 
+    /// The statement, with its parameters as they are declared.
+    fn text_of(&self, invocation: &Invocation) -> String {
+        match self.operation() {
+            Operation::Query(template) | Operation::Change(template) | Operation::Explain(template) => {
+                Self::text(template, invocation).unwrap_or_default()
+            }
+            Operation::Statement(statement) => statement.to_owned(),
+            Operation::Describe(_) | Operation::ListTables(_) => String::new(),
+        }
+    }
+
     fn gates_by(&self, invocation: &Invocation, known: KnownNames<'_>) -> Gates {
         let tables = match self.operation() {
             // What cannot be read is not run.
@@ -202,7 +213,10 @@ impl Sql {
             let likely_schemas = open.database.settings().likely_schemas();
             self.gates_by(invocation, KnownNames { dialect, likely_schemas: &likely_schemas, functions, schema: None })
         });
-        let schema = query::schema(open, freshness, cancel).await?;
+        let mut schema = query::schema(open, freshness, cancel).await?;
+        if freshness == Freshness::Recent && query::may_name_view(&self.text_of(invocation), &schema) {
+            schema = query::schema(open, Freshness::New, cancel).await?;
+        }
         let known = KnownNames { dialect, likely_schemas: &[], functions, schema: Some(&schema) };
         let gates = self.gates_by(invocation, known);
         let is_unasked = !invocation.is_shown && invocation.approved.is_none();

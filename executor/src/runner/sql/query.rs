@@ -9,7 +9,7 @@ use sql::database::{DatabaseError, Freshness, ReadQuery, Rows, SqlStatement};
 use sql::dialect::Dialect;
 use sql::guard::{Guard, GuardedStatement, KnownNames, Refusal, RefusalKind, RowOrder, named_tables};
 use sql::parameters::{DeclaredKind, DeclaredStatement, ParameterError, ParameterValue};
-use sql::schema::Schema;
+use sql::schema::{Schema, TableKind};
 use tokio_util::sync::CancellationToken;
 
 use super::databases::OpenDatabase;
@@ -18,6 +18,8 @@ use super::{Operation, Sql};
 use crate::runner::{DefinitionMistake, Invocation, RunnerOutput, fields};
 use crate::task::failure::Failure;
 
+/// The limit of rows of a statement of a definition, which has none: all that every database takes.
+const MAX_OWN_ROWS: u64 = i32::MAX as u64;
 const DIALECTS: [Dialect; 3] = [Dialect::Postgres, Dialect::Mysql, Dialect::Sqlite];
 
 /// Whether a statement of a definition changes rows, as far as its text tells.
@@ -184,7 +186,27 @@ pub(super) async fn own(
     cancel: &CancellationToken,
 ) -> Result<Option<GuardedStatement>, Failure> {
     let Ok(declared) = declared(open.database.dialect(), statement, parameters) else { return Ok(None) };
-    Ok(checked(&declared.with_marks(), true, open, Freshness::Recent, cancel).await?.ok())
+    let known = schema(open, Freshness::Recent, cancel).await?;
+    Ok(checked_by(known, &declared.with_marks(), (true, MAX_OWN_ROWS), open).await?.ok())
+}
+
+/// A statement of a definition as it is sent, with its values. In one that `is_guarded`, the guard has left out what is
+/// hidden.
+pub(super) async fn sent(
+    statement: &str,
+    sql: &Sql,
+    invocation: &Invocation,
+    open: &OpenDatabase,
+    cancel: &CancellationToken,
+) -> Result<SqlStatement, Failure> {
+    let dialect = open.database.dialect();
+    if !sql.is_guarded || sql.sees_hidden {
+        return bound(statement, &sql.parameters, invocation, dialect);
+    }
+    let guarded = own(statement, &sql.parameters, open, cancel).await?;
+    let guarded =
+        guarded.ok_or_else(|| Failure::new(Code::BadDefinition, "the statement of the pack cannot be used"))?;
+    bound_part(statement, &sql.parameters, &guarded.sql, invocation, dialect)
 }
 
 /// A part of what [`own`] gave, with the values of its parameters.
@@ -213,6 +235,8 @@ pub(super) fn why_not_read(statement: &str, parameters: &Map<String, Value>, dia
     })
 }
 
+/// What the guard says about a statement. What a view reads may be something else by now, so one that names a view is
+/// judged by a schema that was read after it was asked.
 async fn checked(
     text: &str,
     may_write: bool,
@@ -220,10 +244,29 @@ async fn checked(
     freshness: Freshness,
     cancel: &CancellationToken,
 ) -> Result<Result<GuardedStatement, Refusal>, Failure> {
-    let schema = schema(open, freshness, cancel).await?;
-    let (rules, dialect) = (Arc::clone(&open.rules), open.database.dialect());
+    let known = schema(open, freshness, cancel).await?;
     // One row more shows whether there is a next page.
-    let (text, max_rows) = (text.to_owned(), open.settings.max_rows.saturating_add(1));
+    let max_rows = open.settings.max_rows.saturating_add(1);
+    if freshness == Freshness::Recent && may_name_view(text, &known) {
+        return checked_by(schema(open, Freshness::New, cancel).await?, text, (may_write, max_rows), open).await;
+    }
+    checked_by(known, text, (may_write, max_rows), open).await
+}
+
+/// Whether the statement names a view of the schema, or something that is called like one.
+pub(super) fn may_name_view(text: &str, schema: &Schema) -> bool {
+    let text = text.to_lowercase();
+    let views = schema.tables.iter().filter(|(_, table)| matches!(table.kind, TableKind::View { .. }));
+    views.map(|(name, _)| name.name.to_lowercase()).any(|name| text.contains(&name))
+}
+
+async fn checked_by(
+    schema: Arc<Schema>,
+    text: &str,
+    (may_write, max_rows): (bool, u64),
+    open: &OpenDatabase,
+) -> Result<Result<GuardedStatement, Refusal>, Failure> {
+    let (rules, dialect, text) = (Arc::clone(&open.rules), open.database.dialect(), text.to_owned());
     // Long statements take a while.
     let check = tokio::task::spawn_blocking(move || {
         Guard { dialect, schema: &schema, rules: &rules, max_rows, may_write }.check(&text)
@@ -317,7 +360,7 @@ impl Sql {
             }
             Operation::Statement(statement) => {
                 check_names(statement, self, open, cancel).await?;
-                let whole = bound(statement, &self.parameters, invocation, open.database.dialect())?;
+                let whole = sent(statement, self, invocation, open, cancel).await?;
                 let counted = (count == CountMode::Exact)
                     .then(|| around("SELECT count(*) AS row_count FROM (", &whole, ") AS counted"));
                 let limit = format!("LIMIT {} OFFSET {}", page.rows_to_read(count), page.offset());
