@@ -91,7 +91,13 @@ pub async fn perform(
     let mut result = attempt.settle(result, timeout(&definition, purpose, &context.config));
     let end = match &mut result {
         Ok(end) => end,
-        Err(failed) => &mut failed.end,
+        Err(failed) => {
+            // An error may quote the data.
+            if let Some(class) = definition.data_class {
+                failed.end.meta.insert("data_class".to_owned(), class.as_str().into());
+            }
+            &mut failed.end
+        }
     };
     hide(end, &hidden);
     AttemptReport { id: task.id, attempt: task.attempt, result }

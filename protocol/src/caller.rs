@@ -100,12 +100,10 @@ impl Caller {
     /// The class of the data of a result file and what the caller's model may get, if that is less.
     pub fn beyond_trust(&self, file: &Map<String, Value>) -> Option<BeyondTrust> {
         let trust = self.trust?;
-        if file.get("success") != Some(&Value::Bool(true)) {
-            return None;
-        }
-        let class = file.get("_meta").and_then(|meta| DataClass::deserialize(meta.get("data_class")?).ok());
-        // What a subtool returns that declares no class.
-        let class = class.unwrap_or(DataClass::Internal);
+        let declared = file.get("_meta").and_then(|meta| DataClass::deserialize(meta.get("data_class")?).ok());
+        // A pending task has no data, and an error of a subtool that declares no class is no more than that it failed.
+        let is_data = file.get("success") == Some(&Value::Bool(true));
+        let class = declared.or(is_data.then_some(DataClass::Internal))?;
         (class > trust).then_some(BeyondTrust { class, trust })
     }
 

@@ -107,6 +107,8 @@ fn classes() -> Value {
             "data_class": class, "run": {"process": {"argv": ["echo", "data"]}}})
     };
     json!({"news": echo(json!("public")), "mail": echo(json!("confidential")), "keys": echo(json!("secret")), "plain": echo(Value::Null),
+        "fail": {"description": "Fails.", "input": {"type": "object"}, "annotations": {"readOnlyHint": true},
+            "data_class": "secret", "run": {"process": {"argv": ["sh", "-c", "echo data >&2; exit 1"]}}},
         "echo": {"description": "Says a text.", "input": {"type": "object", "properties": {"text": {"type": "string"}}},
             "annotations": {"readOnlyHint": true}, "data_class": "public", "run": {"process": {"argv": ["echo", "{{ text }}"]}}}})
 }
@@ -164,6 +166,10 @@ fn a_model_gets_no_data_above_its_trust() {
         assert_eq!((refused.exit, refused.error()["code"].as_str()), (5, Some("trust-zone")), "{words:?}: {refused}");
         assert_eq!(read.exit, 0, "{words:?}: {read}");
     }
+    let failed = world.start("fail", &json!({}));
+    assert_eq!(world.end_of(&failed)["status"], "failed");
+    let refused = of(&failed, &["read", "ID"]);
+    assert_eq!((refused.exit, refused.error()["code"].as_str()), (5, Some("trust-zone")), "{refused}");
     let path = world.mailbox().join(format!("results/result-{got}.json")).display().to_string();
     for words in [["run", "echo", &format!("text=@{path}")], ["run", "echo", &format!("--input=@{path}")]] {
         let refused = of(&got, &words);

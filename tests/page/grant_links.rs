@@ -5,19 +5,26 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::human::Human;
 use crate::world::World;
+
+fn definition(process: &Value) -> Value {
+    json!({"description": "Prints a file.", "confirm": "always",
+        "input": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+        "run": {"process": process}})
+}
 
 /// A world with a folder, another one, and links from the one to the other.
 fn world() -> World {
     let world = World::new();
     world.define(
         "print.json",
-        &json!({"print": {"description": "Prints a file.", "confirm": "always",
-            "input": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
-            "run": {"process": {"argv": ["ls", "-L", "{{ path }}"]}}}}),
+        &json!({
+            "print": definition(&json!({"argv": ["ls", "-L", "{{ path }}"]})),
+            "tell": definition(&json!({"argv": ["cat"], "stdin": "{{ path }}"})),
+        }),
     );
     let (inside, outside) = (world.folder().join("in"), world.folder().join("out"));
     for folder in [&inside, &outside] {
@@ -33,9 +40,9 @@ fn world() -> World {
 }
 
 /// Approves a call for the file, and for every one below the folder.
-fn remember_below(world: &World, folder: &Path) {
+fn remember_below(world: &World, subtool: &str, folder: &Path) {
     let human = Human::of(world);
-    let id = world.start("print", &json!({"path": folder.join("a.txt")}));
+    let id = world.start(subtool, &json!({"path": folder.join("a.txt")}));
     let mut grant = human.pending_task(&id);
     grant["fields"] = json!([{"pointer": "/path", "how": "prefix", "value": folder}]);
     grant["expires_in"] = "8h".into();
@@ -47,23 +54,25 @@ fn remember_below(world: &World, folder: &Path) {
 #[test]
 fn no_link_leads_out_of_a_folder_below_which_all_is_allowed() {
     let world = world();
-    // The folder by its name, and through a link above it.
-    for folder in [world.folder().join("in"), world.home().join("above/in")] {
-        remember_below(&world, &folder);
+    // The folder by its name, and through a link above it; as an argument, and as what a program reads.
+    let folders = [world.folder().join("in"), world.home().join("above/in")];
+    for (folder, subtool) in folders.iter().flat_map(|folder| [(folder, "print"), (folder, "tell")]) {
+        let what = format!("{subtool}: {}", folder.display());
+        remember_below(&world, subtool, folder);
         let state = |path: &str| {
-            let id = world.start("print", &json!({"path": folder.join(path)}));
+            let id = world.start(subtool, &json!({"path": folder.join(path)}));
             let state = world.result_file(&id)["state"].clone();
             world.run(&["cancel", &id]);
             state
         };
         for path in ["folder/b.txt", "file", "folder", "folder/new.txt", "../out/b.txt"] {
-            assert_eq!(state(path), "awaiting_confirmation", "{}: {path}", folder.display());
+            assert_eq!(state(path), "awaiting_confirmation", "{what}: {path}");
         }
-        assert_eq!(world.result_of("print", &json!({"path": folder.join("b.txt")}))["status"], "succeeded");
+        assert_eq!(world.result_of(subtool, &json!({"path": folder.join("b.txt")}))["status"], "succeeded", "{what}");
         // It was a folder when the human saw it.
         let later = folder.join("later");
         fs::create_dir(&later).expect("made");
-        assert_eq!(world.result_of("print", &json!({"path": later}))["status"], "succeeded");
+        assert_eq!(world.result_of(subtool, &json!({"path": later}))["status"], "succeeded", "{what}");
         fs::remove_dir(&later).expect("removed");
     }
 }

@@ -61,7 +61,7 @@ pub struct Delegation {
     pub sessions: PathBuf,
     /// What the models cost, day by day.
     pub ledger: Arc<Ledger>,
-    /// The requests for questions that this executor made: nobody else asks in the name of a task.
+    /// The requests for questions that this executor made: no caller asks in the name of a task.
     asked: Mutex<HashSet<TaskId>>,
 }
 

@@ -25,7 +25,7 @@ use crate::base::own_folders::OwnFolders;
 use crate::base::template;
 use crate::config::programs::{self, ProgramSettings};
 use crate::runner::input_file::{self, OpenedInput};
-use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
+use crate::task::fingerprint::{FileRole, Fingerprint, check_shown, places_in};
 use argument::{Argument, ArgumentOptions, OutputFile};
 use group::ProgramExit;
 use named_files::{arguments_in, scripts_named};
@@ -297,6 +297,9 @@ impl Process {
         for (_, value) in filled {
             arguments_in(value, folder).for_each(|(path, role)| add(path, role));
         }
+        // Whatever way they go to the program.
+        let whole = invocation.input.values().flat_map(places_in);
+        whole.for_each(|path| add(path, FileRole::Place));
         Ok(files)
     }
 

@@ -11,8 +11,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
 
+use protocol::paths::real_path;
 use protocol::{digest, regular_file};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::folder;
@@ -107,6 +109,8 @@ static CACHE: LazyLock<Mutex<HashMap<FileIdentity, String>>> = LazyLock::new(Mut
 const MAX_CACHED: usize = 256;
 /// The largest file that is hashed. A larger one is shown without a hash, and never executed.
 const MAX_FILE_BYTES: u64 = 512 << 20;
+/// No longer path leads anywhere.
+pub const MAX_PATH_BYTES: usize = 4096;
 /// How many bytes are read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -152,6 +156,20 @@ impl Fingerprint {
     }
 }
 
+/// The whole paths in a value of an input that lead elsewhere through symbolic links.
+pub fn places_in(value: &Value) -> Vec<PathBuf> {
+    match value {
+        Value::String(text) if text.starts_with('/') && leads_elsewhere(Path::new(text)) => vec![text.into()],
+        Value::Array(items) => items.iter().flat_map(places_in).collect(),
+        Value::Object(fields) => fields.values().flat_map(places_in).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn leads_elsewhere(path: &Path) -> bool {
+    path.as_os_str().len() <= MAX_PATH_BYTES && real_path(path).is_none_or(|real| real != path)
+}
+
 /// Copies `from` to `to`, and returns the hash of what was copied.
 pub fn hash_copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<String> {
     let (mut hash, mut chunk) = (Sha256::new(), vec![0; CHUNK_BYTES]);
@@ -185,17 +203,6 @@ pub fn check_shown(path: &Path, role: FileRole) -> io::Result<()> {
 
 fn check_size(path: &Path) -> io::Result<()> {
     if fs::metadata(path)?.len() > MAX_FILE_BYTES { Err(too_large()) } else { Ok(()) }
-}
-
-/// Where `path` leads, whether or not there is something; `None` if that cannot be told.
-pub fn real_path(path: &Path) -> Option<PathBuf> {
-    path.ancestors().find_map(|above| {
-        let real = above.canonicalize().ok()?;
-        let rest = path.strip_prefix(above).ok()?;
-        // What is not there is no link either, unless it is one to nothing.
-        let is_link = above != path && fs::symlink_metadata(above.join(rest.components().next()?)).is_ok();
-        (!is_link).then(|| if rest.as_os_str().is_empty() { real } else { real.join(rest) })
-    })
 }
 
 fn sha256(path: &Path, role: FileRole) -> io::Result<String> {

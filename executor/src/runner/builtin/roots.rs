@@ -90,7 +90,7 @@ impl Roots {
     }
 
     /// Finds `path`, which is absolute or starts at the caller's folder. If that folder lies in no root, a relative
-    /// path starts at each root in turn.
+    /// path that does not lead into one starts at each root in turn.
     pub(crate) fn find(&self, path: &str) -> Result<FoundPath<'_>, Failure> {
         let mut first_error = None;
         for (root, relative) in self.candidates(Path::new(path)) {
@@ -119,27 +119,40 @@ impl Roots {
     }
 
     fn candidates(&self, path: &Path) -> Vec<(&Root, PathBuf)> {
-        let start = match &self.caller {
-            Some((folder, real)) if path.is_relative() => {
-                let inside = |root: &Root| root.relative(folder).or_else(|| root.relative(real)).is_some();
-                self.roots.iter().any(inside).then_some((folder, real))
-            }
-            _ => None,
+        let from = |place: PathBuf| {
+            let candidate = |root| Some((root, Root::relative(root, &place)?));
+            self.roots.iter().filter_map(candidate).collect::<Vec<_>>()
         };
-        let candidate = |root| match (path.is_absolute(), start) {
-            (true, _) => Root::relative(root, path),
-            (false, Some((folder, real))) => {
-                root.relative(folder).or_else(|| root.relative(real)).map(|base| base.join(path))
-            }
-            (false, None) => Some(path.to_owned()),
+        let Some((folder, real)) = self.caller.as_ref().filter(|_| path.is_relative()) else {
+            let of_roots = || self.roots.iter().map(|root| (root, path.to_owned())).collect();
+            return if path.is_absolute() { from(path.to_owned()) } else { of_roots() };
         };
-        self.roots.iter().filter_map(|root| Some((root, candidate(root)?))).collect()
+        let mut found = from(folder.join(path));
+        if found.is_empty() {
+            found = from(real.join(path));
+        }
+        if !self.caller_is_inside() {
+            found.extend(self.roots.iter().map(|root| (root, path.to_owned())));
+        }
+        found
+    }
+
+    /// Whether the caller's folder lies in a root.
+    fn caller_is_inside(&self) -> bool {
+        let is_in = |(folder, real): &(PathBuf, PathBuf)| {
+            self.roots.iter().any(|root| root.relative(folder).or_else(|| root.relative(real)).is_some())
+        };
+        self.caller.as_ref().is_some_and(is_in)
     }
 
     fn outside(&self, path: &str) -> Failure {
-        let allowed: Vec<_> = self.roots.iter().map(|root| root.path.display().to_string()).collect();
         Failure::new(Code::OutsideRoots, format!("`{path}` is outside the folders that may be read"))
-            .hint(format!("use a path in one of: `{}`", allowed.join("`, `")))
+            .hint(format!("use a path in one of: `{}`", self.shown_roots()))
+    }
+
+    fn shown_roots(&self) -> String {
+        let roots: Vec<_> = self.roots.iter().map(|root| root.path.display().to_string()).collect();
+        roots.join("`, `")
     }
 
     fn unreadable(&self, path: &str, error: &io::Error) -> Failure {
@@ -150,8 +163,10 @@ impl Roots {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 let failure = Failure::new(Code::NotFound, format!("`{path}` does not exist"));
                 match &self.caller {
-                    Some((folder, _)) => failure.hint(format!("a relative path starts at `{}`", folder.display())),
-                    None => failure,
+                    Some((folder, _)) if self.caller_is_inside() => {
+                        failure.hint(format!("a relative path starts at `{}`", folder.display()))
+                    }
+                    _ => failure.hint(format!("a relative path starts at one of: `{}`", self.shown_roots())),
                 }
             }
             io::ErrorKind::PermissionDenied => {

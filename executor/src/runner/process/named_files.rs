@@ -6,10 +6,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::task::fingerprint::{FileRole, real_path};
+use protocol::paths::real_path;
 
-/// No longer name leads anywhere.
-const MAX_PATH_BYTES: usize = 4096;
+use crate::task::fingerprint::{FileRole, MAX_PATH_BYTES};
 
 /// What ends the name of a file that is loaded or interpreted.
 const EXTENSIONS: [&str; 23] = [
