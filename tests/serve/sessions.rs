@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 
 use super::{Server, world_with_model};
-use crate::world::until;
+use crate::agent::stub::{Stub, StubAnswer};
+use crate::world::{World, until};
 
 /// A way to ask in a conversation that the client names.
 const PROTOCOLS: [&str; 7] =
@@ -148,6 +149,41 @@ fn a_model_that_is_named_before_a_question_answers_it_alone_and_one_that_is_swit
             server = Server::start(&world);
         }
     }
+}
+
+/// Neither is it asked, nor does its name stand on another model's answer.
+#[test]
+fn a_model_that_may_not_see_a_conversation_is_refused_in_it() {
+    let world = World::new();
+    world.define(
+        "keys.json",
+        &json!({"keys": {"description": "Returns keys.", "input": {"type": "object"}, "data_class": "secret",
+            "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["echo", "data"]}}}}),
+    );
+    let stub = Stub::answering(|request, _| {
+        if String::from_utf8_lossy(&request.body).contains("run keys") {
+            StubAnswer::says("Done.")
+        } else {
+            StubAnswer::runs("", &["agent-magic-tool run keys --wait"])
+        }
+    });
+    let config = stub.configuration("", "");
+    world.configure(&config.replace("provider = \"gemini\"", "provider = \"gemini\"\ntrust = \"public\""));
+    let server = Server::start(&world);
+    assert_eq!(server.ask("a", "Read the keys")["answer"], "Done.");
+    let asked = stub.received().len();
+    for message in ["@gemini And?", "!model gemini"] {
+        let body = json!({"session": "a", "message": message});
+        let reply = server.request("POST", "/api/v1/submit", "", &body.to_string());
+        assert!(
+            reply.body.contains("which the model `gemini` may not get"),
+            "{message}: {} {}",
+            reply.status,
+            reply.body
+        );
+        assert_eq!(stub.received().len(), asked, "{message}");
+    }
+    assert_eq!(server.ask("a", "And now?")["model"], "openai");
 }
 
 #[test]

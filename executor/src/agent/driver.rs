@@ -6,11 +6,12 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use protocol::code::Exit;
+use protocol::code::{Code, Exit};
 use protocol::command_executor::{CallProgress, OpenedTask};
 use protocol::data_class::DataClass;
+use protocol::error::ErrorBody;
 use protocol::task::{State as TaskState, TaskId};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::journal::Journal;
 use super::machine::{Budget, LoopPhase, LoopSettings, Machine, MachineEffect, MachineEvent, Spending};
@@ -97,8 +98,8 @@ pub enum LoopCommand {
     Cancel,
     Undo,
     Clear,
-    /// Switches to another model.
-    UseModel(Box<ActiveModel>),
+    /// Switches to another model, and says to the second one, if there is one, whether that is done or why not.
+    UseModel(Box<ActiveModel>, Option<oneshot::Sender<Result<(), ErrorBody>>>),
     /// Shows the user this many characters of a result; 0 means all.
     ShowAtMost(usize),
     /// Sets the limits of the questions from here on.
@@ -136,7 +137,7 @@ impl std::fmt::Debug for LoopCommand {
             Self::Cancel => "Cancel",
             Self::Undo => "Undo",
             Self::Clear => "Clear",
-            Self::UseModel(_) => "UseModel",
+            Self::UseModel(..) => "UseModel",
             Self::ShowAtMost(_) => "ShowAtMost",
             Self::Limit { .. } => "Limit",
             Self::Leave => "Leave",
@@ -312,12 +313,16 @@ impl Driver {
                 self.machine.set_limits(steps, budget);
                 return None;
             }
-            LoopCommand::UseModel(active_model) => {
+            LoopCommand::UseModel(active_model, told) => {
                 let class = conversation::data_class(self.machine.entries());
-                if class > active_model.trust {
-                    let refused = beyond_trust(&active_model.name, class);
-                    self.observer
-                        .observe(LoopEvent::Note(&format!("{refused}; still using {}", self.active_model.name)));
+                let refused = (class > active_model.trust).then(|| beyond_trust(&active_model.name, class));
+                if let Some(told) = told {
+                    let answer = refused.as_ref().map_or(Ok(()), |refused| Err(refused.clone()));
+                    drop(told.send(answer));
+                }
+                if let Some(refused) = refused {
+                    let note = format!("{}; still using {}", refused.message, self.active_model.name);
+                    self.observer.observe(LoopEvent::Note(&note));
                     return None;
                 }
                 self.active_model = *active_model;
@@ -457,9 +462,10 @@ fn reporter(call: &str, opened: &OpenedByCall, observer: &Arc<dyn LoopObserver>)
     })
 }
 
-/// Says that a conversation contains what a model may not get.
-pub(super) fn beyond_trust(model: &str, class: DataClass) -> String {
-    format!("the conversation contains `{}` data, which the model `{model}` may not get", class.as_str())
+/// The error for a conversation that a model may not see.
+pub(super) fn beyond_trust(model: &str, class: DataClass) -> ErrorBody {
+    let message = format!("the conversation contains `{}` data, which the model `{model}` may not get", class.as_str());
+    ErrorBody::new(Code::TrustZone, message).hint("start another session with it, or set `trust` under [models.NAME]")
 }
 
 /// Returns what a final task spent on models, if it used any.

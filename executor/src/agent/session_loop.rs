@@ -8,7 +8,6 @@ use std::sync::Arc;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::command_executor::CommandExecutor;
-use protocol::data_class::DataClass;
 use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::Mailbox;
 use protocol::shell::Shell;
@@ -98,7 +97,7 @@ impl SessionLoop {
             Driver::new(DriverParts { settings, journal, entries, active_model, tools, trigger, observer, hold_turns });
         let class = conversation::data_class(driver.machine().entries());
         if class > driver.trust() {
-            return Err(beyond_trust(driver.model(), class));
+            return Err(driver::beyond_trust(driver.model(), class));
         }
         let (sender, commands) = mpsc::channel(COMMAND_CAPACITY);
         let interrupted = Arc::new(Notify::new());
@@ -193,12 +192,6 @@ impl From<ModelFailure> for ErrorBody {
         Self::new(failure.class.code(), failure.message)
             .hint("the provider's message is in the log: agent-magic-tool logs agent (of a server: logs serve)")
     }
-}
-
-/// The error for a conversation that a model may not see.
-fn beyond_trust(model: &str, class: DataClass) -> ErrorBody {
-    ErrorBody::new(Code::TrustZone, driver::beyond_trust(model, class))
-        .hint("start another session with it, or set `trust` under [models.NAME]")
 }
 
 pub(super) fn io_error(what: &str, error: &io::Error) -> ErrorBody {

@@ -19,7 +19,7 @@ use protocol::error::ErrorBody;
 use protocol::mailbox::Mailbox;
 use protocol::shell::Shell;
 use protocol::task::TaskId;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -433,7 +433,9 @@ impl LiveSession {
 
     async fn switch_to(&self, name: &str) -> Result<(), ErrorBody> {
         let active_model = self.model_factory.activate(Some(name)).await?;
-        self.send(LoopCommand::UseModel(Box::new(active_model))).await?;
+        let (told, answer) = oneshot::channel();
+        self.send(LoopCommand::UseModel(Box::new(active_model), Some(told))).await?;
+        answer.await.map_err(|_| self.gone())??;
         self.log.set_model(name, self.model_factory.writes_calls(name));
         Ok(())
     }

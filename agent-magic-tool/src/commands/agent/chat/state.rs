@@ -153,7 +153,7 @@ impl ChatState {
         let Some(commands) = self.commands.get() else { return false };
         // Hold the lock, so that the end of the question finds the model to switch back to.
         let mut shared = self.shared();
-        let is_sent = commands.try_send(LoopCommand::UseModel(Box::new(asked))).is_ok()
+        let is_sent = commands.try_send(LoopCommand::UseModel(Box::new(asked), None)).is_ok()
             && commands.try_send(LoopCommand::Ask(text)).is_ok();
         shared.previous_model = Some(current);
         shared.activity = Activity::Working;
@@ -164,7 +164,7 @@ impl ChatState {
     pub(super) fn use_model(&self, active_model: ActiveModel) -> bool {
         let stopped = self.stop();
         self.shared().previous_model = None;
-        stopped && self.send(LoopCommand::UseModel(Box::new(active_model)))
+        stopped && self.send(LoopCommand::UseModel(Box::new(active_model), None))
     }
 
     /// Switches back to the previous model, if another model was asked once.
@@ -172,7 +172,7 @@ impl ChatState {
         let mut shared = self.shared();
         let (Some(model), Some(commands)) = (shared.previous_model.take(), self.commands.get()) else { return };
         // Do not block: the session's own thread calls this too. The channel has room for many commands.
-        drop(commands.try_send(LoopCommand::UseModel(Box::new(model))));
+        drop(commands.try_send(LoopCommand::UseModel(Box::new(model), None)));
     }
 
     pub(super) fn set_spending(&self, question: Spending, session: Spending) {
