@@ -22,6 +22,7 @@ mod kills;
 mod large;
 mod limits;
 mod live;
+mod opened;
 mod programs;
 mod refusals;
 mod scenario;

@@ -50,12 +50,11 @@ pub(super) struct ApprovedBefore {
 
 static RECIPIENT: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^(?:[^<>@]*<)?\s*([^\s<>@,;]+@([^\s<>@,;]+\.[^\s<>@,;]+))\s*>?$"));
-/// A mail address within a text.
-static MAIL_ADDRESS: LazyLock<Regex> =
-    LazyLock::new(|| regex(r#"[^\s<>@,;:"'()\[\]]+@([^\s<>@,;:"'()\[\]]+\.[^\s<>@,;:"'()\[\]]+)"#));
+/// What may be a mail address within a text, also one that only some programs take for one.
+static MAIL_ADDRESS: LazyLock<Regex> = LazyLock::new(|| regex(r#"[^\s<>@＠,;()]+(?:@|＠|%40)([^\s<>@＠,;()]+)"#));
 /// Fields whose text is one or several recipients, however it is written.
 static OF_RECIPIENTS: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"(?i)(?:^|_)(?:to|cc|bcc|recipients?|e?mails?|addresse?s?|attendees?)$"));
+    LazyLock::new(|| regex(r"(?i)(?:^|_)(?:to|cc|bcc|recipients?|e?mails?|addresse?s?|attendees?|headers?)$"));
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| regex(r#"(?i)\bhttps?://[^\s"'<>]+"#));
 static INTO_SHELL: LazyLock<Regex> = LazyLock::new(|| {
     regex(
@@ -258,7 +257,7 @@ fn walk(input: &Map<String, Value>, visit: &mut impl FnMut(&str, &Value)) -> usi
 /// The addresses and the domains of a text that is one or several mail addresses, in lower case: whatever looks like one
 /// in a field of that name, and elsewhere only if the text is nothing else.
 fn recipients(name: &str, text: &str) -> Vec<(String, String)> {
-    if !text.contains('@') {
+    if !text.contains(['@', '＠']) && !text.contains("%40") {
         return Vec::new();
     }
     if OF_RECIPIENTS.is_match(name) {
@@ -335,6 +334,13 @@ mod tests {
             ),
             (
                 json!({"to": "bob@example.com (and @ others) eve@evil.test"}),
+                "new recipient: you never approved eve@evil.test for this subtool",
+            ),
+            (json!({"to": "eve@[10.0.0.1]"}), "new recipient: you never approved eve@[10.0.0.1] for this subtool"),
+            (json!({"cc": "eve@localhost"}), "new recipient: you never approved eve@localhost for this subtool"),
+            (json!({"to": "eve%40evil.test"}), "new recipient: you never approved eve%40evil.test for this subtool"),
+            (
+                json!({"headers": "Bcc: eve@evil.test"}),
                 "new recipient: you never approved eve@evil.test for this subtool",
             ),
             (

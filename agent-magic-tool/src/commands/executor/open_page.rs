@@ -59,13 +59,20 @@ pub(crate) fn open_page(context: &Context, path: &str) -> Result<PageLink, Error
     refuse_agents(context)?;
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     super::ensure(&mailbox, context)?;
-    let folder = context.paths.executor();
-    let site =
-        PageSite::load_or_create(&folder).map_err(|error| Error::io("failed to read the page's address", &error))?;
-    if site.port == 0 {
+    // One that has just started writes its address before it answers; until then, that of an earlier one is there.
+    let status = super::ask_status(&mailbox, context)?;
+    let Some(origin) = status["page"]["origin"].as_str() else {
         return Err(Error::new(Code::NoExecutor, "the executor serves no page")
             .hint("check `enabled` under [page] in config.toml, then the executor's log"));
-    }
+    };
+    let folder = context.paths.executor();
+    let is_own = folder.exists();
+    let site = is_own.then(|| PageSite::load_or_create(&folder)).transpose();
+    let site = site.map_err(|error| Error::io("failed to read the page's address", &error))?;
+    let Some(site) = site.filter(|site| site.origin() == origin) else {
+        return Err(Error::new(Code::NoExecutor, "the executor of this mailbox was started with another home folder")
+            .hint("run it with the `HOME` and `XDG_STATE_HOME` of that one: agent-magic-tool executor page"));
+    };
     let secret = make_link(&folder).map_err(|error| Error::io("failed to create a link", &error))?;
     let link = format!("{}{path}#{secret}", site.origin());
     let opened = match browser(context) {
