@@ -15,6 +15,8 @@ pub enum Verb {
 /// What is left of the score of a hit that does something else than the query wants. A hit that does it gains nothing: it
 /// would win over those whose verb is unknown.
 const OTHER_VERB: f64 = 0.9;
+/// What is left of the score of a hit that only reads, if the query wants something made, changed or deleted.
+const READ_FOR_CHANGE: f64 = 0.8;
 /// What is left of the score of a hit that deletes, if the query wants to read.
 const DELETE_FOR_READ: f64 = 0.3;
 
@@ -76,6 +78,7 @@ impl Verb {
 pub(crate) fn share(wanted: Verb, done: Option<Verb>) -> f64 {
     match done {
         Some(Verb::Delete) if wanted == Verb::Read => DELETE_FOR_READ,
+        Some(Verb::Read) if wanted != Verb::Read => READ_FOR_CHANGE,
         Some(done) if wanted != done => OTHER_VERB,
         _ => 1.0,
     }

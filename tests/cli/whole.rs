@@ -115,8 +115,8 @@ fn large(count: usize) -> (World, String) {
     let world = World::new();
     let texts: Vec<_> = (0..count).map(|number| format!("{number}:\u{1}{}", "x".repeat(500))).collect();
     std::fs::write(world.folder().join("data.json"), json!({"texts": texts}).to_string()).expect("written");
-    let words: serde_json::Map<_, _> = (0..400)
-        .map(|number| (format!("w{number}"), json!({"type": "string", "description": "x".repeat(200)})))
+    let words: serde_json::Map<_, _> = (0..2_000)
+        .map(|number| (format!("wide_{number}"), json!({"type": "string", "description": "x".repeat(200)})))
         .collect();
     world.define(
         "large.json",

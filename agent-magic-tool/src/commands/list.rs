@@ -47,7 +47,7 @@ const MAX_NAMED_BEYOND_LIMIT: usize = 5;
 const MAX_ORDERED: usize = LIMIT_WITH_QUERY;
 /// A hit that cannot run comes after those that can and have at least this share of its score: they may do instead. What
 /// scores less does something else.
-const MIN_SCORE_OF_OTHERS: f64 = 0.6;
+const MIN_SCORE_OF_OTHERS: f64 = 0.85;
 /// Of how many of the best hits one must be close to the query.
 const MAX_JUDGED: usize = 3;
 /// How many hits are listed of a query that none is close to, unless the caller asks for more.

@@ -9,7 +9,7 @@ use protocol::mailbox::Mailbox;
 use protocol::mailbox::presence::ConfigProblem;
 use protocol::mailbox::request::{Answer, IfNoApprover, Operation, RunRequest};
 use protocol::schedule;
-use protocol::task::TaskId;
+use protocol::task::{State, TaskId};
 use serde_json::{Map, Value};
 
 pub(super) use self::input::read_input;
@@ -133,10 +133,12 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
             };
             context.output.note(&if has_key {
                 format!("a run with this idempotency key was made before; this is its task{start}")
-            } else {
+            } else if file.state == State::AwaitingConfirmation {
                 format!(
                     "the same run already waits for the user; this is its task, and they are not asked twice{start}"
                 )
+            } else {
+                format!("the same run was already requested; this is its task, and the user is not asked twice{start}")
             });
             if wait_options.wait.is_some() {
                 return accepted(id, &wait_options, &mailbox, context);

@@ -168,6 +168,15 @@ async fn configured_roots_may_be_outside_the_callers_folder() {
     };
     let outcome = runner(&run).perform(&invocation, &world.context, &CancellationToken::new()).await;
     assert_eq!(json_of(outcome.expect("a file in the root"))["text"], "elsewhere\n");
+    // It lies above the root: they start there too if they lead into it, and at the root otherwise.
+    let above = world.outside().parent().expect("a folder").to_owned();
+    let name = world.outside().file_name().expect("a name").to_string_lossy().into_owned();
+    for path in [format!("{name}/note.txt"), "note.txt".to_owned()] {
+        let caller = Caller { folder: Some(above.clone()), ..Caller::default() };
+        let invocation = Invocation { caller, ..world.invocation(json!({"path": path})) };
+        let outcome = runner(&run).perform(&invocation, &world.context, &CancellationToken::new()).await;
+        assert_eq!(json_of(outcome.expect("a file in the root"))["text"], "elsewhere\n", "{path}");
+    }
 }
 
 #[tokio::test]

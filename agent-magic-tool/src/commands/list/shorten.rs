@@ -9,6 +9,27 @@ const MAX_BYTES: usize = 4_000;
 const MAX_BYTES_OF_HIT: usize = 2_000;
 /// Shorter words of a query say nothing about a parameter.
 const MIN_WORD_CHARS: usize = 3;
+/// How many parameters a word of a query chooses, at most.
+const MAX_NAMED_BY_WORD: usize = 3;
+/// Parameters that callers mostly give, whatever they ask for.
+const USUAL: [&str; 16] = [
+    "attendees",
+    "body",
+    "content",
+    "description",
+    "email",
+    "end",
+    "labels",
+    "location",
+    "message",
+    "name",
+    "start",
+    "subject",
+    "summary",
+    "text",
+    "title",
+    "to",
+];
 /// How deep objects are described, and how long the descriptions of parameters that may be left out are, in characters;
 /// from the least that is cut to the most.
 const CUTS: [(usize, usize); 6] = [(4, 200), (3, 200), (2, 200), (1, 200), (1, 80), (1, 0)];
@@ -63,20 +84,24 @@ fn shorten_to(schema: &RawValue, max_bytes: usize, prepare: impl Fn(&mut Value))
     }
 }
 
-/// Keeps the parameters that are required or that `query` names. The others are only named.
+/// Keeps the parameters that are required, that `query` names, or that callers mostly give. The others are only named. A
+/// word that many parameters have is that of the thing itself, and chooses none of them.
 fn keep_named(schema: &mut Value, query: &str) {
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let query = query.to_lowercase();
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
+    let has = |name: &str, word: &str| name.to_lowercase().contains(word);
+    let is_rare = |word: &&str| properties.keys().filter(|name| has(name, word)).count() <= MAX_NAMED_BY_WORD;
     let words: Vec<_> = query
         .split(|character: char| !character.is_alphanumeric())
         .map(|word| word.strip_suffix('s').unwrap_or(word))
         .filter(|word| word.chars().count() >= MIN_WORD_CHARS)
+        .filter(is_rare)
         .collect();
-    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
     let mut others = Vec::new();
     properties.retain(|name, _| {
-        let lowered = name.to_lowercase();
-        let is_kept = required.iter().any(|one| one == name) || words.iter().any(|word| lowered.contains(word));
+        let is_usual = !query.is_empty() && USUAL.contains(&&*name.to_lowercase());
+        let is_kept = is_usual || required.iter().any(|one| one == name) || words.iter().any(|word| has(name, word));
         if !is_kept {
             others.push(name.clone());
         }
@@ -91,7 +116,7 @@ fn keep_named(schema: &mut Value, query: &str) {
 struct SchemaCut {
     /// How many levels of objects below it are described.
     depth: usize,
-    /// How long its description is at most; without any, there is none.
+    /// How long its description is at most; at 0, it is left out.
     chars: usize,
     /// The same for the parameters below that may be left out.
     chars_of_optional: usize,
