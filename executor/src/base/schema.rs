@@ -207,11 +207,11 @@ fn location(error: &ValidationError<'_>) -> String {
 /// The first names; more would be a listing of their own.
 fn in_backticks(names: &[&str]) -> String {
     const MAX_NAMED: usize = 15;
-    let named: Vec<_> = names.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
+    let shown: Vec<_> = names.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
     match names.len().saturating_sub(MAX_NAMED) {
         _ if names.is_empty() => "none".to_owned(),
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

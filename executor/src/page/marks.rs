@@ -51,7 +51,7 @@ pub(super) struct ApprovedBefore {
 static RECIPIENT: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^(?:[^<>@]*<)?\s*([^\s<>@,;]+@([^\s<>@,;]+\.[^\s<>@,;]+))\s*>?$"));
 /// What may be a mail address within a text, also one that only some programs take for one.
-static MAIL_ADDRESS: LazyLock<Regex> = LazyLock::new(|| regex(r#"[^\s<>@＠,;()]+(?:@|＠|%40)([^\s<>@＠,;()]+)"#));
+static MAIL_ADDRESS: LazyLock<Regex> = LazyLock::new(|| regex(r"[^\s<>@＠,;()]+(?:@|＠|%40)([^\s<>@＠,;()]+)"));
 /// Fields whose text is one or several recipients, however it is written.
 static OF_RECIPIENTS: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?i)(?:^|_)(?:to|cc|bcc|recipients?|e?mails?|addresse?s?|attendees?|headers?)$"));
