@@ -193,7 +193,6 @@ struct Locks {
 ///
 /// `jq` evaluates the expressions of definitions.
 pub fn run(paths: &Paths, jq: JqPool, on_ready: impl FnOnce()) -> Result<ExitReason, DaemonError> {
-    let paths = &paths.without_links();
     let ended = run_once(paths, jq, on_ready);
     if let Err(failed) = &ended {
         let body = failed.body(&paths.log());

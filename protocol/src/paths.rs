@@ -70,11 +70,13 @@ impl Paths {
             }
             _ => std::env::temp_dir().join(format!("agent-magic-tool-{}", nix::unistd::geteuid())),
         };
+        // Looked up once: a link that leads elsewhere later changes nothing.
+        let real = |path: PathBuf| real_path(&path).unwrap_or(path);
         Ok(Self {
             mailbox,
-            config: base("XDG_CONFIG_HOME", ".config")?,
-            state: base("XDG_STATE_HOME", ".local/state")?,
-            cache: base("XDG_CACHE_HOME", ".cache")?,
+            config: real(base("XDG_CONFIG_HOME", ".config")?),
+            state: real(base("XDG_STATE_HOME", ".local/state")?),
+            cache: real(base("XDG_CACHE_HOME", ".cache")?),
             subtools: std::env::var_os("AGENT_MAGIC_TOOL_SUBTOOLS").map(|paths| absolute(&paths)),
         })
     }
@@ -88,23 +90,6 @@ impl Paths {
             state: below(".local/state"),
             cache: below(".cache"),
             subtools: None,
-        }
-    }
-
-    /// The same folders by their real places: a link that leads elsewhere later changes nothing.
-    #[must_use]
-    pub fn without_links(&self) -> Self {
-        let real = |path: &Path| real_path(path).unwrap_or_else(|| path.to_owned());
-        let subtools = self.subtools.as_ref().map(|named| {
-            let each = std::env::split_paths(named).map(|path| real(&path));
-            std::env::join_paths(each).unwrap_or_else(|_| named.clone())
-        });
-        Self {
-            mailbox: self.mailbox.clone(),
-            config: real(&self.config),
-            state: real(&self.state),
-            cache: real(&self.cache),
-            subtools,
         }
     }
 
@@ -311,10 +296,11 @@ pub fn real_path(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Makes each of the paths joined by `:` absolute.
+/// Makes each of the paths joined by `:` absolute and real.
 fn absolute(paths: &OsString) -> OsString {
     let each = std::env::split_paths(paths).filter(|path| !path.as_os_str().is_empty());
     let absolute = each.map(|path| std::path::absolute(&path).unwrap_or(path));
+    let absolute = absolute.map(|path| real_path(&path).unwrap_or(path));
     std::env::join_paths(absolute).unwrap_or_else(|_| paths.clone())
 }
 

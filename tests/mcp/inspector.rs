@@ -13,7 +13,9 @@ fn the_inspector_lists_and_calls() {
     let server = HttpServer::start(&world, &[]);
     let header = format!("Authorization: Bearer {}", server.key);
     let program = program();
-    let stdio = [program.to_str().expect("UTF-8"), "mcp"];
+    // It does not hand its environment on.
+    let mailbox = format!("AGENT_MAGIC_TOOL_DIR={}", world.mailbox().display());
+    let stdio = ["env", &mailbox, program.to_str().expect("UTF-8"), "mcp"];
     let http = [server.url.as_str(), "--transport", "http", "--header", &header];
     let inspector = packages.join("node_modules/@modelcontextprotocol/inspector");
     let package: Value =

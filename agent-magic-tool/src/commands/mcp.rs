@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if let Some(mailbox) = &args.mailbox {
         paths.mailbox.clone_from(mailbox);
     }
-    let config = Config::in_force(&paths)?;
+    let config = Config::read(&paths)?;
     if let Some(name) = args.client.as_ref().filter(|name| !config.mcp.clients.contains_key(*name)) {
         return Err(Error::usage(format!("the configuration has no section [mcp.clients.{name}]"))
             .hint("write one, or leave out --client: then nothing restricts the client"));

@@ -43,7 +43,6 @@ pub struct UsedConfiguration {
 
 impl UsedConfiguration {
     pub fn of(paths: &Paths) -> Self {
-        let paths = paths.without_links();
         let subtools = paths.named_subtools().map(|named| named.to_string_lossy().into_owned());
         Self { file: paths.config_file(), subtools, home: paths.home().ok() }
     }
@@ -127,7 +126,7 @@ impl<'a> KnownConfigurations<'a> {
                         return Ok(Some(before));
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if is_missing(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -210,7 +209,7 @@ impl<'a> KnownConfigurations<'a> {
     fn read(&self) -> io::Result<Vec<String>> {
         match regular_file::read_text(&self.file(), MAX_BYTES) {
             Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) if is_missing(&error) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
     }
@@ -221,6 +220,10 @@ impl<'a> KnownConfigurations<'a> {
         known.iter().try_for_each(|path| writeln!(file, "{path}"))?;
         file.persist(self.file()).map(drop).map_err(|error| error.error)
     }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// What the lines of the list say was used.
