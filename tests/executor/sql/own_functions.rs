@@ -55,6 +55,10 @@ fn a_pack_sees_what_is_hidden_only_if_it_declares_that() {
             "zoo_hidden": definition("SELECT email FROM customer_entity LIMIT 1", &json!({})),
             "zoo_both": definition(&hidden, &json!({})),
             "zoo_all": definition("SELECT * FROM customer_entity ORDER BY entity_id LIMIT 1", &json!({})),
+            "zoo_paged": definition(
+                "SELECT * FROM customer_entity WHERE entity_id > :least ORDER BY entity_id",
+                &json!({"parameters": {"least": 10}, "page": 2, "limit": 3, "count": "exact"}),
+            ),
             "zoo_open": definition("SELECT email FROM customer_entity LIMIT 1", &open),
         });
         let folder = shop.world.config_folder().join("packs/zoo");
@@ -80,6 +84,11 @@ fn a_pack_sees_what_is_hidden_only_if_it_declares_that() {
         }
         let all = shop.world.result_of("zoo_all", &json!({}));
         assert!(all.to_string().contains("group_id") && !all.to_string().contains("user1"), "{}: {all:#}", shop.kind);
+        let paged = shop.world.result_of("zoo_paged", &json!({}));
+        let rows = paged["data"]["data"].as_array().unwrap_or_else(|| panic!("{}: {paged:#}", shop.kind));
+        let ids: Vec<_> = rows.iter().map(|row| row["entity_id"].as_u64().unwrap_or_default()).collect();
+        assert_eq!((ids, &paged["_meta"]["total"]), (vec![14, 15, 16], &json!(99_990)), "{}: {paged:#}", shop.kind);
+        assert!(!paged.to_string().contains("user1"), "{}: {paged:#}", shop.kind);
         enable("needs.hidden = \"to write to them\"\n");
         let info = shop.world.run(&["pack", "info", "zoo"]).stdout;
         assert!(info.contains("to write to them"), "{info}");

@@ -162,8 +162,10 @@ impl PinnedPack {
 
     /// Fails if one of the `files` that are run lies outside of the pack and could have been changed since.
     pub fn check_outside(&self, files: &[Fingerprint]) -> Result<(), Failure> {
-        let own = [Some(self.folder.clone()), self.folder.canonicalize().ok()];
-        let is_own = |path: &Path| own.iter().flatten().any(|folder| path.starts_with(folder));
+        let folder = self.folder.canonicalize().ok();
+        let is_own = |path: &Path| {
+            path.canonicalize().ok().zip(folder.as_ref()).is_some_and(|(path, folder)| path.starts_with(folder))
+        };
         let is_run = |role| matches!(role, FileRole::Script | FileRole::Covered | FileRole::Folder);
         let changeable = |file: &&Fingerprint| is_run(file.role) && file.writable.is_some() && !is_own(&file.path);
         let Some(file) = files.iter().find(changeable) else { return Ok(()) };

@@ -129,6 +129,8 @@ impl LoadedPack {
             ask_about_destruction(definition);
         }
         match &mut definition.run {
+            // What ships is a part of the program.
+            _ if self.pinned.is_none() => {}
             Run::Sql(sql) => sql.is_guarded = true,
             // Compiled modules beside its sources would be a change of the pack.
             Run::Process(process) => leave_no_bytecode(&mut process.env),

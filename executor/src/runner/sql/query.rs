@@ -365,7 +365,13 @@ impl Sql {
                     .then(|| around("SELECT count(*) AS row_count FROM (", &whole, ") AS counted"));
                 let limit = format!("LIMIT {} OFFSET {}", page.rows_to_read(count), page.offset());
                 let is_paged = self.page.is_some() || self.limit.is_some();
-                let page = is_paged.then(|| (page, around("", &whole, &limit)));
+                // What the guard leaves has a limit already.
+                let (before, after) = if self.is_guarded && !self.sees_hidden {
+                    ("SELECT * FROM (", format!(") AS guarded {limit}"))
+                } else {
+                    ("", limit)
+                };
+                let page = is_paged.then(|| (page, around(before, &whole, &after)));
                 PagedQuery { page, whole, counted }
             }
             _ => unreachable!("other operations do not read rows"),
