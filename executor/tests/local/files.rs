@@ -143,6 +143,27 @@ async fn a_search_stops_at_50_hits_and_says_so() {
     }
     let data = world.data(&search, json!({"pattern": "line"})).await;
     assert_eq!(data["files_searched"], 2, "the third file should not be searched");
+    // What is beyond the limit is on the next page.
+    for (page, hits, first, more) in [(2, 40, json!(["b.txt", 21]), false), (3, 0, json!([null, null]), false)] {
+        let data = world.data(&search, json!({"pattern": "line", "page": page})).await;
+        assert_eq!((count(&data), &data["more"]), (hits, &json!(more)), "page {page}");
+        assert_eq!(json!([data["matches"][0]["path"], data["matches"][0]["line"]]), first, "page {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_search_counts_what_it_does_not_return() {
+    let world = World::new();
+    world.write("a.txt", numbered(1..=30));
+    world.write("b.txt", numbered(1..=400));
+    world.write("c.txt", "nothing\n");
+    let search = shipped("files", "files_search");
+    let data = world.data(&search, json!({"pattern": "line", "count": true})).await;
+    let most = json!([{"path": "b.txt", "lines": 400}, {"path": "a.txt", "lines": 30}]);
+    assert_eq!(data, json!({"lines": 430, "files": 2, "most": most, "files_searched": 3, "more": false}));
+    let data = world.data(&search, json!({"pattern": "line", "count": true, "limit": 1})).await;
+    assert_eq!((&data["lines"], &data["files"], &data["more"]), (&json!(430), &json!(2), &json!(true)));
+    assert_eq!(data["most"], json!([{"path": "b.txt", "lines": 400}]));
 }
 
 #[tokio::test]

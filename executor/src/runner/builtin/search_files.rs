@@ -55,6 +55,12 @@ pub struct SearchFiles {
     /// The most hits to return, up to 50. Absent: 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Value>,
+    /// The number of the page of hits, from 1. Absent: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<Value>,
+    /// Whether the hits are counted, in all and by file, and not returned. Absent: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -67,6 +73,10 @@ pub(super) struct SearchFilesArguments {
     ignore_case: bool,
     #[serde(default, deserialize_with = "whole_number")]
     limit: Option<u64>,
+    #[serde(default, deserialize_with = "whole_number")]
+    page: Option<u64>,
+    #[serde(default)]
+    count: bool,
 }
 
 pub(super) async fn perform(
@@ -94,9 +104,19 @@ fn search(
         .heap_limit(Some(MAX_LINE_BYTES))
         .binary_detection(BinaryDetection::quit(0))
         .build();
-    let mut hits =
-        Hits { matcher: &matcher, path: String::new(), found: Vec::new(), limit: limit.count(), more: false, cut: 0 };
-    let (mut files, mut unreadable) = (0_u64, 0_u64);
+    let passed_over = arguments.page.unwrap_or(1).saturating_sub(1).saturating_mul(limit.most);
+    let mut hits = Hits {
+        matcher: &matcher,
+        path: String::new(),
+        found: Vec::new(),
+        counts_only: arguments.count,
+        passed_over,
+        count: 0,
+        limit: limit.count(),
+        more: false,
+        cut: 0,
+    };
+    let (mut files, mut unreadable, mut by_file) = (0_u64, 0_u64, Vec::new());
     for entry in walk::below(&start) {
         if cancel.is_cancelled() {
             return Err(cancelled());
@@ -108,6 +128,7 @@ fn search(
             continue;
         }
         hits.path = roots.shown(path);
+        let before = hits.count;
         match start.file_at(path).map(|file| hits.collect(&mut searcher, file, cancel)) {
             Some(Ok(())) => files += 1,
             Some(Err(_)) | None => unreadable += 1,
@@ -115,8 +136,19 @@ fn search(
         if hits.more {
             break;
         }
+        if hits.count > before {
+            by_file.push((hits.count - before, hits.path.clone()));
+        }
     }
-    let mut data = json!({ "matches": hits.found, "files_searched": files, "more": hits.more });
+    let mut data = if arguments.count {
+        by_file.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+        hits.more = by_file.len() > limit.count();
+        let most = by_file.iter().take(limit.count());
+        let most: Vec<_> = most.map(|(lines, path)| json!({ "path": path, "lines": lines })).collect();
+        json!({ "lines": hits.count, "files": by_file.len(), "most": most, "files_searched": files, "more": hits.more })
+    } else {
+        json!({ "matches": hits.found, "files_searched": files, "more": hits.more })
+    };
     if unreadable > 0 {
         data["files_unreadable"] = unreadable.into();
     }
@@ -144,6 +176,12 @@ struct Hits<'a> {
     /// The file that is being searched.
     path: String,
     found: Vec<Value>,
+    /// Whether they are only counted.
+    counts_only: bool,
+    /// How many hits are on the pages before.
+    passed_over: u64,
+    /// How many were found, also of those that are not returned.
+    count: u64,
     limit: usize,
     /// Whether there are more hits than the limit.
     more: bool,
@@ -162,6 +200,10 @@ impl Sink for &mut Hits<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, hit: &SinkMatch<'_>) -> io::Result<bool> {
+        self.count += 1;
+        if self.counts_only || self.count <= self.passed_over {
+            return Ok(true);
+        }
         if self.found.len() == self.limit {
             self.more = true;
             return Ok(false);
