@@ -101,8 +101,9 @@ impl Caller {
     pub fn beyond_trust(&self, file: &Map<String, Value>) -> Option<BeyondTrust> {
         let trust = self.trust?;
         let declared = file.get("_meta").and_then(|meta| DataClass::deserialize(meta.get("data_class")?).ok());
-        // A pending task has no data, and an error of a subtool that declares no class is no more than that it failed.
-        let is_data = file.get("success") == Some(&Value::Bool(true));
+        // What was not tried has no data, and an error of what was may quote some.
+        let was_tried = file.get("_meta").is_some_and(|meta| meta.get("duration_ms").is_some());
+        let is_data = was_tried || file.get("success") == Some(&Value::Bool(true));
         let class = declared.or(is_data.then_some(DataClass::Internal))?;
         (class > trust).then_some(BeyondTrust { class, trust })
     }

@@ -130,8 +130,11 @@ fn stays_below(file: &Fingerprint, folder: &str, seen: &[&Fingerprint]) -> bool 
     real_folder.is_some() && seen.iter().any(|seen| below(seen) == real_folder)
 }
 
-/// Compares whole components, and refuses any path with `..`.
+/// Compares whole components, and refuses any path with `..`, and one that a program may read as another one.
 fn is_below(text: &str, path: &str) -> bool {
+    if text.trim() != text || text.chars().any(char::is_control) {
+        return false;
+    }
     let path = path.trim_end_matches('/');
     let rest = text.strip_prefix(path);
     let is_component = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -367,6 +370,8 @@ mod tests {
             ("/home/a", false),
             ("/home/a/src/../../b", false),
             ("/home/a/src/..", false),
+            ("/home/a/src/x.rs ", false),
+            ("/home/a/src/x.rs\n", false),
             ("home/a/src/x", false),
         ] {
             assert_eq!(below.includes(Some(&json!(path))), expected, "{path}");
