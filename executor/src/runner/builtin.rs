@@ -37,7 +37,7 @@ pub enum Builtin {
     /// Reads lines of a text file.
     ReadFile(ReadFile),
     /// Finds the lines of files that match a regular expression.
-    SearchFiles(SearchFiles),
+    SearchFiles(Box<SearchFiles>),
     /// Lists a folder.
     ListFiles(ListFiles),
     /// Fetches a web page as text.
