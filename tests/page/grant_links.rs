@@ -35,6 +35,7 @@ fn world() -> World {
     }
     symlink(&outside, inside.join("folder")).expect("linked");
     symlink(outside.join("b.txt"), inside.join("file")).expect("linked");
+    symlink(outside.join("nothing"), inside.join("dangling")).expect("linked");
     symlink(world.folder(), world.home().join("above")).expect("linked");
     world
 }
@@ -65,7 +66,7 @@ fn no_link_leads_out_of_a_folder_below_which_all_is_allowed() {
             world.run(&["cancel", &id]);
             state
         };
-        for path in ["folder/b.txt", "file", "folder", "folder/new.txt", "../out/b.txt"] {
+        for path in ["folder/b.txt", "file", "folder", "folder/new.txt", "dangling", "../out/b.txt"] {
             assert_eq!(state(path), "awaiting_confirmation", "{what}: {path}");
         }
         assert_eq!(world.result_of(subtool, &json!({"path": folder.join("b.txt")}))["status"], "succeeded", "{what}");

@@ -238,7 +238,9 @@ impl Definition {
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         if let Some(pinned) = self.pinned.clone() {
-            pinned.check_outside(&self.run.files(invocation, context).unwrap_or_default())?;
+            if matches!(self.run, Run::Process(_) | Run::Mcp(_)) {
+                pinned.check_outside(&self.run.files(invocation, context).unwrap_or_default())?;
+            }
             let checked = tokio::task::spawn_blocking(move || pinned.check()).await;
             checked.map_err(|error| Failure::new(Code::Internal, format!("failed to compare its pack: {error}")))??;
         }

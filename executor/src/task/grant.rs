@@ -226,9 +226,10 @@ impl Grant {
     /// Whether a field of `task` names the file for which the grant covers other values as well; of what leads elsewhere
     /// through links, for which it covers that place as well. `seen` are the files that the human saw.
     fn is_widened_for(&self, task: &Task, file: &Fingerprint, seen: &[&Fingerprint]) -> bool {
-        let is_wide = |covers: &FieldCoverage| match (covers, &file.leads_to) {
-            (FieldCoverage::Anything, _) | (FieldCoverage::Below(_), None) => true,
-            (FieldCoverage::Below(folder), Some(_)) => stays_below(file, folder, seen),
+        let is_wide = |covers: &FieldCoverage| match covers {
+            FieldCoverage::Anything => true,
+            // A link to nothing leads nowhere below.
+            FieldCoverage::Below(folder) => file.role != FileRole::Place || stays_below(file, folder, seen),
             _ => false,
         };
         let names_it = |field: &String| task.input.get(field).is_some_and(|value| names(value, &file.path));
