@@ -110,7 +110,7 @@ const MAX_CACHED: usize = 256;
 /// The largest file that is hashed. A larger one is shown without a hash, and never executed.
 const MAX_FILE_BYTES: u64 = 512 << 20;
 /// No longer path leads anywhere.
-pub const MAX_PATH_BYTES: usize = 4096;
+const MAX_PATH_BYTES: usize = 4096;
 /// How many bytes are read at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -159,15 +159,18 @@ impl Fingerprint {
 /// The whole paths in a value of an input that lead elsewhere through symbolic links.
 pub fn places_in(value: &Value) -> Vec<PathBuf> {
     match value {
-        Value::String(text) if text.starts_with('/') && leads_elsewhere(Path::new(text)) => vec![text.into()],
+        Value::String(text) if text.starts_with('/') && leads_elsewhere(Path::new(text), Path::new(text)) => {
+            vec![text.into()]
+        }
         Value::Array(items) => items.iter().flat_map(places_in).collect(),
         Value::Object(fields) => fields.values().flat_map(places_in).collect(),
         _ => Vec::new(),
     }
 }
 
-fn leads_elsewhere(path: &Path) -> bool {
-    path.as_os_str().len() <= MAX_PATH_BYTES && real_path(path).is_none_or(|real| real != path)
+/// Whether links lead `path` to another place than `expected`.
+pub fn leads_elsewhere(path: &Path, expected: &Path) -> bool {
+    path.as_os_str().len() <= MAX_PATH_BYTES && real_path(path).is_none_or(|real| real != expected)
 }
 
 /// Copies `from` to `to`, and returns the hash of what was copied.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use protocol::paths::real_path;
 
-use crate::task::fingerprint::{FileRole, MAX_PATH_BYTES};
+use crate::task::fingerprint::{FileRole, leads_elsewhere};
 
 /// What ends the name of a file that is loaded or interpreted.
 const EXTENSIONS: [&str; 23] = [
@@ -40,19 +40,14 @@ fn files_in(text: &str, folder: &Path) -> impl Iterator<Item = PathBuf> {
 
 /// The files that an argument names which the input fills, and the paths that lead elsewhere through links.
 pub(super) fn arguments_in(text: &str, folder: &Path) -> impl Iterator<Item = (PathBuf, FileRole)> {
-    let real_folder = real_path(folder);
+    // The links above the folder do not count: they are those of the working folder, which is compared by itself.
+    let real_folder = real_path(folder).unwrap_or_else(|| folder.to_owned());
     names_in(text).flat_map(move |name| {
         let path = folder.join(name);
-        // Not the links above the folder: they are those of the working folder, which is compared by itself.
-        let leads_to = if Path::new(name).is_absolute() {
-            Some(path.clone())
-        } else {
-            real_folder.as_ref().map(|it| it.join(name))
-        };
         let is_file = path.is_file().then(|| (path.clone(), FileRole::Argument));
-        let leads_elsewhere =
-            name.len() <= MAX_PATH_BYTES && real_path(&path).is_none_or(|real| Some(real) != leads_to);
-        is_file.into_iter().chain(leads_elsewhere.then_some((path, FileRole::Place)))
+        // A whole path is the same in both folders.
+        let is_place = leads_elsewhere(&path, &real_folder.join(name)).then_some((path, FileRole::Place));
+        is_file.into_iter().chain(is_place)
     })
 }
 
