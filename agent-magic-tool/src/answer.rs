@@ -18,11 +18,11 @@ use crate::result::{self, ResultFile};
 use crate::result_data::{self, Selected};
 
 /// A receipt shows texts of the input up to this length; the caller has just written them.
-const MAX_ECHOED_CHARS: usize = 400;
+pub(crate) const MAX_ECHOED_CHARS: usize = 400;
 /// The fields of `_meta` with which a caller can read large data.
 const LARGE_FIELDS: [&str; 6] = ["bytes", "content_type", "shape", "preview", "data_file", "read"];
 /// The other fields of `_meta` that a caller must know to understand the data.
-const NOTABLE_FIELDS: [&str; 16] = [
+const NOTABLE_FIELDS: [&str; 15] = [
     "http_status",
     "file_name",
     "text",
@@ -32,7 +32,6 @@ const NOTABLE_FIELDS: [&str; 16] = [
     "limit",
     "asked_limit",
     "has_next_page",
-    "dry_run",
     "unfinished",
     "stderr",
     "output_problems",
@@ -123,6 +122,10 @@ pub(crate) fn document(file: &ResultFile) -> Value {
     }
     copy(file, &["error"], &mut document);
     let meta = file.field("_meta");
+    // Before the data, which reads like that of a change.
+    if let Some(dry_run) = meta.get("dry_run") {
+        document.insert("dry_run".to_owned(), dry_run.clone());
+    }
     let is_large = meta.get("bytes").is_some();
     if is_large {
         for key in LARGE_FIELDS {
@@ -196,7 +199,7 @@ fn preview(data: &Value) -> String {
 pub(crate) fn receipt(file: &ResultFile, mailbox: &Mailbox, wakes: bool, starts_later: bool) -> Value {
     let mut receipt = Map::new();
     receipt.insert("tool".to_owned(), file.field("tool").clone());
-    receipt.insert("input".to_owned(), echoed(file.field("input")));
+    receipt.insert("input".to_owned(), echoed(file.field("input"), MAX_ECHOED_CHARS));
     receipt.insert("id".to_owned(), file.id.to_string().into());
     receipt.insert("status".to_owned(), "pending".into());
     copy(file, &["run_at"], &mut receipt);
@@ -213,13 +216,13 @@ pub(crate) fn receipt(file: &ResultFile, mailbox: &Mailbox, wakes: bool, starts_
     Value::Object(receipt)
 }
 
-/// `value` with its long texts cut.
-pub(crate) fn echoed(value: &Value) -> Value {
+/// `value` with texts of at most `chars` characters.
+pub(crate) fn echoed(value: &Value, chars: usize) -> Value {
     match value {
-        Value::String(text) => excerpt::chars(text, MAX_ECHOED_CHARS).into(),
-        Value::Array(items) => items.iter().map(echoed).collect(),
+        Value::String(text) => excerpt::chars(text, chars).into(),
+        Value::Array(items) => items.iter().map(|item| echoed(item, chars)).collect(),
         Value::Object(fields) => {
-            Value::Object(fields.iter().map(|(key, value)| (key.clone(), echoed(value))).collect())
+            Value::Object(fields.iter().map(|(key, value)| (key.clone(), echoed(value, chars))).collect())
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }

@@ -3,6 +3,7 @@
 //! `machine.rs` decides what to do, `driver.rs` does it, `journal.rs` stores it. The loop runs outside the
 //! executor: it is a caller like any other, and talks to the executor only through the mailbox.
 
+pub mod blocking_model;
 pub mod driver;
 pub mod input;
 pub mod journal;

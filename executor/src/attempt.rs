@@ -25,7 +25,8 @@ use crate::config::seal;
 use crate::config::secret::HiddenTexts;
 use crate::runner::attempt_clock::AttemptClock;
 use crate::runner::{
-    Feedback, Invocation, OutputData, ResponseFacts, RunnerContext, RunnerOutput, ShutdownProbe, SubtoolLabel,
+    Feedback, HeardClass, Invocation, OutputData, ResponseFacts, RunnerContext, RunnerOutput, ShutdownProbe,
+    SubtoolLabel,
 };
 use crate::task::confirmation::ReplacedValues;
 use crate::task::effect::EffectClass;
@@ -68,6 +69,7 @@ pub async fn perform(
             return AttemptReport { id: task.id, attempt: task.attempt, result: Err(failed) };
         }
     };
+    let heard = HeardClass::default();
     let attempt = Attempt {
         task: &task,
         shown_input,
@@ -79,6 +81,7 @@ pub async fn perform(
         cause,
         clock,
         feedback,
+        heard: heard.clone(),
     };
     let work = Box::pin(async {
         match purpose {
@@ -91,14 +94,13 @@ pub async fn perform(
     let mut result = attempt.settle(result, timeout(&definition, purpose, &context.config));
     let end = match &mut result {
         Ok(end) => end,
-        Err(failed) => {
-            // An error may quote the data.
-            if let Some(class) = definition.data_class {
-                failed.end.meta.insert("data_class".to_owned(), class.as_str().into());
-            }
-            &mut failed.end
-        }
+        Err(failed) => &mut failed.end,
     };
+    // Of an error too, which may quote the data.
+    let class = definition.data_class().max(heard.most().unwrap_or(DataClass::Public));
+    if class != DataClass::Internal {
+        end.meta.insert("data_class".to_owned(), class.as_str().into());
+    }
     hide(end, &hidden);
     AttemptReport { id: task.id, attempt: task.attempt, result }
 }
@@ -154,6 +156,7 @@ pub async fn preview(
         cause,
         clock,
         feedback,
+        heard: HeardClass::default(),
     };
     let found = lookup::preview(&attempt, &definition).await;
     attempt.count(0).unwrap_or_else(|failure| tracing::debug!(error = failure.error.message, "not counted"));
@@ -210,6 +213,7 @@ struct Attempt<'a> {
     cause: InterruptCause,
     clock: AttemptClock,
     feedback: Feedback,
+    heard: HeardClass,
 }
 
 impl Attempt<'_> {
@@ -224,6 +228,7 @@ impl Attempt<'_> {
             time_limit: Some(timeout.get()),
             shutdown: ShutdownProbe::new(move || cause.get() == Some(&FailureKind::Shutdown)),
             feedback: self.feedback.clone(),
+            heard: self.heard.clone(),
             hidden: Arc::clone(&self.hidden),
             approved: self.task.confirmation.as_ref().map(|confirmation| confirmation.files.clone()),
             approved_change: self.approved_change(),
@@ -372,9 +377,6 @@ impl Attempt<'_> {
                 Outcome::File { path: stored, content_type, bytes }
             }
         };
-        if let Some(class) = definition.data_class.filter(|class| *class != DataClass::Internal) {
-            success.meta.insert("data_class".to_owned(), class.as_str().into());
-        }
         Ok((outcome, success.meta))
     }
 

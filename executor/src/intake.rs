@@ -350,8 +350,17 @@ pub fn invalid(subtool: &Subtool, problems: &[crate::base::schema::Problem]) -> 
         1 => String::new(),
         count => format!("; {count} mistakes in all"),
     };
-    let message = format!("the input of `{}` is wrong at {location}: {}{more}", subtool.name, first.problem);
+    let message = format!("the input of `{}` is wrong at {location}: {first}{more}", subtool.name);
+    // The message has those of the first problem.
+    let mut said = vec![first.fields.as_deref()];
+    let mut listed = serde_json::to_value(problems).expect("problems can be serialized");
+    for (problem, listed) in problems.iter().zip(listed.as_array_mut().into_iter().flatten()) {
+        if problem.fields.is_some() && !said.contains(&problem.fields.as_deref()) {
+            listed["problem"] = problem.to_string().into();
+            said.push(problem.fields.as_deref());
+        }
+    }
     ErrorBody::new(Code::InvalidInput, message)
         .hint(format!("fix the fields in `problems`; the schema: agent-magic-tool list tools {}", subtool.name))
-        .detail("problems", serde_json::to_value(problems).expect("problems can be serialized"))
+        .detail("problems", listed)
 }

@@ -5,11 +5,12 @@
 //! of [`Run`], and its arm in the matches below.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use protocol::caller::Caller;
 use protocol::code::Code;
+use protocol::data_class::DataClass;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -24,7 +25,7 @@ use crate::config::secret::{HiddenTexts, SecretName, Secrets};
 use crate::net::clients::{HttpClients, HttpClientsError};
 use crate::runner::result_space::ResultSpace;
 use crate::task::failure::{Failure, Retry};
-use crate::task::fingerprint::Fingerprint;
+use crate::task::fingerprint::{FileRole, Fingerprint, places_in};
 use protocol::extent::DataExtent;
 
 pub mod agent;
@@ -105,8 +106,26 @@ pub struct Invocation {
     /// How long `clock` may run; `None` without an executor.
     pub time_limit: Option<Duration>,
     pub shutdown: ShutdownProbe,
+    /// The class of the data that it got from other tasks.
+    pub heard: HeardClass,
     /// The hidden texts of `input`, which must not appear in a file that the runner writes.
     pub hidden: Arc<HiddenTexts>,
+}
+
+/// The most sensitive class of data that an invocation got from other tasks. Clones are the same one.
+#[derive(Debug, Clone, Default)]
+pub struct HeardClass(Arc<Mutex<Option<DataClass>>>);
+
+impl HeardClass {
+    /// Notes that it got data of this class.
+    pub fn hear(&self, class: Option<DataClass>) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *heard = (*heard).max(class);
+    }
+
+    pub fn most(&self) -> Option<DataClass> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What rules know a subtool by.
@@ -137,6 +156,21 @@ impl Invocation {
         }
         let named = Self::VARIABLES.into_iter().zip(self.shared());
         named.filter(|(name, _)| expression.contains(name)).collect()
+    }
+
+    /// Where links lead the whole paths of the input.
+    fn places(&self) -> impl Iterator<Item = Fingerprint> {
+        let paths = self.input.values().flat_map(places_in);
+        paths.map(|path| Fingerprint::of(&path, FileRole::Place, self.caller.uid))
+    }
+
+    /// Fails if links lead a path of the input to another place than a human was shown.
+    fn check_places(&self) -> Result<(), Failure> {
+        let Some(shown) = &self.approved else { return Ok(()) };
+        if self.places().all(|place| shown.iter().any(|shown| shown.is_same_as(&place))) {
+            return Ok(());
+        }
+        Err(Failure::drifted("where a path of the input leads changed after the human was asked"))
     }
 
     /// The values of [`Self::VARIABLES`], in that order.
@@ -480,12 +514,27 @@ impl Run {
     /// Returns the files that the invocation would execute, and those that its input names and that it would read, as
     /// far as they are known before.
     pub fn files(&self, invocation: &Invocation, context: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
+        let mut files = match self {
+            Self::Http(http) => http.files(invocation, context)?,
+            Self::Process(process) => process.files(invocation, context)?,
+            Self::Builtin(builtin) => builtin.files(invocation, context)?,
+            Self::Mcp(mcp) => mcp.files(invocation, context)?,
+            Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Steps(_) | Self::Sql(_) => Vec::new(),
+        };
+        if self.passes_paths_on() {
+            files.extend(invocation.places());
+        }
+        Ok(files)
+    }
+
+    /// Whether something else of this machine gets its input, and opens what the paths lead to.
+    fn passes_paths_on(&self) -> bool {
         match self {
-            Self::Http(http) => http.files(invocation, context),
-            Self::Process(process) => process.files(invocation, context),
-            Self::Builtin(builtin) => builtin.files(invocation, context),
-            Self::Mcp(mcp) => mcp.files(invocation, context),
-            Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Steps(_) | Self::Sql(_) => Ok(Vec::new()),
+            Self::Steps(_) => true,
+            Self::Mcp(mcp) => mcp.server.url.is_none(),
+            // A program is looked at with all its arguments; a built-in and an upload open their files themselves.
+            Self::Process(_) | Self::Builtin(_) | Self::Http(_) => false,
+            Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Sql(_) => false,
         }
     }
 
@@ -495,6 +544,9 @@ impl Run {
         context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
+        if self.passes_paths_on() {
+            invocation.check_places()?;
+        }
         match self {
             Self::Http(http) => http.perform(invocation, context, cancel).await,
             Self::Process(process) => process.perform(invocation, context, cancel).await,

@@ -42,7 +42,7 @@ mod literal;
 pub mod mcp;
 pub mod names;
 mod openapi;
-mod phrases;
+pub mod phrases;
 pub mod program;
 mod schema;
 pub mod sql;

@@ -10,6 +10,8 @@ use serde::Deserialize;
 
 use crate::Imported;
 
+pub mod drafting;
+
 /// One object each, as [`KnownApi`].
 const KNOWN: [&str; 3] = [
     include_str!("../phrases/github.json"),

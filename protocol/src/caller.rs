@@ -100,11 +100,7 @@ impl Caller {
     /// The class of the data of a result file and what the caller's model may get, if that is less.
     pub fn beyond_trust(&self, file: &Map<String, Value>) -> Option<BeyondTrust> {
         let trust = self.trust?;
-        let declared = file.get("_meta").and_then(|meta| DataClass::deserialize(meta.get("data_class")?).ok());
-        // What was not tried has no data, and an error of what was may quote some.
-        let was_tried = file.get("_meta").is_some_and(|meta| meta.get("duration_ms").is_some());
-        let is_data = was_tried || file.get("success") == Some(&Value::Bool(true));
-        let class = declared.or(is_data.then_some(DataClass::Internal))?;
+        let class = DataClass::of_result(file)?;
         (class > trust).then_some(BeyondTrust { class, trust })
     }
 

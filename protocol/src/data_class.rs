@@ -1,6 +1,7 @@
 //! How sensitive data is. A subtool declares it of its data, a model has a most that it may get.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// A class of data, from the least to the most sensitive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -25,6 +26,16 @@ impl DataClass {
             Self::Confidential => "confidential",
             Self::Secret => "secret",
         }
+    }
+
+    /// The class of what a result file tells; `None` if it tells no data.
+    pub fn of_result(file: &Map<String, Value>) -> Option<Self> {
+        let meta = file.get("_meta");
+        let declared = meta.and_then(|meta| Self::deserialize(meta.get("data_class")?).ok());
+        // What was not tried has no data, and an error of what was may quote some.
+        let was_tried = meta.is_some_and(|meta| meta.get("duration_ms").is_some());
+        let is_data = was_tried || file.get("success") == Some(&Value::Bool(true));
+        declared.or(is_data.then_some(Self::Internal))
     }
 
     /// Parses the value of an environment variable; a malformed value means the least sensitive class.

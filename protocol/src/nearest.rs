@@ -12,6 +12,8 @@ pub fn did_you_mean(names: impl IntoIterator<Item = impl Display>) -> Option<Str
 pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>, count: usize) -> Vec<String> {
     /// A name with a lower Jaro-Winkler similarity is a different word rather than a typo.
     const MIN_SIMILARITY: f64 = 0.75;
+    /// What all words of `wanted` in a name add.
+    const SHARED_WORDS: f64 = 0.2;
     let wanted = wanted.to_lowercase();
     let wanted_sorted = words_sorted(&wanted);
     let mut scored: Vec<_> = names
@@ -20,10 +22,12 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>, count: us
             let within = if lower.contains(&wanted) || wanted.contains(&lower) { 0.2 } else { 0.0 };
             // `line_start` means `start` rather than `lines`.
             let whole = if words(&lower).all(|word| words(&wanted).any(|known| known == word)) { 0.4 } else { 0.0 };
+            // `shop_change` means one of `shop_…`.
+            let shared = SHARED_WORDS * share(words(&wanted).map(|word| words(&lower).any(|known| known == word)));
             let as_written = strsim::jaro_winkler(&wanted, &lower);
             // `search_files` means `files_search`.
             let in_any_order = strsim::jaro_winkler(&wanted_sorted, &words_sorted(&lower));
-            (as_written.max(in_any_order) + within + whole, name)
+            (as_written.max(in_any_order) + within + whole + shared, name)
         })
         .filter(|(score, _)| *score >= MIN_SIMILARITY)
         .collect();
@@ -33,6 +37,12 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>, count: us
 
 fn words(name: &str) -> impl Iterator<Item = &str> {
     name.split(['_', '-'])
+}
+
+/// How many of these are true, from 0 to 1.
+fn share(found: impl Iterator<Item = bool>) -> f64 {
+    let (count, all) = found.fold((0_u32, 0_u32), |(count, all), found| (count + u32::from(found), all + 1));
+    f64::from(count) / f64::from(all.max(1))
 }
 
 fn words_sorted(name: &str) -> String {
@@ -53,6 +63,8 @@ mod tests {
         assert_eq!(nearest("search_web", names.into_iter(), 1), ["web_search"]);
         assert_eq!(nearest("gitlog", names.into_iter(), 1), ["git_log"]);
         assert_eq!(nearest("line_start", ["path", "start", "lines"].into_iter(), 1), ["start"]);
+        let databases = ["drive_channels_stop", "shop_query", "shop_list_tables"];
+        assert_eq!(nearest("shop_change", databases.into_iter(), 1), ["shop_query"]);
         assert!(nearest("zzz", names.into_iter(), 3).is_empty());
     }
 

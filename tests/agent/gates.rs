@@ -228,3 +228,63 @@ fn a_delegated_call_and_a_sub_agent_are_bound_by_the_model_they_use() {
     let sub_agent = world.result_of("ask_agent", &json!({"prompt": "Get the keys"}));
     assert_eq!(sub_agent["data"], "It was refused.", "{sub_agent:#}");
 }
+
+#[test]
+fn data_that_came_through_other_tasks_keeps_its_class() {
+    let world = World::new();
+    let mut classes = classes();
+    let steps = |inner: &str| {
+        json!({"description": "Passes on.", "input": {"type": "object"}, "annotations": {"readOnlyHint": true},
+            "data_class": "public", "run": {"steps": [{"name": "inner", "subtool": inner}]}})
+    };
+    for (name, inner) in [("of_keys", "keys"), ("of_failure", "fail"), ("of_steps", "of_keys"), ("of_news", "news")] {
+        classes[name] = steps(inner);
+    }
+    world.define("classes.json", &classes);
+    let stub = Stub::answering(|request, _| {
+        let body = request.json().to_string();
+        if body.contains("\"tool_call_id\"") || body.contains("tool_response") {
+            StubAnswer::says("I have it.")
+        } else if body.contains("command_executor") {
+            StubAnswer::runs("", &["agent-magic-tool run of_steps --wait"])
+        } else {
+            let call = json!({"name": "keys", "arguments": {}});
+            StubAnswer::says(&format!("<tool_call>{call}</tool_call>"))
+        }
+    });
+    world.configure(&stub.configuration("", ""));
+    for (name, input, class) in [
+        ("of_keys", json!({}), json!("secret")),
+        ("of_failure", json!({}), json!("secret")),
+        ("of_steps", json!({}), json!("secret")),
+        ("of_news", json!({}), json!("public")),
+        ("llm_tool", json!({"tool": "keys", "prompt": "Get it", "model": "text"}), json!("secret")),
+        ("ask_agent", json!({"prompt": "Get the keys"}), json!("secret")),
+    ] {
+        let id = world.start(name, &input);
+        assert_eq!(world.end_of(&id)["_meta"]["data_class"], class, "{name}");
+        let mut read = world.command(&["read", &id]);
+        let read = world.transcript(&read.env("AGENT_MAGIC_TOOL_TRUST", "public").output().expect("it starts"));
+        assert_eq!(read.exit == 5, class == "secret", "{name}: {read}");
+    }
+}
+
+#[test]
+fn a_conversation_with_data_of_no_declared_class_is_not_shown_to_a_model_for_public_data() {
+    let world = World::new();
+    let mut classes = classes();
+    classes["plain"].as_object_mut().expect("an object").remove("data_class");
+    world.define("classes.json", &classes);
+    let stub = Stub::answering(|request, _| {
+        if String::from_utf8_lossy(&request.body).contains("run plain") {
+            StubAnswer::says("Done.")
+        } else {
+            StubAnswer::runs("", &["agent-magic-tool run plain --wait"])
+        }
+    });
+    let config = stub.configuration("", "");
+    world.configure(&config.replace("provider = \"gemini\"", "provider = \"gemini\"\ntrust = \"public\""));
+    assert_eq!(world.run(&["agent", "--json", "Read it"]).json()["answer"], "Done.");
+    let refused = world.run(&["agent", "--json", "--session", "101", "--model", "gemini", "And?"]);
+    assert_eq!((refused.exit, refused.error()["code"].as_str()), (5, Some("trust-zone")), "{refused}");
+}

@@ -5,6 +5,7 @@ pub(crate) mod calls;
 mod curl;
 mod demands;
 mod doors;
+mod drafting;
 mod google;
 mod graphql;
 mod hosts;

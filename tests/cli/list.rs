@@ -26,6 +26,8 @@ fn a_query_returns_only_names_descriptions_and_schemas() {
     exit: 0
     --- stdout
     {"mail_search":{"description":"Searches for messages in the mail.","input":{"type":"object","properties":{"search_query":{"type":"string","description":"The search query string."}},"required":["search_query"]}}}
+    --- stderr
+    note: to run one: agent-magic-tool run NAME key=value --wait
     "#);
 }
 
@@ -95,7 +97,11 @@ fn a_query_that_nothing_fits_gets_a_line_each_and_no_schemas() {
     assert!(lines.values().all(|line| line["description"].is_string()), "{listed}");
     let notes: Vec<_> = listed.stderr.lines().collect();
     assert!(notes[0].starts_with("note: no close match: the best one has only "), "{listed}");
-    assert_eq!(notes[1..], ["note: their inputs: agent-magic-tool list tools NAME"]);
+    let expected = [
+        "note: their inputs: agent-magic-tool list tools NAME",
+        "note: to run one: agent-magic-tool run NAME key=value --wait",
+    ];
+    assert_eq!(notes[1..], expected);
     assert!(world.run(&["list", "tools", "--query=book a flight"]).stderr.contains("no close match"));
     let full = world.run(&["list", "tools", "--query=order pizza from a file", "--full", "--limit=1"]).json();
     assert!(full.as_object().expect("an object").values().all(|line| line["input"].is_object()), "{full}");
@@ -333,7 +339,10 @@ fn a_large_schema_is_shortened_and_can_be_had_whole() {
     );
     let listed = world.run(&["list", "tools", "--query=zone"]);
     assert!(listed.stdout.len() < 2_000 && listed.stdout.contains("1970 more"), "{listed}");
-    assert_eq!(listed.stderr, "note: large inputs are shortened; whole: agent-magic-tool list tools NAME --full\n");
+    let note = "note: large inputs are shortened; whole: agent-magic-tool list tools NAME --full\n";
+    assert_eq!(listed.stderr, format!("note: to run one: agent-magic-tool run NAME key=value --wait\n{note}"));
+    world.start("zone_set", &json!({"zone": "zone-1"}));
+    assert_eq!(world.run(&["list", "tools", "--query=zone"]).stderr, note, "who has run something knows how");
     let whole = world.run(&["list", "tools", "zone_set", "--full"]).json();
     assert_eq!(whole["zone_set"]["input"], schema);
 }

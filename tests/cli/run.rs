@@ -266,16 +266,23 @@ fn usage_errors_have_helpful_hints() {
     --- stderr
     {"error":{"code":"usage","message":"`run` has no option `--imput`","hint":"did you mean `--input`?"}}
     "#);
-    assert_snapshot!(world.run(&["run", "echo", r#"{"text": "a=b"}"#]), @r#"
-    exit: 2
-    --- stderr
-    {"error":{"code":"usage","message":"the whole input was given where a single field is expected","hint":"write its fields as key=value, or put --input= before it: agent-magic-tool run echo --input='{\"key\": \"value\"}'"}}
-    "#);
     assert_snapshot!(world.run(&["run", "echo", "--wait=soon"]), @r#"
     exit: 2
     --- stderr
     {"error":{"code":"usage","message":"`--wait`: `soon` is not a valid duration","hint":"write it like `500ms`, `30s`, `5m`, `1h` or `7d`"}}
     "#);
+}
+
+#[test]
+fn the_whole_input_may_be_one_word() {
+    let world = World::new();
+    echo(&world);
+    let input = |words: &[&str]| world.run(&[&["run", "echo", "--dry-run"], words].concat()).json()["input"].clone();
+    assert_eq!(input(&[r#"{"text": "a=b"}"#])["text"], "a=b");
+    let both = input(&[r#"{"text": "a=b"}"#, "times=2"]);
+    assert_eq!((&both["text"], &both["times"]), (&json!("a=b"), &json!(2)));
+    let wrong = world.run(&["run", "echo", r#"{"text": "a=b"#]);
+    assert!(wrong.exit == 2 && wrong.stderr.contains("hint"), "{wrong}");
 }
 
 #[test]

@@ -23,8 +23,10 @@ fn world(more: &str) -> World {
     world.define("ask.json", &json!({"send_it": ask("Sends it."), "pay_it": ask("Pays it.")}));
     let program = recorder(&world, "tell", "cat");
     world.configure(&format!(
-        "[confirm]\nwaiting_per_user = 100\nwaiting_per_session = 100\nasks_per_hour = 0\non_confirmation = [\"{}\", \"an argument\"]\n{more}",
-        program.display()
+        "[confirm]\nwaiting_per_user = 100\nwaiting_per_session = 100\nasks_per_hour = 0\non_confirmation = [\"{}\", \"an argument\"]\n{more}
+         [programs]\npath = [\"{}\", \"/usr/local/bin\", \"/usr/bin\", \"/bin\"]\n",
+        program.display(),
+        parent(&program).display()
     ));
     world
 }
@@ -73,8 +75,13 @@ fn a_command_gets_the_count_the_subtools_and_the_page_but_no_inputs() {
 #[test]
 fn many_confirmations_cause_few_notices() {
     let world = world("");
-    let notify = recorder(&world, "notify-send", "printf desktop");
-    let path = format!("{}:{}", parent(&notify).display(), std::env::var("PATH").unwrap_or_default());
+    recorder(&world, "notify-send", "printf desktop");
+    // A program of that name in the PATH of who starts the executor is not the one that is called.
+    let other = world.folder().join("other");
+    fs::create_dir_all(&other).expect("made");
+    fs::write(other.join("notify-send"), format!("#!/bin/sh\ntouch '{}/called'\n", other.display())).expect("written");
+    fs::set_permissions(other.join("notify-send"), Permissions::from_mode(0o755)).expect("set");
+    let path = format!("{}:{}", other.display(), std::env::var("PATH").unwrap_or_default());
     let mut start = world.command(&["executor", "start"]);
     start
         .env("PATH", path)
@@ -95,6 +102,7 @@ fn many_confirmations_cause_few_notices() {
         let notices = lines(&world, name);
         assert!(notices.len() <= 3, "{notices:?}");
     }
+    assert!(!other.join("called").exists());
     let shown = lines(&world, "notify-send.arguments");
     assert_eq!(shown[0], "--app-name=agent-magic-tool -- A task waits for your yes send_it");
     for name in
@@ -204,10 +212,9 @@ fn a_desktop_notification_contains_only_the_count_and_the_subtools() {
 fn without_a_display_or_with_notify_off_there_is_no_desktop_notification() {
     for (more, display) in [("", None), ("notify = false\n", Some(":99"))] {
         let world = world(more);
-        let notify = recorder(&world, "notify-send", "printf desktop");
-        let path = format!("{}:{}", parent(&notify).display(), std::env::var("PATH").unwrap_or_default());
+        recorder(&world, "notify-send", "printf desktop");
         let mut start = world.command(&["executor", "start"]);
-        start.env("PATH", path).envs(display.map(|display| ("DISPLAY", display)));
+        start.envs(display.map(|display| ("DISPLAY", display)));
         assert_eq!(start.status().expect("ran").code(), Some(0));
         ask(&world, "send_it", 1);
         // The command and the desktop get a notice at the same time.

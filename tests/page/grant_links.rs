@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 use super::human::Human;
 use crate::world::World;
 
+fn path() -> Value {
+    json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
+}
+
 fn definition(process: &Value) -> Value {
-    json!({"description": "Prints a file.", "confirm": "always",
-        "input": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
-        "run": {"process": process}})
+    json!({"description": "Prints a file.", "confirm": "always", "input": path(), "run": {"process": process}})
 }
 
 /// A world with a folder, another one, and links from the one to the other.
@@ -24,6 +26,10 @@ fn world() -> World {
         &json!({
             "print": definition(&json!({"argv": ["ls", "-L", "{{ path }}"]})),
             "tell": definition(&json!({"argv": ["cat"], "stdin": "{{ path }}"})),
+            "pass": {"description": "Prints a file in a step.", "confirm": "always", "input": path(),
+                "run": {"steps": [{"name": "list", "subtool": "list_file", "input": {"path": "{{ path }}"}}]}},
+            "list_file": {"description": "Prints a file.", "annotations": {"readOnlyHint": true}, "input": path(),
+                "run": {"process": {"argv": ["ls", "-L", "{{ path }}"]}}},
         }),
     );
     let (inside, outside) = (world.folder().join("in"), world.folder().join("out"));
@@ -57,7 +63,8 @@ fn no_link_leads_out_of_a_folder_below_which_all_is_allowed() {
     let world = world();
     // The folder by its name, and through a link above it; as an argument, and as what a program reads.
     let folders = [world.folder().join("in"), world.home().join("above/in")];
-    for (folder, subtool) in folders.iter().flat_map(|folder| [(folder, "print"), (folder, "tell")]) {
+    let calls = folders.iter().flat_map(|folder| ["print", "tell", "pass"].map(|subtool| (folder, subtool)));
+    for (folder, subtool) in calls {
         let what = format!("{subtool}: {}", folder.display());
         remember_below(&world, subtool, folder);
         let state = |path: &str| {
@@ -83,22 +90,22 @@ fn what_an_argument_leads_to_is_what_was_shown() {
     let world = world();
     let (folder, outside) = (world.folder().join("in/later"), world.folder().join("out"));
     let human = Human::of(&world);
-    for what in ["a folder", "a link"] {
+    for (subtool, what) in ["print", "pass"].iter().flat_map(|subtool| [(subtool, "a folder"), (subtool, "a link")]) {
         let is_link = what == "a link";
         if is_link {
             symlink(world.folder(), &folder).expect("linked");
         } else {
             fs::create_dir(&folder).expect("made");
         }
-        let id = world.start("print", &json!({"path": folder}));
+        let id = world.start(subtool, &json!({"path": folder}));
         let card = human.card(&id);
-        assert_eq!(card.contains("leads to"), is_link, "{what}: {card}");
+        assert_eq!(card.contains("leads to"), is_link, "{subtool}, {what}: {card}");
         let removed = if is_link { fs::remove_file(&folder) } else { fs::remove_dir(&folder) };
         removed.expect("removed");
         symlink(&outside, &folder).expect("linked");
         assert_eq!(human.approve(&id).status, 200, "{what}");
         let ended = world.end_of(&id);
-        assert_eq!(ended["error"]["code"], "drifted", "{what}: {ended:#}");
+        assert_eq!(ended["error"]["code"], "drifted", "{subtool}, {what}: {ended:#}");
         fs::remove_file(&folder).expect("removed");
     }
 }

@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::error::Error;
+use drafting::DraftingArgs;
 use hosts::Allowance;
 use selection::Selection;
 use servers::ServerArgs;
@@ -29,6 +30,7 @@ use writing::{NameConflict, Pack, WrittenFile};
 mod agents;
 mod checking;
 mod databases;
+mod drafting;
 pub(in crate::commands) mod hosts;
 mod programs;
 mod reading;
@@ -65,6 +67,8 @@ pub(crate) struct Args {
     /// *.DOMAIN; or let a program have the secrets: 'program:COMMAND LINE'
     #[arg(long, value_name = "HOST")]
     allow_host: Vec<SecretPlace>,
+    #[command(flatten)]
+    drafting: DraftingArgs,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -146,7 +150,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
                         .output
                         .note(&format!("removed, since this import does not select them: {}", names.join(", ")));
                 }
-                reports.push(report(&source, &pack, &files, args.dry_run));
+                let mut report = report(&source, &pack, &files, args.dry_run);
+                if let Some(phrases) = args.drafting.run(&files, args.dry_run, &config, context) {
+                    report["phrases"] = phrases;
+                }
+                reports.push(report);
             }
             Err(error) => failed.push((from, error)),
         }
@@ -158,7 +166,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if let Some(idle) = idle.filter(|idle| !idle.is_empty()) {
         context.output.note(&format!("{} matched nothing in any of the sources", idle.join(", ")));
     }
-    Ok(if failed.is_empty() { Exit::Ok } else { Exit::Failed })
+    let is_whole = failed.is_empty() && !reports.iter().any(DraftingArgs::has_failed);
+    Ok(if is_whole { Exit::Ok } else { Exit::Failed })
 }
 
 /// A description that was read, and the name that its pack must have.

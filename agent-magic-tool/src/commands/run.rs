@@ -164,7 +164,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
 fn shortened(plan: &Value, context: &Context) -> Value {
     let bytes = plan.to_string().len();
     context.output.note(&format!("the plan has {bytes} bytes, so its long texts are cut, where `…` is; all of it into a pipe or file: add --whole"));
-    answer::echoed(plan)
+    answer::echoed(plan, answer::MAX_ECHOED_CHARS)
 }
 
 fn accepted(id: TaskId, options: &WaitOptions, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {

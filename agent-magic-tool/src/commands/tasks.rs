@@ -15,7 +15,9 @@ use crate::launch;
 use crate::option_value::count;
 use crate::result::ResultFile;
 
-const LIMIT: usize = 50;
+const LIMIT: usize = 20;
+/// A list of tasks shows texts of inputs up to this length.
+const MAX_LISTED_CHARS: usize = 120;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -121,7 +123,7 @@ fn line(file: &ResultFile) -> Value {
         }
     };
     insert("tool", file.field("tool"));
-    insert("input", &answer::echoed(file.field("input")));
+    insert("input", &answer::echoed(file.field("input"), MAX_LISTED_CHARS));
     for key in ["status", "state", "run_at"] {
         insert(key, file.field(key));
     }

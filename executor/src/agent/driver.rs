@@ -292,8 +292,7 @@ impl Driver {
     fn with_spending(&self, event: MachineEvent) -> MachineEvent {
         let MachineEvent::Called(mut results) = event else { return event };
         for result in &mut results {
-            let class =
-                |id: &TaskId| serde_json::from_value(self.trigger.result(*id)?["_meta"]["data_class"].take()).ok();
+            let class = |id: &TaskId| DataClass::of_result(self.trigger.result(*id)?.as_object()?);
             result.data_class = result.collected.iter().filter_map(class).max();
             result.spent = result.collected.iter().filter_map(|id| spending_of(&self.trigger, *id)).collect();
         }

@@ -28,11 +28,6 @@ mod tests;
 pub use spending::Spending;
 use stopped::stopped;
 
-/// The first delay before a retry, which doubles with each attempt.
-const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The longest delay, unless the provider asks for a longer one.
-const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
-
 const LAST_STEP: &str = "[agent-magic-tool] No more tool calls are possible for this question. Answer it now from what you have. Say plainly what is not done or not known.";
 const REFLECT: &str = "[agent-magic-tool] You have made several calls in a row. Look at what you have: does it answer the question already? If so, answer. If not, say to yourself what is missing, and make the one call that gets it.";
 const REPEATED: &str = "[agent-magic-tool] You have made this very call before, and its result has not changed. Do not repeat it: use the result, try another way, or answer.";
@@ -399,9 +394,7 @@ impl Machine {
     fn on_failure(&mut self, failure: ModelFailure, effects: &mut Vec<MachineEffect>) {
         let LoopPhase::Asking { purpose, attempt } = self.phase else { return };
         if failure.class.is_transient() && attempt < self.settings.retries {
-            let backoff = MIN_RETRY_DELAY.saturating_mul(1 << attempt.min(10)).min(MAX_RETRY_DELAY);
-            let delay =
-                failure.retry_after.map_or(backoff, |wanted| wanted.max(MIN_RETRY_DELAY).min(MAX_RETRY_DELAY * 10));
+            let delay = failure.retry_delay(attempt);
             self.phase = LoopPhase::Pausing { purpose, attempt: attempt + 1 };
             effects.push(MachineEffect::Pause { delay, attempt: attempt + 1, failure });
             return;

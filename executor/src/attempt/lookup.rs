@@ -114,7 +114,7 @@ fn input(
     match lookup.schema.problems(&Value::Object(input.clone())).first() {
         None => Ok(input),
         Some(problem) => {
-            let message = format!("the input for `{name}` is wrong at `{}`: {}", problem.pointer, problem.problem);
+            let message = format!("the input for `{name}` is wrong at `{}`: {problem}", problem.pointer);
             Err(Failure::new(Code::InvalidInput, message))
         }
     }

@@ -3,6 +3,8 @@
 //! JSON Schema draft 2020-12 unless `$schema` names another draft; validated by the `jsonschema` crate.
 //! A `$ref` may only refer to the same schema. Patterns run on a linear-time engine.
 
+use std::fmt;
+
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use protocol::excerpt;
@@ -37,12 +39,22 @@ pub struct Problem {
     /// JSON Pointer (RFC 6901) of the field in the input; empty for the input itself.
     pub pointer: String,
     pub problem: String,
+    /// The fields that there are, if it names another one. Serialized by who says it once for all problems.
+    #[serde(skip)]
+    pub fields: Option<String>,
     /// The field name that was probably meant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub did_you_mean: Option<String>,
     /// The schema of that field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)?;
+        self.fields.as_ref().map_or(Ok(()), |fields| write!(f, "; the fields are {fields}"))
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +117,7 @@ impl InputSchema {
     /// Returns the problems of `input`; empty if it is valid.
     pub fn problems(&self, input: &Value) -> Vec<Problem> {
         if let Some(problem) = self.work.objection(input) {
-            return vec![Problem { pointer: String::new(), problem, did_you_mean: None, schema: None }];
+            return vec![Problem { pointer: String::new(), problem, fields: None, did_you_mean: None, schema: None }];
         }
         if self.validator.is_valid(input) {
             return Vec::new();
@@ -124,6 +136,7 @@ impl InputSchema {
                 vec![Problem {
                     pointer: format!("{pointer}/{}", pointer_token(name)),
                     problem: format!("`{name}` is required"),
+                    fields: None,
                     did_you_mean: None,
                     schema: schema.and_then(|schema| schema["properties"].get(name)).cloned(),
                 }]
@@ -138,7 +151,8 @@ impl InputSchema {
                     .iter()
                     .map(|name| Problem {
                         pointer: format!("{pointer}/{}", pointer_token(name)),
-                        problem: format!("no field named `{name}`; the fields are {}", in_backticks(&known)),
+                        problem: format!("no field named `{name}`"),
+                        fields: Some(in_backticks(&known)),
                         did_you_mean: nearest(name, known.iter().copied(), 1).pop(),
                         schema: None,
                     })
@@ -147,6 +161,7 @@ impl InputSchema {
             _ => vec![Problem {
                 pointer,
                 problem: excerpt::chars(&error.to_string(), MAX_VALUE_CHARS).into_owned(),
+                fields: None,
                 did_you_mean: None,
                 schema: schema.filter(|_| !parent.is_empty()).cloned(),
             }],

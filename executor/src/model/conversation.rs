@@ -134,12 +134,12 @@ pub struct ToolResult {
     /// What the tasks in `collected` spent on models.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spent: Vec<TaskSpending>,
-    /// The most sensitive class that the tasks in `collected` declare, if it is above `internal`.
+    /// The most sensitive class of the data of the tasks in `collected`, if they have any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_class: Option<DataClass>,
 }
 
-/// Returns the most sensitive class of data in a conversation, as far as subtools declare it.
+/// Returns the most sensitive class of data in a conversation.
 pub fn data_class(entries: &[JournalEntry]) -> DataClass {
     let results = entries.iter().filter_map(|entry| match entry {
         JournalEntry::Called { results } => results.iter().filter_map(|result| result.data_class).max(),

@@ -61,6 +61,19 @@ pub struct ModelFailure {
     pub retry_after: Option<Duration>,
 }
 
+/// The first delay before a request is repeated, which doubles with each attempt.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The longest delay, unless the provider asks for a longer one.
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
+
+impl ModelFailure {
+    /// How long to wait before the request is repeated after attempt number `attempt`, counted from 0.
+    pub fn retry_delay(&self, attempt: u32) -> Duration {
+        let doubled = MIN_RETRY_DELAY.saturating_mul(1 << attempt.min(10)).min(MAX_RETRY_DELAY);
+        self.retry_after.map_or(doubled, |wanted| wanted.max(MIN_RETRY_DELAY).min(MAX_RETRY_DELAY * 10))
+    }
+}
+
 /// The class of a failure, which decides whether the request is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureClass {

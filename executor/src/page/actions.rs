@@ -262,7 +262,7 @@ fn check_edit(page: &Page, edit: &EditBody) -> Result<CheckedEdit, Response> {
     if let Err(failure) = subtool.definition.run.check_before(&invocation, &page.runner_context()) {
         let problem = failure.error.message;
         let pointer = String::new();
-        return Err(invalid_input(&[Problem { pointer, problem, did_you_mean: None, schema: None }]));
+        return Err(invalid_input(&[Problem { pointer, problem, fields: None, did_you_mean: None, schema: None }]));
     }
     let edited = if input == task.input {
         *confirmation

@@ -13,6 +13,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use protocol::caller::session_label;
+use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
 use protocol::paths::{DEPTH, SESSION, TOOL_SCOPE, TRUST};
 use protocol::tool_scope::ToolScope;
@@ -24,8 +25,8 @@ use super::delegation::{Delegation, too_deep};
 use super::process::group::{self, ProgramExit, StopCause};
 use super::process::held::HeldFiles;
 use super::{
-    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
-    RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
+    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, HeardClass, Invocation, JsonSchema,
+    Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
 };
 use crate::base::template;
 use crate::config::secret::SecretName;
@@ -127,6 +128,8 @@ struct AgentReport {
     session: u32,
     model: String,
     session_usage: Value,
+    /// The class of what was in the conversation.
+    data_class: DataClass,
     open: Vec<Value>,
 }
 
@@ -382,7 +385,7 @@ impl Runner for Agent {
         let brief = serde_json::to_string(&brief).expect("a brief is plain JSON");
         let exit =
             group::run(command, HeldFiles::default(), Some(brief), MAX_BYTES, cancel).await.map_err(cannot_start)?;
-        let outcome = outcome(&exit, &delegation.sessions);
+        let outcome = outcome(&exit, &delegation.sessions, &invocation.heard);
         if exit.stopped.is_some() {
             delegation.abandon(invocation, &session(invocation)).await;
         }
@@ -420,7 +423,7 @@ fn command(invocation: &Invocation, tool_scope: &ToolScope, delegation: &Delegat
     command
 }
 
-fn outcome(exit: &ProgramExit, sessions: &Path) -> Result<RunnerOutput, Failure> {
+fn outcome(exit: &ProgramExit, sessions: &Path, heard: &HeardClass) -> Result<RunnerOutput, Failure> {
     match exit.stopped {
         Some(StopCause::Cancelled) => {
             return Err(Failure::new(Code::Cancelled, "cancelled while the sub-agent was running").effect_possible());
@@ -435,12 +438,14 @@ fn outcome(exit: &ProgramExit, sessions: &Path) -> Result<RunnerOutput, Failure>
         None => {}
     }
     let Ok(report) = serde_json::from_slice::<AgentReport>(&exit.stdout) else { return Err(failure(&exit.stderr)) };
+    heard.hear(Some(report.data_class));
     if report.answer.trim().is_empty() {
         let message = format!("the sub-agent ended without an answer: {}", report.termination);
         let failure = Failure::new(Code::ModelFailed, message).answered();
         return Err(failure.detail("open", report.open).detail("usage", report.session_usage));
     }
-    let AgentReport { mut answer, termination, truncated, session, session_id, model, session_usage, open } = report;
+    let AgentReport { mut answer, termination, truncated, session, session_id, model, session_usage, open, .. } =
+        report;
     if truncated {
         answer = format!(
             "{}\n\n[This answer is incomplete: the sub-agent stopped at a limit ({termination}).]",
@@ -554,10 +559,13 @@ mod tests {
     #[test]
     fn an_incomplete_answer_is_marked() {
         let report = json!({"answer": "Two.", "termination": "max_iterations", "truncated": true, "session": 101,
-            "session_id": "s", "model": "m", "usage": {}, "session_usage": {"requests": 3}, "open": []});
+            "session_id": "s", "model": "m", "usage": {}, "session_usage": {"requests": 3},
+            "data_class": "confidential", "open": []});
         let exit =
             ProgramExit { status: None, stdout: report.to_string().into_bytes(), stderr: Vec::new(), stopped: None };
-        let output = outcome(&exit, Path::new("/state")).expect("an answer");
+        let heard = HeardClass::default();
+        let output = outcome(&exit, Path::new("/state"), &heard).expect("an answer");
+        assert_eq!(heard.most(), Some(DataClass::Confidential));
         let super::super::OutputData::Json(data) = output.data else { panic!("the data is not JSON") };
         assert_eq!(data, "Two.\n\n[This answer is incomplete: the sub-agent stopped at a limit (max_iterations).]");
         assert_eq!((&output.meta["truncated"], &output.meta["journal"]), (&json!(true), &json!("/state/101.jsonl")));
@@ -567,7 +575,8 @@ mod tests {
     fn the_error_of_a_sub_agent_keeps_its_code() {
         let stderr = b"note: x\n{\"error\":{\"code\":\"model-failed\",\"message\":\"no\",\"hint\":\"h\"}}\n".to_vec();
         let exit = ProgramExit { status: None, stdout: Vec::new(), stderr, stopped: None };
-        let failure = outcome(&exit, Path::new("/state")).expect_err("an error");
+        let heard = HeardClass::default();
+        let failure = outcome(&exit, Path::new("/state"), &heard).expect_err("an error");
         assert_eq!(
             (failure.error.code, failure.error.message.as_str()),
             (Code::ModelFailed, "the sub-agent failed: no")

@@ -126,7 +126,7 @@ impl UserQuestion {
                 Ok(stored) => content.insert(name.clone(), json!({"stored_as": format!("secret:{}", stored.as_str())})),
                 Err(problem) => {
                     let pointer = format!("/{name}");
-                    return Err(vec![Problem { pointer, problem, did_you_mean: None, schema: None }]);
+                    return Err(vec![Problem { pointer, problem, fields: None, did_you_mean: None, schema: None }]);
                 }
             };
         }

@@ -262,7 +262,9 @@ impl Delegation {
                 .detail("id", id.to_string())
                 .effect_possible()
         })?;
-        Ok(CalledTask { id, result: serde_json::from_slice(&result).unwrap_or_default() })
+        let result: Value = serde_json::from_slice(&result).unwrap_or_default();
+        invocation.heard.hear(result.as_object().and_then(DataClass::of_result));
+        Ok(CalledTask { id, result })
     }
 
     /// Whether this is a request of this executor for a question.

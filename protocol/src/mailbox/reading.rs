@@ -52,6 +52,12 @@ impl Mailbox {
         result_id(name)
     }
 
+    /// Whether any task has a result file.
+    pub fn has_results(&self) -> bool {
+        let names = fs::read_dir(self.results()).into_iter().flatten().flatten();
+        names.into_iter().any(|entry| result_id(&entry.file_name()).is_some())
+    }
+
     /// Whether the last executor ended with open tasks: an executor without open tasks removes its identity
     /// file when it ends.
     pub fn has_unfinished_tasks(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The schema as it was read last, shared by all who ask.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
@@ -9,12 +9,12 @@ use super::error::DatabaseError;
 use crate::schema::Schema;
 
 /// How long a schema is taken for the present one.
-const MAX_AGE: Duration = Duration::from_mins(1);
+const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// How new a schema must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// At most a minute old.
+    /// At most five seconds old.
     Recent,
     /// Read after the call, since something was not found in an older one.
     New,
@@ -23,7 +23,9 @@ pub enum Freshness {
 #[derive(Debug, Default)]
 pub(crate) struct SchemaCache {
     /// Held while the schema is read, so that one reading serves all who wait.
-    last: Mutex<Option<SchemaReading>>,
+    reading: Mutex<Option<SchemaReading>>,
+    /// The one that was read last, also while a newer one is read.
+    last: RwLock<Option<Arc<Schema>>>,
 }
 
 #[derive(Debug)]
@@ -35,7 +37,7 @@ struct SchemaReading {
 impl SchemaCache {
     /// The schema that was read last, however old it is, without waiting for one that is being read.
     pub(crate) fn last(&self) -> Option<Arc<Schema>> {
-        self.last.try_lock().ok()?.as_ref()?.result.clone().ok()
+        self.last.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the schema, reading it if there is none of that freshness. A failure is shared by those who waited for it.
@@ -48,8 +50,8 @@ impl SchemaCache {
         F: Future<Output = Result<Schema, DatabaseError>>,
     {
         let asked = Instant::now();
-        let mut last = self.last.lock().await;
-        if let Some(reading) = &*last {
+        let mut last_reading = self.reading.lock().await;
+        if let Some(reading) = &*last_reading {
             let is_recent = reading.result.is_ok() && reading.began.elapsed() < MAX_AGE;
             if reading.began >= asked || (freshness == Freshness::Recent && is_recent) {
                 return reading.result.clone();
@@ -57,7 +59,10 @@ impl SchemaCache {
         }
         let began = Instant::now();
         let result = read().await.map(Arc::new);
-        *last = Some(SchemaReading { began, result: result.clone() });
+        if let Ok(schema) = &result {
+            *self.last.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(schema));
+        }
+        *last_reading = Some(SchemaReading { began, result: result.clone() });
         result
     }
 }
@@ -86,5 +91,26 @@ mod tests {
         assert_eq!(readings.load(Ordering::SeqCst), before);
         cache.get(Freshness::New, read).await.unwrap();
         assert_eq!(readings.load(Ordering::SeqCst), before + 1);
+    }
+
+    #[tokio::test]
+    async fn the_last_schema_is_known_while_a_newer_one_is_read_and_when_that_fails() {
+        let cache = SchemaCache::default();
+        let is_part = |cache: &SchemaCache| cache.last().map(|schema| schema.is_part);
+        assert_eq!(is_part(&cache), None);
+        cache.get(Freshness::New, || async { Ok(Schema { is_part: true, ..Schema::default() }) }).await.unwrap();
+        let (began, ends) = (tokio::sync::Notify::new(), tokio::sync::Notify::new());
+        let reading = cache.get(Freshness::New, || async {
+            began.notify_one();
+            ends.notified().await;
+            Err(DatabaseError::Cancelled)
+        });
+        let while_it_is_read = async {
+            began.notified().await;
+            assert_eq!(is_part(&cache), Some(true));
+            ends.notify_one();
+        };
+        assert!(tokio::join!(reading, while_it_is_read).0.is_err());
+        assert_eq!(is_part(&cache), Some(true));
     }
 }

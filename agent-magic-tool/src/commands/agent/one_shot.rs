@@ -8,10 +8,11 @@ use executor::agent::machine::Spending;
 use executor::agent::outcome;
 use executor::agent::session::Session;
 use executor::config::Config;
-use executor::model::conversation::{StopReason, TokenUsage};
+use executor::model::conversation::{self, StopReason, TokenUsage};
 use executor::model::provider::ModelFailure;
 use executor::model::registry;
 use protocol::code::{Code, Exit};
+use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
 use protocol::mailbox::MAX_REQUEST_BYTES;
 use serde::Serialize;
@@ -37,6 +38,8 @@ pub(super) struct Outcome {
     pub(super) usage: Value,
     /// The usage of the whole session.
     pub(super) session_usage: Value,
+    /// The most sensitive class of data in the conversation.
+    pub(super) data_class: DataClass,
     /// Tasks whose end the model does not know about.
     pub(super) open: Vec<Value>,
     /// Why there is no answer, or why not all was done that was asked for.
@@ -164,6 +167,7 @@ pub(super) fn outcome(session: &Session, failure: Option<&ModelFailure>) -> Outc
         model: session.model().to_owned(),
         usage: usage(question),
         session_usage: usage(total),
+        data_class: conversation::data_class(machine.entries()),
         open,
         error: None,
     }

@@ -11,6 +11,7 @@ use import::kinds::{self, Reading};
 use protocol::code::{Code, Exit};
 use serde_json::{Value, json};
 
+use super::drafting::DraftingArgs;
 use super::servers::{self, NamedServer};
 use super::writing::{self, ImportedFile, Pack, PackFolder};
 use super::{Args, StoredOptions, checking, databases, flagged, hosts, reading};
@@ -50,7 +51,10 @@ pub(super) fn run(args: &Args, folder: &Path, config: &Config, context: &Context
     let mut has_failed = false;
     for (name, earlier) in packs {
         match refresh(&earlier, &folder, args, config, context) {
-            Ok(report) => reports.push(report),
+            Ok(report) => {
+                has_failed |= DraftingArgs::has_failed(&report);
+                reports.push(report);
+            }
             Err(error) => {
                 has_failed = true;
                 reports.push(json!({"pack": name, "source": earlier.record.from, "error": error.body()}));
@@ -118,6 +122,9 @@ fn refresh(
         "imported": imported.subtools.len(),
         "files": files.iter().map(|file| file.to_json(is_dry_run)).collect::<Vec<_>>(),
     });
+    if let Some(phrases) = args.drafting.run(&files, is_dry_run, config, context) {
+        report["phrases"] = phrases;
+    }
     if !idle.is_empty() {
         context.output.note(&format!("`{}`: {} matches nothing anymore", record.pack, idle.join(", ")));
         report["matched_nothing"] = json!(idle);

@@ -43,6 +43,8 @@ pub(super) struct WrittenFile {
     subtools: Vec<String>,
     bytes: usize,
     state: &'static str,
+    /// What it has, or would have.
+    pub(super) content: Map<String, Value>,
     pub(super) merge: Option<Merge>,
 }
 
@@ -322,13 +324,14 @@ pub(super) fn write(pack: &Pack, is_dry_run: bool) -> Result<Vec<WrittenFile>, E
                 _ => replace(&file.path, &text, file.existing.is_some())?,
             }
         }
-        written.push(WrittenFile { path: file.path.clone(), subtools, bytes: text.len(), state, merge });
+        let (path, content, bytes) = (file.path.clone(), content.clone(), text.len());
+        written.push(WrittenFile { path, subtools, bytes, state, content, merge });
     }
     Ok(written)
 }
 
 /// Writes a file under a temporary name and renames it, so that it is never half written.
-fn replace(path: &Path, text: &str, may_replace: bool) -> Result<(), Error> {
+pub(super) fn replace(path: &Path, text: &str, may_replace: bool) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::io(&format!("failed to write `{}`", path.display()), &error);
     let folder = path.parent().unwrap_or(Path::new("."));
     create_private(folder).map_err(failed)?;

@@ -2,10 +2,16 @@
 
 use executor::catalog::left_out;
 use executor::catalog::listing::Listing;
+use protocol::mailbox::Mailbox;
 use search::{MatchedWords, Unusable};
 
 use super::format::Format;
 use super::{ListQuery, ListingPage, packs};
+use crate::context::Context;
+
+/// The subtool that asks the user.
+const ASK_USER: &str = "ask_user";
+const REMIND: [&str; 5] = ["remind", "reminder", "reminders", "erinnern", "erinnerung"];
 
 pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &Listing) -> Result<Vec<String>, Unusable> {
     let mut notes = Vec::new();
@@ -16,6 +22,9 @@ pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &List
     if selection.format == Format::Json && lines.iter().any(|line| !line.has_schema) {
         let whose = if lines.iter().any(|line| line.has_schema) { "the others'" } else { "their" };
         notes.push(format!("{whose} inputs: agent-magic-tool list tools NAME"));
+    }
+    if selection.format == Format::Json && selection.query.is_some() && !lines.is_empty() && is_new(selection.context) {
+        notes.push("to run one: agent-magic-tool run NAME key=value --wait".to_owned());
     }
     if listed.is_cut {
         notes.push("large inputs are shortened; whole: agent-magic-tool list tools NAME --full".to_owned());
@@ -28,10 +37,13 @@ pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &List
             notes.push("what there is, in groups: agent-magic-tool list packs".to_owned());
         }
     }
-    if selection.query.is_some_and(asks_for_later) {
-        notes.push(
-            "any subtool can be started later: agent-magic-tool run NAME key=value --at=09:00, or --in=2h".to_owned(),
-        );
+    if let Some(query) = selection.query.filter(|query| asks_for_later(query)) {
+        let can_ask = selection.caller().tool_scope.covers(ASK_USER) && listing.find(ASK_USER)?.is_some();
+        notes.push(if can_ask && has_word(query, &REMIND) {
+            format!("to remind the user: agent-magic-tool run {ASK_USER} question=\"...\" --at=09:00, or --in=2h")
+        } else {
+            "any subtool can be started later: agent-magic-tool run NAME key=value --at=09:00, or --in=2h".to_owned()
+        });
     }
     if listed.writers > 0 {
         notes.push(format!(
@@ -50,11 +62,20 @@ pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &List
     Ok(notes)
 }
 
+/// Whether nothing was run yet, by someone who does not know how from the description of the one tool.
+fn is_new(context: &Context) -> bool {
+    let has_run = || Mailbox::open(&context.paths.mailbox).is_ok_and(|mailbox| mailbox.has_results());
+    !context.stdin.is_of_model() && !has_run()
+}
+
 /// Whether the query is about starting something at a later time, which is an option of `run` and not a subtool.
 fn asks_for_later(query: &str) -> bool {
-    const WORDS: [&str; 10] =
-        ["schedule", "scheduled", "scheduling", "later", "delay", "delayed", "timer", "cron", "remind", "reminder"];
-    query.split_whitespace().any(|word| WORDS.contains(&word.to_lowercase().as_str()))
+    const WORDS: [&str; 8] = ["schedule", "scheduled", "scheduling", "later", "delay", "delayed", "timer", "cron"];
+    has_word(query, &WORDS) || has_word(query, &REMIND)
+}
+
+fn has_word(query: &str, words: &[&str]) -> bool {
+    query.split_whitespace().any(|word| words.contains(&word.to_lowercase().as_str()))
 }
 
 /// Says that even the best hit, which has these words, probably is not what was wanted.

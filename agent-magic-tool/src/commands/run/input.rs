@@ -131,13 +131,11 @@ fn has_single_quotes(text: &str) -> bool {
     text.trim_start().strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with('\''))
 }
 
-/// Adds a `key=value` argument to the request.
+/// Adds a `key=value` argument to the request, or all fields of a JSON object, which models write without `--input`.
 pub(super) fn read_field(field: &str, request: &mut RunRequest, context: &Context) -> Result<(), Error> {
-    if json::parse(field.as_bytes()).is_ok_and(|value| value.is_object()) {
-        return Err(Error::usage("the whole input was given where a single field is expected").hint(format!(
-            "write its fields as key=value, or put --input= before it: agent-magic-tool run {} --input='{{\"key\": \"value\"}}'",
-            request.tool
-        )));
+    if let Ok(Value::Object(fields)) = json::parse(field.as_bytes()) {
+        request.input.extend(fields);
+        return Ok(());
     }
     let Some((key, text)) = field.split_once('=') else {
         let is_number = field.bytes().all(|byte| byte.is_ascii_digit());

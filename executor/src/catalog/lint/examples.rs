@@ -40,7 +40,7 @@ fn looked_up(templates: &Map<String, Value>, lookup: &Lookup, invocation: &Invoc
     lookup.schema.fill_defaults(&mut input);
     match lookup.schema.problems(&Value::Object(input)).first() {
         None => Ok(()),
-        Some(problem) if problem.pointer.is_empty() => Err(problem.problem.clone()),
-        Some(problem) => Err(format!("{}: {}", problem.pointer, problem.problem)),
+        Some(problem) if problem.pointer.is_empty() => Err(problem.to_string()),
+        Some(problem) => Err(format!("{}: {problem}", problem.pointer)),
     }
 }

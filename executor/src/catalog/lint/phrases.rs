@@ -11,6 +11,8 @@ const MAX_SINGLE_FINDINGS: usize = 3;
 const ADVICE: &str = "add what users say when they want it, in the languages that they speak, like \
                       \"phrases\": [\"who wrote this line\", \"wer hat das geschrieben\"]";
 
+const DRAFT: &str = "for what was imported a model can draft them: agent-magic-tool import --refresh FILE --phrases";
+
 /// The subtools without phrases, by file.
 #[derive(Default)]
 pub(super) struct MissingPhrases(BTreeMap<String, Vec<String>>);
@@ -39,7 +41,7 @@ impl MissingPhrases {
                 let each = names.into_iter().map(|name| finding(Some(name), format!("it has no phrases; {ADVICE}")));
                 findings.extend(each);
             } else {
-                let message = format!("{} subtools of this file have no phrases; {ADVICE}", names.len());
+                let message = format!("{} subtools of this file have no phrases; {ADVICE}; {DRAFT}", names.len());
                 findings.push(finding(None, message));
             }
         }

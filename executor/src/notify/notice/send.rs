@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Notice;
 use crate::base::children;
+use crate::config::programs;
 use crate::notify::hook;
 use crate::runner::RunnerContext;
 
@@ -52,12 +54,13 @@ pub async fn send(
             }
         }
     };
+    let folders = &runner_context.config.programs.path;
     let desktop = async {
         if let Some(environment) = &channels.desktop {
             let shown = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return,
-                shown = tokio::time::timeout(TIMEOUT, show(notice, environment)) => shown,
+                shown = tokio::time::timeout(TIMEOUT, show(notice, environment, folders)) => shown,
             };
             match shown.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(()) => tracing::debug!("sent a desktop notification"),
@@ -68,10 +71,12 @@ pub async fn send(
     tokio::join!(command, desktop);
 }
 
-/// Shows a desktop notification with `notify-send`, which is available for every desktop.
-async fn show(notice: &Notice, environment: &[(&'static str, OsString)]) -> io::Result<()> {
+/// Shows a desktop notification with the `notify-send` in `folders`, which is available for every desktop.
+async fn show(notice: &Notice, environment: &[(&'static str, OsString)], folders: &[PathBuf]) -> io::Result<()> {
     let (title, body) = notice.text();
-    let mut command = Command::new("notify-send");
+    let program = programs::find(Path::new("notify-send"), folders.iter().cloned());
+    let program = program.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no `notify-send` is installed"))?;
+    let mut command = Command::new(program);
     command
         .args(["--app-name=agent-magic-tool", "--", &title, &body])
         .env_clear()

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::Mcp;
 use crate::runner::{Invocation, RunnerContext, input_file};
 use crate::task::failure::Failure;
-use crate::task::fingerprint::{FileRole, Fingerprint, hash_copy, places_in};
+use crate::task::fingerprint::{Fingerprint, hash_copy};
 
 /// The copies that a call uses.
 #[derive(Debug, Default)]
@@ -69,10 +69,6 @@ impl Mcp {
     ) -> Result<Vec<Fingerprint>, Failure> {
         let mut files = self.server.executed(context, invocation.caller.uid)?;
         files.extend(self.read_files(invocation, context)?);
-        if self.server.url.is_none() {
-            let places = invocation.input.values().flat_map(places_in);
-            files.extend(places.map(|path| Fingerprint::of(&path, FileRole::Place, invocation.caller.uid)));
-        }
         Ok(files)
     }
 

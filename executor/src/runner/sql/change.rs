@@ -29,7 +29,7 @@ impl Sql {
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         let is_dry_run = self.is_dry_run(invocation)?;
-        let SetOff { words: sets_off, definitions } = self.sets_off(invocation, open);
+        let SetOff { words: sets_off, definitions } = self.sets_off(invocation, open, cancel).await?;
         let expected = match invocation.approved_change.as_deref().filter(|_| !is_dry_run) {
             Some(approved) => Some(rows_of(approved, &sets_off, &definitions)?),
             None => None,
@@ -61,7 +61,7 @@ impl Sql {
         let shown = Invocation { is_shown: true, ..invocation.clone() };
         Box::pin(self.check_gates(&shown, &open, context, cancel)).await?;
         let (outcome, set_by_database) = self.write(&shown, &open, WriteMode::DryRun, cancel).await?;
-        let SetOff { words: sets_off, definitions } = self.sets_off(&shown, &open);
+        let SetOff { words: sets_off, definitions } = self.sets_off(&shown, &open, cancel).await?;
         // Rows that the statement itself returns are not compared, so they are not shown.
         let written = outcome.after.as_ref();
         let is_shown =

@@ -154,13 +154,18 @@ impl Sql {
     }
 
     /// What a change sets off, by the tables of now.
-    pub(super) fn sets_off(&self, invocation: &Invocation, open: &OpenDatabase) -> SetOff {
-        let Some(schema) = open.database.known_schema() else { return SetOff::default() };
+    pub(super) async fn sets_off(
+        &self,
+        invocation: &Invocation,
+        open: &OpenDatabase,
+        cancel: &CancellationToken,
+    ) -> Result<SetOff, Failure> {
+        let schema = query::schema(open, Freshness::Recent, cancel).await?;
         let dialect = Some(open.database.dialect());
         let functions = &open.settings.functions;
         let names = KnownNames { dialect, likely_schemas: &[], functions, schema: Some(&schema) };
         let found = self.gates_by(invocation, names).tables.unwrap_or_default();
-        SetOff { words: found.sets_off.into_iter().collect(), definitions: found.definitions.into_iter().collect() }
+        Ok(SetOff { words: found.sets_off.into_iter().collect(), definitions: found.definitions.into_iter().collect() })
     }
 
     /// The statement, with its parameters as they are declared.

@@ -1,0 +1,56 @@
+//! A model that a command asks without a session.
+
+use std::fmt;
+use std::sync::Arc;
+
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use tokio::runtime::Runtime;
+
+use super::model_factory::ModelFactory;
+use crate::model::conversation::Turn;
+use crate::model::provider::{Message, ModelFailure, ModelRequest, Provider};
+
+/// How often a request that failed in passing is repeated.
+const RETRIES: u32 = 3;
+
+/// A model for a caller outside a runtime.
+pub struct BlockingModel {
+    runtime: Runtime,
+    provider: Arc<dyn Provider>,
+}
+
+impl BlockingModel {
+    /// Opens the model with this name, or the configured one if `name` is `None`. Blocks while the key is read.
+    pub fn open(models: &ModelFactory, name: Option<&str>) -> Result<Self, ErrorBody> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime
+            .map_err(|error| ErrorBody::new(Code::Internal, format!("failed to start the async runtime: {error}")))?;
+        let provider = runtime.block_on(models.activate(name))?.provider;
+        Ok(Self { runtime, provider })
+    }
+
+    /// Asks one question, which belongs to no conversation. Blocks; a request that fails in passing is repeated.
+    pub fn ask(&self, system: &str, question: &str) -> Result<Turn, ModelFailure> {
+        self.runtime.block_on(async {
+            let mut attempt = 0;
+            loop {
+                let messages = vec![Message::User(question.to_owned())];
+                let request = ModelRequest { system: system.to_owned(), messages, tools: Vec::new() };
+                match self.provider.ask(request, &|_| ()).await {
+                    Err(failure) if failure.class.is_transient() && attempt < RETRIES => {
+                        tokio::time::sleep(failure.retry_delay(attempt)).await;
+                        attempt += 1;
+                    }
+                    answer => return answer,
+                }
+            }
+        })
+    }
+}
+
+impl fmt::Debug for BlockingModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockingModel").finish_non_exhaustive()
+    }
+}
