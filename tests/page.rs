@@ -30,5 +30,6 @@ mod sessions;
 mod squatter;
 mod threats;
 mod touch;
+mod typing;
 mod undo;
 mod views;

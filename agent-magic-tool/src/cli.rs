@@ -90,7 +90,7 @@ enum Command {
     /// Write the first version of a subtool, from a template or a pasted `curl` line
     New(new::Args),
     /// Write subtools for an API, a program or an MCP server, from what it says of itself; --refresh follows changes
-    Import(import::Args),
+    Import(Box<import::Args>),
     /// Run the examples of a subtool against the real thing; --dry-run shows what they would send
     Test(test::Args),
     /// Print the executor's log in readable form; --follow goes on

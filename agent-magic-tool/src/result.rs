@@ -5,6 +5,7 @@ use std::path::Path;
 
 use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
+use protocol::data_class::DataClass;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::result::OWNER;
 use protocol::task::{State, TaskId};
@@ -57,6 +58,11 @@ impl ResultFile {
     /// The whole file.
     pub(crate) fn to_value(&self) -> Value {
         Value::Object(self.fields.clone())
+    }
+
+    /// The class of what it tells.
+    pub(crate) fn data_class(&self) -> Option<DataClass> {
+        DataClass::of_result(&self.fields)
     }
 
     /// A field of the file; null if the file does not have it.

@@ -70,6 +70,7 @@ pub async fn perform(
         }
     };
     let heard = HeardClass::default();
+    heard.hear(task.notes.input_class);
     let attempt = Attempt {
         task: &task,
         shown_input,
@@ -98,7 +99,7 @@ pub async fn perform(
     };
     // Of an error too, which may quote the data.
     let class = definition.data_class().max(heard.most().unwrap_or(DataClass::Public));
-    if class != DataClass::Internal {
+    if class != DataClass::Internal || task.notes.data_class.is_some() {
         end.meta.insert("data_class".to_owned(), class.as_str().into());
     }
     hide(end, &hidden);

@@ -286,7 +286,7 @@ impl Intake {
                 "confirmation": if decision == PolicyDecision::Run { Value::Null } else { ruling.why.into() },
                 "would_send": plan,
             });
-            if let Some(missing) = self.missing_secret(&subtool.definition) {
+            if let Some(missing) = self.missing(&subtool.definition) {
                 plan["needs"] = json!({"message": missing.message, "hint": missing.hint});
             }
             if let Some(at) = run_at {
@@ -295,7 +295,7 @@ impl Intake {
             return Ok(ValidRun::Plan { tool: subtool.name.clone(), plan });
         }
         // No human is asked about a call that can only fail.
-        let missing = || self.missing_secret(&subtool.definition).filter(|_| decision == PolicyDecision::Ask);
+        let missing = || self.missing(&subtool.definition).filter(|_| decision == PolicyDecision::Ask);
         if let Some(error) = refusal.or_else(missing) {
             return Err(error);
         }
@@ -306,11 +306,18 @@ impl Intake {
             .settle(id, &caller, compact_bytes(&input), &settings.config().executor)
             .map_err(|it| it.error)?;
         let (tool, hash) = (subtool.name.clone(), subtool.hash.clone());
+        let class = run.data_class.map(|class| class.max(subtool.definition.data_class()));
+        let data_class = class.or(subtool.definition.data_class);
         let idempotency_key = run.idempotency_key.map(|key| caller.own_key(key));
         let mut task = Task {
             idempotency_key,
             run_at,
-            notes: TaskNotes { found_by: run.found_by, ..TaskNotes::of_reason(run.reason.as_deref()) },
+            notes: TaskNotes {
+                found_by: run.found_by,
+                input_class: run.data_class,
+                data_class,
+                ..TaskNotes::of_reason(run.reason.as_deref())
+            },
             ..Task::accepted(id, tool, hash, subtool.definition.effect_class(), input, caller, now)
         };
         if decision == PolicyDecision::Ask {

@@ -4,11 +4,12 @@
 //! cancellation token, and returns the output or a failure. To add one: a file under `runner/`, a variant
 //! of [`Run`], and its arm in the matches below.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::caller::Caller;
+use protocol::caller::{BeyondTrust, Caller};
 use protocol::code::Code;
 use protocol::data_class::DataClass;
 use schemars::JsonSchema;
@@ -25,7 +26,8 @@ use crate::config::secret::{HiddenTexts, SecretName, Secrets};
 use crate::net::clients::{HttpClients, HttpClientsError};
 use crate::runner::result_space::ResultSpace;
 use crate::task::failure::{Failure, Retry};
-use crate::task::fingerprint::{FileRole, Fingerprint, places_in};
+use crate::task::fingerprint::{FileRole, Fingerprint};
+use crate::task::places::{MAX_PLACES, places_in};
 use protocol::extent::DataExtent;
 
 pub mod agent;
@@ -36,6 +38,7 @@ pub mod database_snapshot;
 pub mod delegation;
 mod feedback;
 mod fields;
+mod heard_class;
 pub mod http;
 mod input_file;
 pub mod llm;
@@ -48,6 +51,7 @@ pub mod sql;
 pub mod steps;
 
 pub use feedback::{AttemptNews, Feedback, RecordedSignal, ShutdownProbe};
+pub use heard_class::HeardClass;
 pub use http::ResponseFacts;
 
 /// Exactly one runner and its settings.
@@ -112,22 +116,6 @@ pub struct Invocation {
     pub hidden: Arc<HiddenTexts>,
 }
 
-/// The most sensitive class of data that an invocation got from other tasks. Clones are the same one.
-#[derive(Debug, Clone, Default)]
-pub struct HeardClass(Arc<Mutex<Option<DataClass>>>);
-
-impl HeardClass {
-    /// Notes that it got data of this class.
-    pub fn hear(&self, class: Option<DataClass>) {
-        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *heard = (*heard).max(class);
-    }
-
-    pub fn most(&self) -> Option<DataClass> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// What rules know a subtool by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SubtoolLabel {
@@ -158,16 +146,26 @@ impl Invocation {
         named.filter(|(name, _)| expression.contains(name)).collect()
     }
 
-    /// Where links lead the whole paths of the input.
-    fn places(&self) -> impl Iterator<Item = Fingerprint> {
-        let paths = self.input.values().flat_map(places_in);
-        paths.map(|path| Fingerprint::of(&path, FileRole::Place, self.caller.uid))
+    /// Fails if what it got may not go to a model that is trusted with `trust`.
+    fn check_trust(&self, model: &str, trust: DataClass) -> Result<(), Failure> {
+        match self.heard.most().filter(|class| *class > trust) {
+            None => Ok(()),
+            Some(class) => {
+                Err(BeyondTrust { class, trust }.error(&format!("the input for the model `{model}`")).into())
+            }
+        }
     }
 
-    /// Fails if links lead a path of the input to another place than a human was shown.
-    fn check_places(&self) -> Result<(), Failure> {
-        let Some(shown) = &self.approved else { return Ok(()) };
-        if self.places().all(|place| shown.iter().any(|shown| shown.is_same_as(&place))) {
+    /// Where links lead the paths in `passed`, for something that runs in `folder`.
+    fn places(&self, passed: &Value, folder: &Path) -> Result<Vec<Fingerprint>, Failure> {
+        let paths = checked_places(passed, folder)?.into_iter();
+        Ok(paths.map(|path| Fingerprint::of(&path, FileRole::Place, self.caller.uid)).collect())
+    }
+
+    /// Fails if links lead a path in `passed` to another place than a human was shown.
+    fn check_places(&self, passed: &Value, folder: &Path) -> Result<(), Failure> {
+        let shown = self.approved.as_deref().unwrap_or_default();
+        if self.places(passed, folder)?.iter().all(|place| shown.iter().any(|shown| shown.is_same_as(place))) {
             return Ok(());
         }
         Err(Failure::drifted("where a path of the input leads changed after the human was asked"))
@@ -180,6 +178,16 @@ impl Invocation {
         caller["depth"] = self.caller.depth.into();
         [Value::Object(self.input.clone()), json!({"id": self.id}), caller]
     }
+}
+
+/// The paths in `passed` that links lead elsewhere, for something that runs in `folder`. Fails if they are too many to be shown.
+fn checked_places(passed: &Value, folder: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
+    let found = places_in(passed, folder);
+    if found.len() > MAX_PLACES {
+        let message = format!("the input names more than {MAX_PLACES} paths that symbolic links lead elsewhere");
+        return Err(Failure::new(Code::Rejected, message).hint("name fewer of them, or their real paths"));
+    }
+    Ok(found)
 }
 
 /// What all runners share under one configuration. An attempt keeps the context with which it started.
@@ -521,21 +529,37 @@ impl Run {
             Self::Mcp(mcp) => mcp.files(invocation, context)?,
             Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Steps(_) | Self::Sql(_) => Vec::new(),
         };
-        if self.passes_paths_on() {
-            files.extend(invocation.places());
+        if let Some((passed, folder)) = self.passed_on(invocation)? {
+            files.extend(invocation.places(&passed, &folder)?);
         }
         Ok(files)
     }
 
-    /// Whether something else of this machine gets its input, and opens what the paths lead to.
-    fn passes_paths_on(&self) -> bool {
+    /// The folders from which the program that it starts takes code, as its constants say.
+    pub fn code_folders(&self, invocation: &Invocation) -> Result<BTreeSet<PathBuf>, Failure> {
         match self {
-            Self::Steps(_) => true,
-            Self::Mcp(mcp) => mcp.server.url.is_none(),
-            // A program is looked at with all its arguments; a built-in and an upload open their files themselves.
-            Self::Process(_) | Self::Builtin(_) | Self::Http(_) => false,
-            Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Sql(_) => false,
+            Self::Process(process) => process.code_folders(invocation),
+            Self::Mcp(mcp) => Ok(mcp.server.code_folders()),
+            _ => Ok(BTreeSet::new()),
         }
+    }
+
+    /// What something else of this machine gets, and the folder in which that opens what the paths lead to.
+    fn passed_on(&self, invocation: &Invocation) -> Result<Option<(Value, PathBuf)>, Failure> {
+        let root = || PathBuf::from("/");
+        Ok(match self {
+            Self::Steps(_) => {
+                let folder = invocation.caller.folder.clone().unwrap_or_else(root);
+                Some((Value::Object(invocation.input.clone()), folder))
+            }
+            Self::Mcp(mcp) if mcp.server.url.is_none() => {
+                let folder = mcp.server.folder.as_ref().map_or_else(root, PathBuf::from);
+                Some((Value::Object(mcp.filled(invocation)?), folder))
+            }
+            // A program is looked at with all its arguments; a built-in and an upload open their files themselves.
+            Self::Process(_) | Self::Builtin(_) | Self::Http(_) | Self::Mcp(_) => None,
+            Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Sql(_) => None,
+        })
     }
 
     pub async fn perform(
@@ -544,8 +568,10 @@ impl Run {
         context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
-        if self.passes_paths_on() {
-            invocation.check_places()?;
+        if invocation.approved.is_some()
+            && let Some((passed, folder)) = self.passed_on(invocation)?
+        {
+            invocation.check_places(&passed, &folder)?;
         }
         match self {
             Self::Http(http) => http.perform(invocation, context, cancel).await,

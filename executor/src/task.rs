@@ -26,6 +26,7 @@ mod folder;
 pub mod grant;
 pub mod name;
 pub mod notes;
+pub mod places;
 pub mod resolution;
 pub mod touch;
 

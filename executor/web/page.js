@@ -3,7 +3,7 @@
 
 import { choose, showPreferences, switchTheme } from "./page/theme.js";
 import { all, announce, copyExactly, find } from "./page/draw.js";
-import { Card, cardOf, openCards } from "./page/card.js";
+import { Card, cardOf, openCards, typing } from "./page/card.js";
 import { approveEdited, checkEdit } from "./page/edit.js";
 import { previewGrant, remember } from "./page/remember.js";
 import { showCounts, showEmptyState } from "./page/waiting.js";
@@ -11,7 +11,7 @@ import { batch } from "./page/batch.js";
 import { filterCards } from "./page/filter.js";
 import { live, showNewSession, unansweredSession } from "./page/live.js";
 import { refreshTimes } from "./page/time.js";
-import { onKey } from "./page/keyboard.js";
+import { isStraySpace, onKey } from "./page/keyboard.js";
 import { act, saveHistory, search, resolveTask, tryIt } from "./page/tasks.js";
 import { hasLink, login, openView } from "./page/login.js";
 import { isSignedOut } from "./page/send.js";
@@ -207,6 +207,9 @@ function startView() {
     document.addEventListener("submit", onSubmit);
     document.addEventListener("input", onInput);
     document.addEventListener("keydown", onKey);
+    // Some browsers press a button when the key is let go.
+    document.addEventListener("keyup", (event) => isStraySpace(event) && event.preventDefault());
+    document.addEventListener("pointerdown", () => typing.goOn());
     document.addEventListener("visibilitychange", () => {
         if (document.hidden) return;
         refreshTimes();

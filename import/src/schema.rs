@@ -258,6 +258,9 @@ impl<'a> Schemas<'a> {
             if is_unset {
                 without_output_only(&mut cleaned);
             }
+            if keywords::is_credential(name, self.resolve(field).unwrap_or(field)) {
+                cleaned.insert("format".to_owned(), "password".into());
+            }
             if is_required && !state.is_unfilled && defaults::keep(self.resolve(field), field, &mut cleaned) {
                 is_declared.remove(name.as_str());
             } else if is_required && is_declared.insert(name.as_str()) {

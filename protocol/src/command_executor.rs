@@ -110,6 +110,18 @@ impl CommandExecutor {
         self
     }
 
+    /// The most sensitive class of the results that a command names, of those that the caller's model may get: its answer
+    /// may quote them.
+    pub fn class_of_named(&self, command: &str) -> Option<DataClass> {
+        let words = command.split(|character: char| !character.is_ascii_alphanumeric());
+        let class_of = |id: TaskId| {
+            let file = serde_json::from_slice(&self.mailbox.read_result(id).ok()?).ok()?;
+            DataClass::of_result(&file)
+        };
+        let classes = words.filter_map(|word| class_of(word.parse().ok()?));
+        classes.filter(|class| self.caller.trust.is_none_or(|trust| *class <= trust)).max()
+    }
+
     /// Lowers the most sensitive data that the model may get.
     #[must_use]
     pub fn trusted_with(mut self, trust: DataClass) -> Self {

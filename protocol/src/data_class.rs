@@ -33,7 +33,7 @@ impl DataClass {
         let meta = file.get("_meta");
         let declared = meta.and_then(|meta| Self::deserialize(meta.get("data_class")?).ok());
         // What was not tried has no data, and an error of what was may quote some.
-        let was_tried = meta.is_some_and(|meta| meta.get("duration_ms").is_some());
+        let was_tried = meta.is_some_and(|meta| meta.get("duration_ms").is_some()) || file.contains_key("last_error");
         let is_data = was_tried || file.get("success") == Some(&Value::Bool(true));
         declared.or(is_data.then_some(Self::Internal))
     }

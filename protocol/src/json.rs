@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::ops::Range;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -85,27 +86,61 @@ pub fn parse_within(bytes: &[u8], limits: JsonLimits) -> Result<Value, JsonError
         })
 }
 
+/// Parses what a service answered, which cannot be refused: a number that would not be kept exactly becomes a text.
+pub fn parse_answer(text: &str) -> serde_json::Result<Value> {
+    let bytes = text.as_bytes();
+    let is_inexact = |number: &Range<usize>| is_rounded(&bytes[number.clone()]) || is_too_large(&text[number.clone()]);
+    let (mut exact, mut copied) = (String::new(), 0);
+    for number in long_numbers(bytes).filter(is_inexact) {
+        exact.push_str(&text[copied..number.start]);
+        exact.push('"');
+        exact.push_str(&text[number.clone()]);
+        exact.push('"');
+        copied = number.end;
+    }
+    if copied == 0 {
+        return serde_json::from_str(text);
+    }
+    exact.push_str(&text[copied..]);
+    // Texts that are no JSON are told of as they came.
+    serde_json::from_str(&exact).or_else(|_| serde_json::from_str(text))
+}
+
+/// Whether an integer is kept as a float only.
+fn is_too_large(number: &str) -> bool {
+    !number.contains(['.', 'e', 'E']) && number.parse::<i64>().is_err() && number.parse::<u64>().is_err()
+}
+
 /// Finds the first number in a JSON text with digits that a float does not keep.
 fn rounded_number(bytes: &[u8]) -> Option<usize> {
-    let is_part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
+    long_numbers(bytes).find(|number| is_rounded(&bytes[number.clone()])).map(|number| number.start)
+}
+
+/// The numbers of a JSON text with more characters than every float keeps.
+fn long_numbers(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
+    std::iter::from_fn(move || next_long_number(bytes, &mut at))
+}
+
+fn next_long_number(bytes: &[u8], at: &mut usize) -> Option<Range<usize>> {
+    let is_part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
+    while let Some(byte) = bytes.get(*at) {
         match byte {
             b'"' => {
-                at += 1;
-                while bytes.get(at).is_some_and(|byte| *byte != b'"') {
-                    at += if bytes[at] == b'\\' { 2 } else { 1 };
+                *at += 1;
+                while bytes.get(*at).is_some_and(|byte| *byte != b'"') {
+                    *at += if bytes[*at] == b'\\' { 2 } else { 1 };
                 }
-                at += 1;
+                *at += 1;
             }
             b'0'..=b'9' | b'-' => {
-                let length = bytes[at..].iter().take_while(|byte| is_part(byte)).count();
-                if length > MAX_KEPT_DIGITS && is_rounded(&bytes[at..at + length]) {
-                    return Some(at);
+                let start = *at;
+                *at += bytes[start..].iter().take_while(|byte| is_part(byte)).count();
+                if *at - start > MAX_KEPT_DIGITS {
+                    return Some(start..*at);
                 }
-                at += length;
             }
-            _ => at += 1,
+            _ => *at += 1,
         }
     }
     None

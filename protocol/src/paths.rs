@@ -61,6 +61,12 @@ pub struct Paths {
 #[error("no home folder: neither `HOME` nor `{0}` is set to an absolute path")]
 pub struct NoHomeFolder(&'static str);
 
+/// The variable of the base folder, and the one by which this program names the whole folder to its own processes.
+type FolderVariables = (&'static str, &'static str);
+const CONFIG: FolderVariables = ("XDG_CONFIG_HOME", "AGENT_MAGIC_TOOL_CONFIG_FOLDER");
+const STATE: FolderVariables = ("XDG_STATE_HOME", "AGENT_MAGIC_TOOL_STATE_FOLDER");
+const CACHE: FolderVariables = ("XDG_CACHE_HOME", "AGENT_MAGIC_TOOL_CACHE_FOLDER");
+
 impl Paths {
     /// Reads `AGENT_MAGIC_TOOL_DIR`, `AGENT_MAGIC_TOOL_SUBTOOLS`, the XDG variables and `HOME`.
     pub fn from_env() -> Result<Self, NoHomeFolder> {
@@ -74,9 +80,9 @@ impl Paths {
         let real = |path: PathBuf| real_path(&path).unwrap_or(path);
         Ok(Self {
             mailbox,
-            config: real(base("XDG_CONFIG_HOME", ".config")?),
-            state: real(base("XDG_STATE_HOME", ".local/state")?),
-            cache: real(base("XDG_CACHE_HOME", ".cache")?),
+            config: real(folder(CONFIG, ".config")?),
+            state: real(folder(STATE, ".local/state")?),
+            cache: real(folder(CACHE, ".cache")?),
             subtools: std::env::var_os("AGENT_MAGIC_TOOL_SUBTOOLS").map(|paths| absolute(&paths)),
         })
     }
@@ -96,9 +102,11 @@ impl Paths {
     /// Environment that points a child process at the same folders, whatever its working directory.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut environment = vec![("AGENT_MAGIC_TOOL_DIR", self.mailbox.clone().into_os_string())];
-        let bases =
-            [("XDG_CONFIG_HOME", &self.config), ("XDG_STATE_HOME", &self.state), ("XDG_CACHE_HOME", &self.cache)];
-        environment.extend(bases.into_iter().filter_map(|(name, folder)| Some((name, folder.parent()?.into()))));
+        for ((base, whole), folder) in [(CONFIG, &self.config), (STATE, &self.state), (CACHE, &self.cache)] {
+            environment.extend(folder.parent().map(|parent| (base, parent.into())));
+            // A link may lead to a folder of another name.
+            environment.push((whole, folder.into()));
+        }
         environment.extend(home_folder().map(|home| ("HOME", home.into())));
         environment.extend(self.subtools.clone().map(|paths| ("AGENT_MAGIC_TOOL_SUBTOOLS", paths)));
         environment
@@ -304,13 +312,20 @@ fn absolute(paths: &OsString) -> OsString {
     std::env::join_paths(absolute).unwrap_or_else(|_| paths.clone())
 }
 
-fn base(variable: &'static str, below_home: &str) -> Result<PathBuf, NoHomeFolder> {
+fn folder((base, whole): FolderVariables, below_home: &str) -> Result<PathBuf, NoHomeFolder> {
     let absolute = |value: OsString| Some(PathBuf::from(value)).filter(|path| path.is_absolute());
-    let folder = std::env::var_os(variable)
+    let parent = base_folder(base, below_home)?;
+    // Of another base than this process was started with, it says nothing.
+    let given = std::env::var_os(whole).and_then(absolute);
+    Ok(given.filter(|folder| folder.parent() == Some(&*parent)).unwrap_or_else(|| parent.join(NAME)))
+}
+
+fn base_folder(variable: &'static str, below_home: &str) -> Result<PathBuf, NoHomeFolder> {
+    let absolute = |value: OsString| Some(PathBuf::from(value)).filter(|path| path.is_absolute());
+    std::env::var_os(variable)
         .and_then(absolute)
         .or_else(|| std::env::var_os("HOME").and_then(absolute).map(|home| home.join(Path::new(below_home))))
-        .ok_or(NoHomeFolder(variable))?;
-    Ok(folder.join(NAME))
+        .ok_or(NoHomeFolder(variable))
 }
 
 /// Creates a folder and its missing parents with mode 0700, so that a permissive umask grants no access.

@@ -21,6 +21,7 @@ mod write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -200,9 +201,20 @@ impl Database {
         }
     }
 
-    /// The schema that was read last, if one was.
+    /// The schema that was read last, if one was. An old one is read anew meanwhile, for the next who asks.
     pub fn known_schema(&self) -> Option<Arc<Schema>> {
-        self.shared.schema.last()
+        let last = self.shared.schema.last()?;
+        if let Ok(runtime) = Handle::try_current().as_ref()
+            && self.shared.schema.is_old()
+        {
+            let database = self.clone();
+            runtime.spawn(async move {
+                if let Err(error) = database.schema(Freshness::Recent, &CancellationToken::new()).await {
+                    tracing::debug!(%error, "failed to read a schema anew");
+                }
+            });
+        }
+        Some(last)
     }
 
     /// Stops what runs, waits until it is cleaned up, and closes all connections.

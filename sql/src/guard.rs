@@ -117,6 +117,14 @@ pub fn syntax_error(dialect: Dialect, sql: &str) -> Option<String> {
     on_a_deep_stack(|| parse_one(dialect, sql).err().map(|refusal| refusal.message))
 }
 
+/// Why a text is refused as a query, whatever the tables are; `None` if that depends on them.
+pub fn refused_query(dialect: Dialect, sql: &str) -> Option<Refusal> {
+    on_a_deep_stack(|| match parse_one(dialect, sql) {
+        Ok(statement) => statement::why_no_query(&statement),
+        Err(refusal) => Some(refusal),
+    })
+}
+
 impl StatementKind {
     pub fn is_write(self) -> bool {
         match self {

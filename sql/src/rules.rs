@@ -165,6 +165,11 @@ impl AccessRules {
         matches_any(&self.allow, table) && !matches_any(&self.deny, table)
     }
 
+    /// Tells whether a rule names the table as one that does not exist for the caller.
+    pub fn denies(&self, table: &TableName) -> bool {
+        matches_any(&self.deny, table)
+    }
+
     /// Tells whether the column does not exist for the caller.
     pub fn hides(&self, table: &TableName, column: &str) -> bool {
         let patterns = self.hidden_columns.matches(column);

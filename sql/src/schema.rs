@@ -16,6 +16,8 @@ pub struct Schema {
     /// Each table that inherits from another one or is a part of it, with that one: a statement about one of them reaches
     /// rows of the other (PostgreSQL).
     pub heirs: BTreeSet<(TableName, TableName)>,
+    /// The columns whose type holds whole rows of tables, also inside of other types, with those tables (PostgreSQL).
+    pub rows_in_columns: BTreeMap<(TableName, String), BTreeSet<TableName>>,
     /// The keys of each table whose values no two rows share, the primary one among them.
     pub unique_keys: BTreeMap<TableName, Vec<UniqueKey>>,
     /// Those that carry a change on to another table, also to one that is not in `tables`.

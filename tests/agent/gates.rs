@@ -240,6 +240,16 @@ fn data_that_came_through_other_tasks_keeps_its_class() {
     for (name, inner) in [("of_keys", "keys"), ("of_failure", "fail"), ("of_steps", "of_keys"), ("of_news", "news")] {
         classes[name] = steps(inner);
     }
+    // What a step got is in the input of the next one; what is looked up after a lost attempt is the result.
+    classes["to_echo"] = steps("keys");
+    classes["to_echo"]["run"]["steps"] = json!([{"name": "keys", "subtool": "keys"},
+        {"name": "said", "subtool": "echo", "input": {"text": "{{ steps.keys }}"}}]);
+    classes["verified"] = json!({"description": "Changes it.", "input": {"type": "object"}, "data_class": "public",
+        "confirm": "never", "run": {"process": {"argv": ["sh", "-c", "kill -9 $$"]}},
+        "verify": {"subtool": "keys", "input": {}, "happened": "true"}});
+    classes["tried"] = json!({"description": "Fails for a while.", "input": {"type": "object", "properties": {"text": {"type": "string"}}},
+        "annotations": {"readOnlyHint": true}, "data_class": "secret", "retries": {"times": 3, "backoff": "60s"},
+        "run": {"process": {"argv": ["sh", "-c", "echo data >&2; exit 75"]}}});
     world.define("classes.json", &classes);
     let stub = Stub::answering(|request, _| {
         let body = request.json().to_string();
@@ -258,6 +268,8 @@ fn data_that_came_through_other_tasks_keeps_its_class() {
         ("of_failure", json!({}), json!("secret")),
         ("of_steps", json!({}), json!("secret")),
         ("of_news", json!({}), json!("public")),
+        ("to_echo", json!({}), json!("secret")),
+        ("verified", json!({}), json!("secret")),
         ("llm_tool", json!({"tool": "keys", "prompt": "Get it", "model": "text"}), json!("secret")),
         ("ask_agent", json!({"prompt": "Get the keys"}), json!("secret")),
     ] {
@@ -267,6 +279,44 @@ fn data_that_came_through_other_tasks_keeps_its_class() {
         let read = world.transcript(&read.env("AGENT_MAGIC_TOOL_TRUST", "public").output().expect("it starts"));
         assert_eq!(read.exit == 5, class == "secret", "{name}: {read}");
     }
+    // The tasks of the steps, and one that took its input from another result.
+    let keys = world.start("keys", &json!({}));
+    world.end_of(&keys);
+    let taken = world.run(&["run", "echo", &format!("text=@{keys}"), "--wait"]).json()["id"].clone();
+    let listed = world.run(&["tasks", "--limit=50"]).json();
+    let of_echo: Vec<_> = listed.as_array().expect("tasks").iter().filter(|task| task["tool"] == "echo").collect();
+    assert_eq!((of_echo.len(), &of_echo[0]["id"]), (2, &taken), "{listed}");
+    // No model gets more than it is trusted with as a part of its input either.
+    let config =
+        stub.configuration("", "").replace("provider = \"gemini\"", "provider = \"gemini\"\ntrust = \"public\"");
+    world.configure(&config);
+    let before = stub.received().len();
+    for subtool in ["llm_text", "ask_agent"] {
+        let ran = world.run(&["run", subtool, "model=gemini", &format!("prompt=@{keys}"), "--wait"]);
+        assert!(ran.to_string().contains("trust-zone"), "{subtool}: {ran}");
+    }
+    assert_eq!(stub.received().len(), before);
+    // One that waits for its next attempt quotes the error of the last one.
+    let tried = world.start("tried", &json!({"text": "data"}));
+    until("it failed once", || world.result_file(&tried)["last_error"].is_object());
+    let public = |words: &[&str]| {
+        world.transcript(&world.command(words).env("AGENT_MAGIC_TOOL_TRUST", "public").output().expect("it starts"))
+    };
+    for id in of_echo.iter().map(|task| task["id"].as_str().expect("an id")).chain([&*tried]) {
+        for words in [["read", id], ["wait", id]] {
+            let refused = public(&words);
+            assert_eq!(
+                (refused.exit, refused.error()["code"].as_str()),
+                (5, Some("trust-zone")),
+                "{words:?}: {refused}"
+            );
+        }
+    }
+    let seen = public(&["tasks", "--limit=50"]);
+    assert!(!seen.stdout.contains("data") && !seen.stdout.contains("tried"), "{seen}");
+    world.run(&["cancel", &tried]);
+    let quoted = public(&["run", "echo", &format!("text=@{keys}.nothing.at")]);
+    assert!(quoted.exit == 5 && !quoted.to_string().contains("\\\"data\\\""), "{quoted}");
 }
 
 #[test]

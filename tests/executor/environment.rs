@@ -115,3 +115,34 @@ fn secrets_are_not_reached_through_a_link_in_another_state_folder() {
     let ran = run_in(&world, &environment, &["run", "pay", "--wait=5s"]);
     assert_ne!(ran.exit, 0, "{ran}");
 }
+
+/// A folder of the human's may be a link to one of another name, as for files under version control.
+#[test]
+fn a_folder_that_is_a_link_to_another_name_is_that_one_for_every_process() {
+    let world = World::new();
+    let dots = world.folder().join("dots");
+    for (own, name) in [(world.config_folder(), "my-configuration"), (world.state(), "my-state")] {
+        let place = dots.join(name);
+        fs::create_dir_all(own.parent().expect("a folder")).expect("made");
+        fs::create_dir_all(&dots).expect("made");
+        if own.exists() { fs::rename(&own, &place) } else { fs::create_dir(&place) }.expect("moved");
+        symlink(&place, &own).expect("linked");
+    }
+    // What lies beside it under the usual name is nothing to anyone.
+    let sibling = dots.join("agent-magic-tool");
+    fs::create_dir_all(sibling.join("subtools")).expect("made");
+    fs::write(sibling.join("config.toml"), "[confirm]\nwrites = \"allow\"\n").expect("written");
+    let pay =
+        json!({"pay": {"description": "Pays.", "input": {"type": "object"}, "run": {"process": {"argv": ["true"]}}}});
+    fs::write(sibling.join("subtools/pay.json"), pay.to_string()).expect("written");
+    world.define("pay.json", &pay);
+    world.configure("[[confirm.rules]]\ntools = [\"pay\"]\nthen = \"refuse\"\n");
+    let started = world.run(&["executor", "start"]);
+    assert_eq!(started.exit, 0, "{started}");
+    let file = world.run(&["executor", "status"]).json()["config"]["file"].clone();
+    assert_eq!(file, json!(dots.join("my-configuration/config.toml")));
+    refused(&world.run(&["run", "pay"]));
+    world.run_with(&["secret", "set", "token"], "value-of-the-token");
+    assert!(dots.join("my-state/secrets").exists() && !sibling.join("secrets").exists());
+    assert_eq!(world.run(&["executor", "stop"]).exit, 0);
+}

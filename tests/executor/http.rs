@@ -334,3 +334,76 @@ fn how_long_a_server_asks_to_wait_is_kept_in_the_error() {
         assert_eq!(result["error"]["details"]["retry_after_seconds"], 7, "{status}: {result}");
     }
 }
+
+/// The server has the change, whatever becomes of reading its result.
+#[test]
+fn a_change_is_sent_once_whatever_fails_after_it_was_accepted() {
+    let done = "200 OK\r\ncontent-type: application/json\r\n\r\n{\"state\": \"done\", \"result\": \"/rows\"}";
+    let until = ".state == \"done\"";
+    for (case, poll, of_result, named) in [
+        ("a broken result", json!({"until": until, "result": ".result"}), "500 No", "GET "),
+        ("a busy result", json!({"until": until, "result": ".result"}), "429 Slow", "GET "),
+        ("no result", json!({"until": until, "result": ".result"}), "404 Gone", "GET "),
+        (
+            "an unreachable result",
+            json!({"until": until, "result": "\"http://nothing.invalid/\""}),
+            "500 No",
+            "nothing.invalid",
+        ),
+        ("a wrong `until`", json!({"until": ".state | tonumber == 3"}), "500 No", "tonumber"),
+        ("a wrong `failed`", json!({"until": until, "failed": ".state | error"}), "500 No", "error"),
+    ] {
+        let answer = format!("{of_result}\r\n\r\n");
+        let server =
+            HttpScript::new(move |line, _| if line.starts_with("POST") { done.to_owned() } else { answer.clone() });
+        let mut run = json!({"http": {"method": "POST", "base_url": server.url, "path": "/pay"}});
+        run["http"]["poll"] = poll;
+        run["http"]["poll"]["interval"] = "10ms".into();
+        let world = world_with(&json!({"annotations": {}, "confirm": "never", "run": run,
+            "retries": {"times": 2, "backoff": "10ms"}}));
+        let result = world.result_of("get", &json!({}));
+        assert_eq!(result["status"], "unknown", "{case}: {result}");
+        let posts = server.requests().iter().filter(|line| line.starts_with("POST")).count();
+        assert_eq!(posts, 1, "{case}: {:?}", server.requests());
+        let error = result["error"].to_string();
+        assert!(error.contains(named) && !error.contains("POST http://127.0.0.1 answered"), "{case}: {result}");
+    }
+}
+
+#[test]
+fn a_response_that_cannot_be_judged_is_no_success() {
+    for (method, body, expression, status) in [
+        ("GET", json!({"code": 7, "msg": "declined"}), "if .code != 0 then .msg.text else null end", "failed"),
+        ("POST", json!({"code": 7, "msg": "declined"}), "if .code != 0 then .msg.text else null end", "unknown"),
+        ("POST", json!({"code": 0}), "error(\"boom\")", "unknown"),
+        ("POST", json!("a text"), ".code", "unknown"),
+        ("POST", json!({"code": 0, "msg": "fine"}), "if .code != 0 then .msg.text else null end", "succeeded"),
+        ("POST", json!({"code": 7, "msg": {"text": "no"}}), "if .code != 0 then .msg.text else null end", "unknown"),
+    ] {
+        let answer = format!("200 OK\r\ncontent-type: application/json\r\n\r\n{body}");
+        let server = HttpScript::new(move |_, _| answer.clone());
+        let http = json!({"method": method, "base_url": server.url, "error": expression});
+        let annotations = if method == "GET" { json!({"readOnlyHint": true}) } else { json!({}) };
+        let world = world_with(&json!({"annotations": annotations, "confirm": "never", "run": {"http": http}}));
+        let result = world.result_of("get", &json!({}));
+        assert_eq!(result["status"], status, "{method} {expression}: {result}");
+        let cause = result["error"].to_string();
+        assert!(status == "succeeded" || body["msg"]["text"] == "no" || cause.contains("cannot judge"), "{result}");
+    }
+}
+
+#[test]
+fn a_number_that_would_be_rounded_is_returned_as_it_was_written() {
+    let body = "{\"id\": 12345678901234567890123, \"most\": 18446744073709551615, \"next\": 18446744073709551616, \
+        \"least\": -9223372036854775808, \"less\": -9223372036854775809, \"exact\": 0.1, \"digits\": 0.12345678901234567890123, \
+        \"text\": \"12345678901234567890123 \\\" 1\", \"list\": [1, 123456789012345678901234567890]}";
+    let expected = json!({"id": "12345678901234567890123", "most": 18_446_744_073_709_551_615_u64,
+        "next": "18446744073709551616", "least": i64::MIN, "less": "-9223372036854775809", "exact": 0.1,
+        "digits": "0.12345678901234567890123", "text": "12345678901234567890123 \" 1",
+        "list": [1, "123456789012345678901234567890"]});
+    let server = HttpScript::new(move |_, _| format!("200 OK\r\ncontent-type: application/json\r\n\r\n{body}"));
+    let world = world_with(&json!({"run": {"http": {"base_url": server.url}}}));
+    assert_eq!(world.result_of("get", &json!({}))["data"], expected);
+    let world = world_with(&json!({"run": {"process": {"argv": ["printf", "%s", body], "output": "json"}}}));
+    assert_eq!(world.result_of("get", &json!({}))["data"], expected);
+}

@@ -57,6 +57,12 @@ fn a_scheduled_task_shows_its_start_time_and_starts_then() {
     assert_eq!(world.run(&["tasks", "--state=scheduled"]).json().as_array().map(Vec::len), Some(1));
     let found = world.run(&["list", "tools", "--query=schedule later"]);
     assert!(found.stderr.contains("any subtool can be started later: agent-magic-tool run NAME"), "{found}");
+    let note = |query: &str| world.run(&["list", "tools", &format!("--query={query}")]).stderr;
+    assert!(note("remind me tomorrow").contains("to remind the user: agent-magic-tool run ask_user question="));
+    for past in ["what did I run, today? executions", "task history", "list tasks", "past runs"] {
+        assert!(note(past).contains("what was run: agent-magic-tool tasks"), "{past}: {}", note(past));
+    }
+    assert!(!note("git history of a file").contains("agent-magic-tool tasks"));
 }
 
 #[test]

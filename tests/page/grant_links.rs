@@ -25,7 +25,8 @@ fn world() -> World {
         "print.json",
         &json!({
             "print": definition(&json!({"argv": ["ls", "-L", "{{ path }}"]})),
-            "tell": definition(&json!({"argv": ["cat"], "stdin": "{{ path }}"})),
+            "tell": definition(&json!({"argv": ["cat"], "stdin": "{{ path }}\n", "folder": "."})),
+            "told": definition(&json!({"argv": ["cat"], "stdin": {"files": ["{{ path }}"]}, "folder": "."})),
             "pass": {"description": "Prints a file in a step.", "confirm": "always", "input": path(),
                 "run": {"steps": [{"name": "list", "subtool": "list_file", "input": {"path": "{{ path }}"}}]}},
             "list_file": {"description": "Prints a file.", "annotations": {"readOnlyHint": true}, "input": path(),
@@ -107,5 +108,28 @@ fn what_an_argument_leads_to_is_what_was_shown() {
         let ended = world.end_of(&id);
         assert_eq!(ended["error"]["code"], "drifted", "{subtool}, {what}: {ended:#}");
         fs::remove_file(&folder).expect("removed");
+    }
+}
+
+/// However it is written, and wherever it stands.
+#[test]
+fn a_path_leads_where_it_led_however_it_is_written() {
+    let world = world();
+    let human = Human::of(&world);
+    let (link, outside) = (world.folder().join("in/turned"), world.folder().join("out"));
+    let whole = link.display().to_string();
+    for subtool in ["tell", "told", "pass"] {
+        for path in ["in/turned", &whole, &format!("file://{whole}"), "read in/turned, please", "./in/turned/a.txt"] {
+            symlink(world.folder().join("in/a.txt"), &link).expect("linked");
+            let id = world.start(subtool, &json!({"path": path}));
+            let card = human.card(&id);
+            assert!(card.contains("leads to"), "{subtool}, {path}: {card}");
+            fs::remove_file(&link).expect("removed");
+            symlink(&outside, &link).expect("linked");
+            assert_eq!(human.approve(&id).status, 200, "{subtool}, {path}");
+            let ended = world.end_of(&id);
+            assert_eq!(ended["error"]["code"], "drifted", "{subtool}, {path}: {ended:#}");
+            fs::remove_file(&link).expect("removed");
+        }
     }
 }

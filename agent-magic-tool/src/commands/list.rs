@@ -90,6 +90,7 @@ struct Line {
 /// What a subtool lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Need {
+    Server,
     Secret(String),
     Program(String),
 }
@@ -98,6 +99,10 @@ impl Need {
     /// With who can change that.
     fn explained(&self) -> String {
         match self {
+            Self::Server => {
+                "the address of its server, which only the user can set: `base_url` in `$defaults` of its file"
+                    .to_owned()
+            }
             Self::Secret(name) => format!("a secret that only the user can set: agent-magic-tool secret set {name}"),
             Self::Program(name) => format!("the program `{name}`, which is not installed"),
         }
@@ -106,6 +111,7 @@ impl Need {
     /// For who has read the explanation already.
     fn named(&self) -> String {
         match self {
+            Self::Server => "the address of its server".to_owned(),
             Self::Secret(name) => format!("the secret {name}"),
             Self::Program(name) => format!("the program {name}"),
         }
@@ -419,6 +425,9 @@ impl ListQuery<'_> {
 
     /// Why a subtool cannot run now.
     fn needs(&self, entry: &ListingEntry) -> Option<Need> {
+        if entry.lacks_server {
+            return Some(Need::Server);
+        }
         if let Some(missing) = entry.secrets.iter().find(|name| !self.secrets.is_set(name)) {
             return Some(Need::Secret(missing.clone()));
         }

@@ -106,8 +106,11 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         reason: args.reason,
         if_no_approver: args.if_no_approver,
         at,
+        data_class: None,
         found_by: None,
     };
+    let values = args.fields.iter().filter_map(|field| Some(field.split_once('=')?.1));
+    request.data_class = input::class_of_sources(values.chain(args.input.as_deref()), context)?;
     for field in &args.fields {
         input::read_field(field, &mut request, context)?;
     }

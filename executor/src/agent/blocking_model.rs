@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -13,6 +14,8 @@ use crate::model::provider::{Message, ModelFailure, ModelRequest, Provider};
 
 /// How often a request that failed in passing is repeated.
 const RETRIES: u32 = 3;
+/// The longest delay that a provider may ask for.
+const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// A model for a caller outside a runtime.
 pub struct BlockingModel {
@@ -38,7 +41,7 @@ impl BlockingModel {
                 let messages = vec![Message::User(question.to_owned())];
                 let request = ModelRequest { system: system.to_owned(), messages, tools: Vec::new() };
                 match self.provider.ask(request, &|_| ()).await {
-                    Err(failure) if failure.class.is_transient() && attempt < RETRIES => {
+                    Err(failure) if is_passing(&failure) && attempt < RETRIES => {
                         tokio::time::sleep(failure.retry_delay(attempt)).await;
                         attempt += 1;
                     }
@@ -47,6 +50,11 @@ impl BlockingModel {
             }
         })
     }
+}
+
+/// Whether to ask again. A human waits for the command, so not if that would take long.
+fn is_passing(failure: &ModelFailure) -> bool {
+    failure.class.is_transient() && failure.retry_after.is_none_or(|wanted| wanted <= MAX_WAIT)
 }
 
 impl fmt::Debug for BlockingModel {

@@ -293,7 +293,7 @@ impl Driver {
         let MachineEvent::Called(mut results) = event else { return event };
         for result in &mut results {
             let class = |id: &TaskId| DataClass::of_result(self.trigger.result(*id)?.as_object()?);
-            result.data_class = result.collected.iter().filter_map(class).max();
+            result.data_class = result.data_class.max(result.collected.iter().filter_map(class).max());
             result.spent = result.collected.iter().filter_map(|id| spending_of(&self.trigger, *id)).collect();
         }
         MachineEvent::Called(results)

@@ -39,13 +39,17 @@ impl OneTool {
     }
 
     /// Runs `command` on a thread where it may block. The command continues if the future is dropped.
-    async fn run(&self, command: &str, key: &str, report: TaskReporter) -> CommandOutput {
+    /// Also returns the class of the results that it names.
+    async fn run(&self, command: &str, key: &str, report: TaskReporter) -> (CommandOutput, Option<DataClass>) {
         let (executor, command, key) = (self.executor(), command.to_owned(), key.to_owned());
-        let execute = move || executor.execute_and_report(&command, &key, &*report);
+        let execute = move || {
+            let output = executor.execute_and_report(&command, &key, &*report);
+            (output, executor.class_of_named(&command))
+        };
         tokio::task::spawn_blocking(execute).await.unwrap_or_else(|error| {
             let error = ErrorBody::new(Code::Internal, format!("the command panicked or was cancelled: {error}"))
                 .hint("tasks that it started continue; to list them: agent-magic-tool tasks");
-            CommandOutput::refused(&error)
+            (CommandOutput::refused(&error), None)
         })
     }
 }
@@ -66,7 +70,7 @@ impl Tools for OneTool {
                 Ok(command) => command,
                 Err(error) => return refused(call, &error),
             };
-            let output = self.run(command, key, report).await;
+            let (output, data_class) = self.run(command, key, report).await;
             let text = match output.status {
                 // Some providers reject an empty result.
                 _ if output.text.is_empty() => NO_OUTPUT.to_owned(),
@@ -83,7 +87,7 @@ impl Tools for OneTool {
                 collected: output.collected,
                 only_reads: output.only_reads,
                 spent: Vec::new(),
-                data_class: None,
+                data_class,
             }
         })
     }

@@ -126,6 +126,7 @@ async fn find(
     lookup: &Lookup,
     input: Map<String, Value>,
 ) -> Result<LookupResult, Failure> {
+    attempt.heard.hear(Some(lookup.definition.data_class()));
     let (data, meta) = data_of(attempt, &verify.subtool, lookup, input).await?;
     let max_bytes = attempt.context.config.executor.output_bytes;
     let shared = invocation(attempt.task, attempt.task.input.clone()).variables(&verify.happened);

@@ -221,6 +221,13 @@ impl Definition {
         }
     }
 
+    /// Whether the import that made it did not find where its server is.
+    pub fn lacks_server(&self) -> bool {
+        // What `import` writes then; no such name exists (RFC 2606).
+        const UNKNOWN: &str = "https://unknown-server.invalid";
+        matches!(&self.run, Run::Http(http) if http.base_url.starts_with(UNKNOWN))
+    }
+
     /// Returns the names of the secrets without which it cannot run.
     pub fn secrets(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
@@ -237,14 +244,21 @@ impl Definition {
         context: &RunnerContext,
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
-        if let Some(pinned) = self.pinned.clone() {
-            if matches!(self.run, Run::Process(_) | Run::Mcp(_)) {
-                pinned.check_outside(&self.run.files(invocation, context).unwrap_or_default())?;
+        let Some(pinned) = self.pinned.clone() else {
+            return Box::pin(self.run.perform(invocation, context, cancel)).await;
+        };
+        let mut bound = None;
+        if matches!(self.run, Run::Process(_) | Run::Mcp(_)) {
+            let files = self.run.files(invocation, context)?;
+            pinned.check_run(&files, &self.run.code_folders(invocation)?, invocation.caller.uid)?;
+            // What was compared is what runs, also if no human was asked.
+            if invocation.approved.is_none() {
+                bound = Some(Invocation { approved: Some(files), ..invocation.clone() });
             }
-            let checked = tokio::task::spawn_blocking(move || pinned.check()).await;
-            checked.map_err(|error| Failure::new(Code::Internal, format!("failed to compare its pack: {error}")))??;
         }
-        Box::pin(self.run.perform(invocation, context, cancel)).await
+        let checked = tokio::task::spawn_blocking(move || pinned.check()).await;
+        checked.map_err(|error| Failure::new(Code::Internal, format!("failed to compare its pack: {error}")))??;
+        Box::pin(self.run.perform(bound.as_ref().unwrap_or(invocation), context, cancel)).await
     }
 
     /// Returns the names of all secrets that it mentions, also after other text.

@@ -80,7 +80,7 @@ impl Template {
                 "phrases": ["how long is this text", "number of words"],
                 "input": object(&json!({"path": {"type": "string", "description": "The path of the file."}})),
                 "annotations": {"readOnlyHint": true, "openWorldHint": false},
-                "run": {"process": {"argv": ["wc", "--", "{{ path }}"], "output": "lines"}},
+                "run": {"process": {"argv": ["wc", "--", {"input_file": "{{ path }}"}], "output": "lines"}},
                 "timeout": "30s",
                 "examples": [{"input": {"path": "README.md"}}]
             }),

@@ -78,6 +78,9 @@ pub struct ListingEntry {
     /// The program without which it cannot run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
+    /// Where its server is was not known when it was imported.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lacks_server: bool,
 }
 
 impl ListingEntry {
@@ -98,6 +101,7 @@ impl ListingEntry {
             is_read_only: definition.runs_in_read_only_sessions(),
             secrets: definition.secrets().into_iter().collect(),
             program,
+            lacks_server: definition.lacks_server(),
         }
     }
 }

@@ -11,6 +11,7 @@ use globset::Glob;
 use protocol::paths::Paths;
 use protocol::regular_file;
 use toml::de::{DeTable, DeValue};
+use url::Url;
 
 use super::known::{KnownConfigurations, UsedConfiguration};
 use super::{Config, DEFAULTS, agent, databases};
@@ -166,6 +167,7 @@ impl ConfigText {
         databases::check(&config.databases)
             .map_err(|(path, reason)| self.malformed(self.offset_of(&path, ""), &format!("`{path}`: {reason}")))?;
         self.check_access(&config)?;
+        self.check_endpoints(&config)?;
         Ok(ParsedConfig { config, values })
     }
 
@@ -178,6 +180,19 @@ impl ConfigText {
                     let path = format!("access.{key}[{index}]");
                     return Err(self.malformed(self.offset_of(&path, ""), &format!("`{path}`: {error}")));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses an endpoint that replaces nothing, or leads nowhere: requests would go to the host that it was to replace.
+    fn check_endpoints(&self, config: &Config) -> Result<(), ConfigError> {
+        let is_base = |text: &str| Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+        for (declared, own) in &config.http.endpoints {
+            if let Some(wrong) = [declared, own].into_iter().find(|text| !is_base(text)) {
+                let path = format!("http.endpoints.\"{declared}\"");
+                let message = format!("`{wrong}` is no base URL of a definition, like `https://api.github.com`");
+                return Err(self.malformed(self.offset_of("http.endpoints", ""), &format!("`{path}`: {message}")));
             }
         }
         Ok(())

@@ -106,7 +106,13 @@ impl Intake {
     }
 
     /// Returns the error if a secret is not set without which the subtool cannot run.
-    pub(super) fn missing_secret(&self, definition: &Definition) -> Option<ErrorBody> {
+    pub(super) fn missing(&self, definition: &Definition) -> Option<ErrorBody> {
+        if definition.lacks_server() {
+            let message = "the address of its server is not set: the description from which it was imported names none";
+            return Some(ErrorBody::new(Code::BadConfig, message).hint(
+                "tell the user to set `base_url` in `$defaults` of its file, or to import it again with --server URL",
+            ));
+        }
         let settings = self.settings();
         let secrets = &settings.runner_context.secrets;
         let name = definition.secrets().into_iter().find(|name| !secrets.is_set(name))?;

@@ -301,10 +301,10 @@ pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
     let known = task.confirmation.as_ref().map(|confirmation| confirmation.files.as_slice()).unwrap_or_default();
     for file in files.iter().filter(|file| !known.contains(file)) {
         let shown = VisibleText::text(&format!(
-            "{}, {}SHA-256 {}",
-            file.path.display(),
-            file.bytes.map(|bytes| format!("{bytes} bytes, ")).unwrap_or_default(),
-            file.sha256
+            "{}{}{}",
+            file.leads_to.as_ref().unwrap_or(&file.path).display(),
+            file.bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default(),
+            if file.leads_to.is_some() { String::new() } else { format!(", SHA-256 {}", file.sha256) }
         ));
         changes.push(
             json!({"label": line("the file that is used"), "pointer": "", "before": null, "after": shown, "diff": null}),

@@ -159,8 +159,9 @@ pub struct GateFile {
     /// How long it is, if the input names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The start of the hash of its content.
-    pub sha256: String,
+    /// The start of the hash of its content; absent of a place, which has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
     /// Who else could change it.
     pub warning: Option<String>,
 }

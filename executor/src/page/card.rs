@@ -149,8 +149,8 @@ struct ShownFile {
     owner: String,
     /// How long it is, if the input names it.
     bytes: Option<u64>,
-    /// The start of the hash.
-    sha256: String,
+    /// The start of the hash of its content; `None` of a place, which has none.
+    sha256: Option<String>,
     /// Who else can change the file.
     writable: Option<WriteAccess>,
     writable_words: &'static str,
@@ -174,7 +174,8 @@ impl ShownFile {
             path: line(&file.leads_to.as_ref().unwrap_or(&file.path).display().to_string()),
             owner: file.owner.map_or_else(|| "an unknown user".to_owned(), user),
             bytes: file.bytes,
-            sha256: file.sha256.get(..SHOWN_DIGITS).unwrap_or("unreadable").to_owned(),
+            sha256: (!matches!(file.role, FileRole::Place | FileRole::WorkingFolder))
+                .then(|| file.sha256.get(..SHOWN_DIGITS).unwrap_or("unreadable").to_owned()),
             writable: file.writable,
             writable_words: match file.writable {
                 None => "",
@@ -318,7 +319,7 @@ impl Card {
             description: definition.map_or_else(String::new, |definition| definition.description.clone()),
             asked: CardCaller::of(&task.caller, confirmation.asked_at, now),
             effect: task.effect,
-            effect_words: effect_words(task.effect),
+            effect_words: effect_words(task.effect, definition),
             touches: touches(subtool, &would_send, &confirmation.files, config),
             runs: files(false),
             reads: files(true),

@@ -10,19 +10,25 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
+use protocol::excerpt;
+use protocol::task::State;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::gate::SessionName;
 use super::session::SessionChange;
+use super::visible::{self, VisibleLine};
 use super::wording::state_words;
 use super::{Page, TaskChange};
+use crate::task::Outcome;
 
+/// The most characters of a reason.
+const MAX_WHY_CHARS: usize = 160;
 /// The pause between comments that keep an idle connection open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long to collect changes after the first one, so that they are sent together.
@@ -30,7 +36,10 @@ const BATCH_DELAY: Duration = Duration::from_millis(30);
 /// The most waiting tasks whose ids are sent.
 const MAX_WAITING: u32 = 50;
 
-pub(super) async fn stream(State(page): State<Arc<Page>>, Extension(session): Extension<SessionName>) -> Response {
+pub(super) async fn stream(
+    extract::State(page): extract::State<Arc<Page>>,
+    Extension(session): Extension<SessionName>,
+) -> Response {
     let open = OpenStream::new(Arc::clone(&page));
     let (changes, sessions) = (page.context.task_changes.subscribe(), page.context.sessions.subscribe());
     let state = StreamState { changes, sessions, session: session.0, page, _open: open, is_first: true };
@@ -96,10 +105,24 @@ impl StreamState {
         }
         let tasks = changes.iter().map(|change| {
             let (state, is_final) = (change.state, change.state.is_final());
-            let data = json!({"id": change.id, "state": state, "state_words": state_words(state), "final": is_final});
+            let why = if is_final { self.why(change) } else { None };
+            let data =
+                json!({"id": change.id, "state": state, "state_words": state_words(state), "final": is_final, "why": why});
             event("task", &data)
         });
         Some(tasks.chain([self.waiting()]).collect())
+    }
+
+    /// Why a task ended without success, unless its state says it all.
+    fn why(&self, change: &TaskChange) -> Option<VisibleLine> {
+        if matches!(change.state, State::Succeeded | State::Expired) {
+            return None;
+        }
+        let task = self.page.read(|records| records.task(change.id)).ok()??;
+        match task.end?.outcome {
+            Outcome::Error(error) => Some(visible::line(&excerpt::chars(&error.message, MAX_WHY_CHARS))),
+            Outcome::Data(_) | Outcome::File { .. } => None,
+        }
     }
 
     /// An idle stream does not keep its session alive, and ends with it.

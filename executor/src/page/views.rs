@@ -317,7 +317,7 @@ pub(super) async fn task(
         "page": page.frame(task.tool.as_str(), "history")?,
         "task": {
             "id": task.id, "tool": task.tool.as_str(), "description": description, "state": task.state,
-            "state_words": state_words(task.state), "effect": task.effect, "effect_words": effect_words(task.effect),
+            "state_words": state_words(task.state), "effect": task.effect, "effect_words": effect_words(task.effect, subtool.map(|subtool| &*subtool.definition)),
             "touches": touches(unchanged, &Value::Null, files, &page.runner_context().config), "why": confirmation.map(|confirmation| confirmation.why.as_str()),
             "asked": CardCaller::of(&task.caller, task.created_at, now), "fields": fields(unchanged, &seal::shown(&task.input), None),
             "input_asked": asked_input.map(|input| fields(unchanged, input, None)),
@@ -404,7 +404,7 @@ pub(super) async fn subtools(State(page): State<Arc<Page>>, Query(query): Query<
     let row = |subtool: &Subtool| {
         let (policy, why) = policy_words(&page, subtool);
         json!({"name": subtool.name, "description": subtool.definition.description,
-            "effect_words": effect_words(subtool.definition.effect_class()), "policy": policy, "policy_why": why,
+            "effect_words": effect_words(subtool.definition.effect_class(), Some(&subtool.definition)), "policy": policy, "policy_why": why,
             "runs": runs.get(subtool.name.as_str()).copied().unwrap_or(0)})
     };
     let names = listed_names(&page, query.q.trim().to_owned()).await;
@@ -461,7 +461,7 @@ pub(super) async fn subtool(
     let view = json!({
         "page": page.frame(&name, "subtools")?,
         "subtool": {
-            "name": name, "description": definition.description, "effect_words": effect_words(definition.effect_class()),
+            "name": name, "description": definition.description, "effect_words": effect_words(definition.effect_class(), Some(definition)),
             "policy": policy, "policy_why": why, "touches": touches(Some(&subtool), &Value::Null, &[], &page.runner_context().config), "tags": definition.tags,
             "requires": definition.requires, "source_file": subtool.origin.to_string(), "schema_text": schema,
             "runs": runs, "form": form::fields(&definition.input, &serde_json::Map::new()),

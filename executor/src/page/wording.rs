@@ -8,6 +8,7 @@ use protocol::caller::MCP_CLIENT;
 use protocol::task::{State, Step};
 use serde::Serialize;
 
+use crate::catalog::definition::Definition;
 use crate::task::Task;
 use crate::task::confirmation::{Confirmation, DecidedBy, Verdict};
 use crate::task::effect::EffectClass;
@@ -77,8 +78,13 @@ pub(super) fn state_words(state: State) -> &'static str {
     }
 }
 
-pub(super) fn effect_words(effect: EffectClass) -> &'static str {
+/// What a task of this class does. `definition` is that of its subtool, if it is known.
+pub(super) fn effect_words(effect: EffectClass, definition: Option<&Definition>) -> &'static str {
+    let is_of_steps = definition.is_some_and(|definition| definition.run.steps().is_some());
     match effect {
+        // What it declares says nothing of its steps. To repeat an attempt is safe, since they are not repeated.
+        EffectClass::Read if is_of_steps => "says that it only reads; it runs several subtools, each by its own rules",
+        EffectClass::Idempotent if is_of_steps => "runs several subtools, each by its own rules",
         EffectClass::Read => "only reads",
         EffectClass::Idempotent => "changes something; running it twice is the same as once",
         EffectClass::Verifiable => "changes something; whether it did can be checked",

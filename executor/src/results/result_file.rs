@@ -122,6 +122,9 @@ pub fn render(
         }
         file.extend(question(task, state, approver));
         file.insert("created_at".into(), task.created_at.to_string().into());
+        if let Some(class) = task.notes.data_class {
+            file.insert("_meta".into(), json!({"data_class": class}));
+        }
         return RenderedResult { text: text(file), data_file: None };
     };
     file.insert("status".into(), task.state.as_str().into());
@@ -177,6 +180,9 @@ pub fn render(
     }
     if let Some(resolution) = &task.resolution {
         meta.insert("resolution".into(), serde_json::to_value(resolution).expect("a resolution is plain JSON"));
+    }
+    if let Some(class) = task.notes.data_class {
+        meta.entry("data_class").or_insert_with(|| class.as_str().into());
     }
     file.insert("_meta".into(), Value::Object(meta));
     RenderedResult { text: text(file), data_file }

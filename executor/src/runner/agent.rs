@@ -30,6 +30,7 @@ use super::{
 };
 use crate::base::template;
 use crate::config::secret::SecretName;
+use crate::model::provider::client::trust_of;
 use crate::model::registry::ModelRegistry;
 
 mod a2a;
@@ -375,7 +376,8 @@ impl Runner for Agent {
         let (brief, tool_scope) = self.filled(invocation)?;
         let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
         // An unknown model is reported before the process is started.
-        ModelRegistry::new(&context.config).choose_for_delegation(brief.model.as_deref())?;
+        let chosen = ModelRegistry::new(&context.config).choose_for_delegation(brief.model.as_deref())?;
+        invocation.check_trust(&chosen.name, trust_of(&chosen.model))?;
         if cancel.is_cancelled() {
             return Err(Failure::new(Code::Cancelled, "cancelled before the sub-agent was started"));
         }

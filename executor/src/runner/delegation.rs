@@ -234,7 +234,14 @@ impl Delegation {
         cancel: &CancellationToken,
         on_waiting: impl FnOnce() + Send,
     ) -> Result<CalledTask, Failure> {
-        let run = RunRequest { tool: tool.to_owned(), input, idempotency_key: Some(key), ..RunRequest::default() };
+        let run = RunRequest {
+            tool: tool.to_owned(),
+            input,
+            idempotency_key: Some(key),
+            // What it got before may be in the input.
+            data_class: invocation.heard.most(),
+            ..RunRequest::default()
+        };
         let id = TaskId::new();
         if tool == QUESTION {
             self.asked().insert(id);

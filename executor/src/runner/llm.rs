@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use protocol::data_class::DataClass;
+use protocol::json::parse_answer;
 use serde_json::{Map, json};
 use url::Url;
 
@@ -124,7 +125,7 @@ impl Llm {
         let data = match self.output {
             AnswerForm::Text if is_cut => Value::String(format!("{text}\n\n{INCOMPLETE}")),
             AnswerForm::Text => Value::String(turn.text.clone()),
-            AnswerForm::Json => serde_json::from_str(without_code_fence(text)).map_err(|error| {
+            AnswerForm::Json => parse_answer(without_code_fence(text)).map_err(|error| {
                 let cut = if is_cut { ", and was cut at the limit of tokens" } else { "" };
                 Failure::new(Code::BadResponse, format!("the model's answer is not JSON{cut}: {error}"))
                     .detail("said", excerpt(text, MAX_QUOTED_BYTES))
@@ -187,6 +188,7 @@ impl Runner for Llm {
         let mut chosen = models.choose_for_delegation(filled.model.as_deref())?;
         chosen.model.temperature = filled.temperature.or(chosen.model.temperature);
         chosen.model.max_tokens = filled.max_tokens.or(chosen.model.max_tokens);
+        invocation.check_trust(&chosen.name, trust_of(&chosen.model))?;
         let Some(tool) = &filled.tool else {
             let mut session = ModelSession::open(chosen, filled.system, invocation, context, cancel).await?;
             let answer = session.ask(vec![JournalEntry::Asked { text: filled.prompt }], None).await;

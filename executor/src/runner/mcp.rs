@@ -169,7 +169,7 @@ impl McpServer {
 
 impl Mcp {
     /// The arguments of a call.
-    fn filled(&self, invocation: &Invocation) -> Result<Map<String, Value>, Failure> {
+    pub(super) fn filled(&self, invocation: &Invocation) -> Result<Map<String, Value>, Failure> {
         match &self.arguments {
             None => Ok(invocation.input.clone()),
             Some(arguments) => fields::FieldValues::of(invocation).all(arguments),

@@ -7,7 +7,7 @@
 //! `program_call.rs` prepares the start, `startup.rs` finds the files that it executes, `named_files.rs` those
 //! that its arguments name, `held.rs` executes those that a human was shown, `group.rs` runs the process group, `outcome.rs` interprets the exit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -19,23 +19,23 @@ use tempfile::TempDir;
 use super::spool::Spool;
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
-    JsonSchema, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value,
+    JsonSchema, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value, checked_places,
 };
 use crate::base::own_folders::OwnFolders;
 use crate::base::template;
 use crate::config::programs::{self, ProgramSettings};
 use crate::runner::input_file::{self, OpenedInput};
-use crate::task::fingerprint::{FileRole, Fingerprint, check_shown, places_in};
+use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
 use argument::{Argument, ArgumentOptions, OutputFile};
 use group::ProgramExit;
-use named_files::{arguments_in, scripts_named};
+use named_files::{arguments_in, code_folders, scripts_named};
 use program_call::{ApprovedFiles, ProgramCall};
 
 mod argument;
 pub(super) mod group;
 pub(super) mod held;
 pub(super) mod loading;
-mod named_files;
+pub(in crate::runner) mod named_files;
 mod outcome;
 pub(super) mod program_call;
 pub(super) mod python_module;
@@ -274,9 +274,10 @@ impl Process {
         let program_call = ProgramCall::of(self, invocation)?;
         let folder = program_call.folder();
         let mut files = program_call.startup(&config.programs)?.files();
+        let is_place = |role| role == FileRole::Place;
+        let mut known: HashSet<_> = files.iter().map(|(path, role)| (path.clone(), is_place(*role))).collect();
         let mut add = |path: PathBuf, role| {
-            let is_place = |role| role == FileRole::Place;
-            if files.iter().all(|(known, other)| *known != path || is_place(*other) != is_place(role)) {
+            if known.insert((path.clone(), is_place(role))) {
                 files.push((path, role));
             }
         };
@@ -298,9 +299,20 @@ impl Process {
             arguments_in(value, folder).for_each(|(path, role)| add(path, role));
         }
         // Whatever way they go to the program.
-        let whole = invocation.input.values().flat_map(places_in);
-        whole.for_each(|path| add(path, FileRole::Place));
+        let given = serde_json::json!([invocation.input, program_call.stdin()]);
+        for path in checked_places(&given, folder)? {
+            add(path, FileRole::Place);
+        }
         Ok(files)
+    }
+
+    /// The folders from which its program takes code, as its constants say.
+    pub(super) fn code_folders(&self, invocation: &Invocation) -> Result<BTreeSet<PathBuf>, Failure> {
+        let program_call = ProgramCall::of(self, invocation)?;
+        let constants: Vec<_> = self.argv.iter().skip(1).map(Argument::constant).collect();
+        let variables = self.env.iter().filter(|(_, value)| template::is_constant(value));
+        let variables = variables.map(|(name, value)| (name.as_str(), value.as_str()));
+        Ok(code_folders(self.program(), &constants, variables, program_call.folder()))
     }
 
     /// Fails if the program cannot be found, read or started in its folder.

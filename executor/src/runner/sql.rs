@@ -275,7 +275,14 @@ impl Runner for Sql {
     }
 
     fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
-        self.settings(config)?;
+        let settings = self.settings(config)?;
+        if let Operation::Query(template) | Operation::Explain(template) = self.operation()
+            && let Ok(connection) = settings.connection(None)
+        {
+            let text = Self::text(template, invocation)?;
+            let refused = sql::guard::refused_query(connection.dialect(), &text);
+            refused.map_or(Ok(()), |refusal| Err(failure::of_refusal(refusal)))?;
+        }
         let mut plan = Value::Object(fields::FieldValues::of(invocation).all(self)?);
         if matches!(self.operation(), Operation::Statement(_)) {
             let values = query::values(&self.parameters, invocation)?;

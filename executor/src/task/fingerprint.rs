@@ -14,7 +14,6 @@ use std::sync::{LazyLock, Mutex};
 use protocol::paths::real_path;
 use protocol::{digest, regular_file};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::folder;
@@ -153,18 +152,6 @@ impl Fingerprint {
             return fs::metadata(&self.path).is_ok_and(|metadata| Some(metadata.len()) == self.bytes);
         }
         !self.sha256.is_empty() && sha256(&self.path, self.role).is_ok_and(|sha256| sha256 == self.sha256)
-    }
-}
-
-/// The whole paths in a value of an input that lead elsewhere through symbolic links.
-pub fn places_in(value: &Value) -> Vec<PathBuf> {
-    match value {
-        Value::String(text) if text.starts_with('/') && leads_elsewhere(Path::new(text), Path::new(text)) => {
-            vec![text.into()]
-        }
-        Value::Array(items) => items.iter().flat_map(places_in).collect(),
-        Value::Object(fields) => fields.values().flat_map(places_in).collect(),
-        _ => Vec::new(),
     }
 }
 

@@ -117,6 +117,17 @@ pub fn names(value: &Value, path: &Path) -> bool {
     }
 }
 
+/// Whether the last part of `path` stands in a text of `value`.
+fn mentions(value: &Value, path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+    match value {
+        Value::String(text) => text.contains(name),
+        Value::Array(items) => items.iter().any(|item| mentions(item, path)),
+        Value::Object(fields) => fields.iter().any(|(key, value)| key.contains(name) || mentions(value, path)),
+        _ => false,
+    }
+}
+
 /// Whether what is named below `folder` also leads there: to the same place below it where what was seen led to.
 fn stays_below(file: &Fingerprint, folder: &str, seen: &[&Fingerprint]) -> bool {
     let below = |file: &Fingerprint| {
@@ -232,8 +243,14 @@ impl Grant {
             FieldCoverage::Below(folder) => file.role != FileRole::Place || stays_below(file, folder, seen),
             _ => false,
         };
-        let names_it = |field: &String| task.input.get(field).is_some_and(|value| names(value, &file.path));
-        self.fields.iter().any(|(field, covers)| is_wide(covers) && names_it(field))
+        let covers_it = |(field, covers): (&String, &FieldCoverage)| {
+            let Some(value) = task.input.get(field) else { return false };
+            // A path may stand anywhere in a text of which any is covered.
+            let is_in_text =
+                file.role == FileRole::Place && *covers == FieldCoverage::Anything && mentions(value, &file.path);
+            is_in_text || (is_wide(covers) && names(value, &file.path))
+        };
+        self.fields.iter().any(covers_it)
     }
 
     /// Whether `task` is a call that the grant describes, whether or not the grant is live.

@@ -1,6 +1,7 @@
 //! What is known of a task beside its state: why it was asked for, and how its attempts went.
 
 use jiff::Timestamp;
+use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,12 @@ pub struct TaskNotes {
     /// The agent's own reason for the call; unverified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The class of what its input was taken from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_class: Option<DataClass>,
+    /// The class of its data, and of what its input was taken from; `None` if both are internal by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_class: Option<DataClass>,
     /// The search words that led the caller to this subtool. Only while the executor that accepted the task runs.
     #[serde(skip)]
     pub found_by: Option<String>,

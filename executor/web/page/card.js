@@ -1,6 +1,6 @@
 // One waiting request: when it can be decided, and how it was decided.
 
-import { FINAL, STATE_ICONS, all, announce, build, find, icon, stateBadge } from "./draw.js";
+import { FINAL, STATE_ICONS, all, announce, build, find, icon, stateElements } from "./draw.js";
 import { Problem, describe, load, send } from "./send.js";
 import { formInput, showProblems } from "./form.js";
 import { isEditing } from "./edit.js";
@@ -14,6 +14,22 @@ import { stopButton } from "./tasks.js";
  * that a click aimed at something else decides nothing.
  */
 export const ARMING_MS = 800;
+
+/** Where letters are text and no shortcuts. */
+export const TYPED = "input:not([type=checkbox]):not([type=radio]), textarea, select";
+
+/** Whether a request went away while the person was typing into it, until they press Escape or point at something. */
+export const typing = {
+    wasCutOff: false,
+    cutOff(card) {
+        typing.wasCutOff = true;
+        card.part("outcome").append(build("span", { "data-cut-off": "" }, "You were typing: press Esc to go on."));
+    },
+    goOn() {
+        typing.wasCutOff = false;
+        for (const words of all("[data-cut-off]")) words.remove();
+    },
+};
 
 /** Every card on the page, by task id. */
 export const cards = new Map();
@@ -329,6 +345,8 @@ export class Card {
     close(picture, words, state = null, stateWords = null) {
         if (this.isClosed) return;
         const hadFocus = this.element.contains(document.activeElement);
+        const wasTyping = hadFocus && document.activeElement.matches(TYPED);
+        const isKept = this.element.classList.contains("kept");
         this.isClosed = true;
         clearTimeout(this.armTimer);
         clearTimeout(this.previewTimer);
@@ -339,13 +357,14 @@ export class Card {
         // A task that starts later can still be stopped.
         if (this.startsAt) {
             const left = { class: "tabular", datetime: this.startsAt, "data-until": "", "data-held": this.id };
-            side.append("starts ", build("time", { datetime: this.startsAt, "data-at": "" }), " ", build("time", left));
+            const at = build("time", { datetime: this.startsAt, "data-at": "" });
+            side.append(build("span", { "data-start": "" }, "starts ", at, " ", build("time", left)));
         }
         const isNewer = update && update.state !== "awaiting_confirmation";
         const own = state ? { state, state_words: stateWords ?? state.replaceAll("_", " ") } : null;
         const shown = isNewer ? update : own;
         // A denied card already says so in its words.
-        if (shown && shown.state !== "denied") status.append(stateBadge(shown.state, shown.state_words));
+        if (shown && (isKept || shown.state !== "denied")) status.append(...stateElements(shown));
         side.append(status);
         if (state !== null && !FINAL.has(shown.state)) side.append(stopButton(this.id, this.tool));
         side.append(build("a", { href: `/task/${this.id}` }, "Details"));
@@ -355,7 +374,6 @@ export class Card {
             build("span", {}, words),
             side,
         );
-        const isKept = this.element.classList.contains("kept");
         const open = find(".card-open", this.element);
         if (isKept) open.inert = true;
         else open.remove();
@@ -368,7 +386,10 @@ export class Card {
 
         const order = cardsInOrder();
         const after = order.slice(order.indexOf(this) + 1).find((card) => !card.isClosed);
-        if (hadFocus) (after ?? openCards()[0] ?? this).element.focus({ preventScroll: true });
+        // Only the person's own decision leads on to another request: what they type is meant for this one.
+        const next = isKept ? this : (after ?? openCards()[0] ?? this);
+        if (hadFocus) next.element.focus({ preventScroll: true });
+        if (isKept && wasTyping) typing.cutOff(this);
         if (!isKept) {
             // The person's own decision moves the page anyway, so the kept places can be given up as well.
             for (const card of order) card.removeKept();

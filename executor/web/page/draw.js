@@ -46,6 +46,12 @@ export function stateBadge(state, words) {
     return badge;
 }
 
+/** The state of a task that changed, and why, if it ended without success. */
+export function stateElements({ state, state_words: words, why }) {
+    const badge = stateBadge(state, words);
+    return why ? [badge, build("span", { class: "closed-why" }, ...spansOf(why))] : [badge];
+}
+
 function rowElement(row, many) {
     const spans = spansOf(row.spans);
     if (row.fold) {

@@ -2,7 +2,7 @@
 
 import { wants } from "./theme.js";
 import { announce, find } from "./draw.js";
-import { cardOf, cards, cardsInOrder, shownCards } from "./card.js";
+import { TYPED, cardOf, cards, cardsInOrder, shownCards, typing } from "./card.js";
 import { batch } from "./batch.js";
 
 function current() {
@@ -20,6 +20,19 @@ function move(step) {
     const next = ahead.find((card) => open.includes(card)) ?? (here && !here.isClosed ? here : open[0]);
     next.element.focus({ preventScroll: true });
     next.element.scrollIntoView({ block: "start" });
+}
+
+/** Moves the focus for a key. Of a button that got it so, only Enter is a press: the next key of a sentence may be a space. */
+function focusByKey(element) {
+    element.focus();
+    if (!element.matches("button")) return;
+    element.dataset.byKey = "";
+    element.addEventListener("blur", () => delete element.dataset.byKey, { once: true });
+}
+
+/** Whether a space would press a button to which a key led. */
+export function isStraySpace({ key, target }) {
+    return key === " " && Boolean(target.closest?.("[data-by-key]"));
 }
 
 /** Runs `then` once the card's buttons work, if the card is still the current one. */
@@ -41,7 +54,7 @@ export const keys = {
     a(card) {
         whenArmed(card, () => {
             // The edited request is approved where its changes are shown.
-            if (card.panel("changes")?.hidden === false) return find("[data-approve]", card.panel("changes")).focus();
+            if (card.panel("changes")?.hidden === false) return focusByKey(find("[data-approve]", card.panel("changes")));
             const typed = card.part("typed");
             const first = card.isQuestion
                 ? find("[data-field] input, [data-field] textarea, [data-field] select", card.element)
@@ -49,14 +62,14 @@ export const keys = {
             const place =
                 first ??
                 (typed && typed.value.trim() !== card.word ? typed : find(".actions [data-approve]", card.element));
-            place.focus();
+            focusByKey(place);
             place.scrollIntoView({ block: "nearest" });
             return undefined;
         });
     },
     d(card) {
         whenArmed(card, () => {
-            if (card.isQuestion) find('[data-action="decline"]', card.element).focus();
+            if (card.isQuestion) focusByKey(find('[data-action="decline"]', card.element));
             else card.open("deny");
         });
     },
@@ -77,6 +90,11 @@ export const keys = {
 
 export function onKey(event) {
     const { target, key } = event;
+    if (typing.wasCutOff && !event.ctrlKey && !event.metaKey && !event.altKey) {
+        // The request into which the person was typing went away. What they still type is for no other one.
+        if (key === "Escape") typing.goOn();
+        return event.preventDefault();
+    }
     // Holding Enter down must not press the next button that gets the focus.
     if (key === "Enter" && event.repeat && target.closest("button")) return event.preventDefault();
     if (key === "Escape") {
@@ -87,7 +105,11 @@ export function onKey(event) {
         }
         return undefined;
     }
-    const isTyping = target.closest("input:not([type=checkbox]):not([type=radio]), textarea, select");
+    if (isStraySpace(event)) {
+        announce("Press Enter.");
+        return event.preventDefault();
+    }
+    const isTyping = target.closest(TYPED);
     if (key === "Enter" && !event.shiftKey && !event.isComposing && target.matches('form[data-form="deny"] textarea')) {
         event.preventDefault();
         if (!event.repeat) target.form.requestSubmit();
@@ -122,6 +144,7 @@ export function onKey(event) {
     if (!Object.hasOwn(keys, key) || (event.repeat && key !== "j" && key !== "k")) return undefined;
     event.preventDefault();
     if (key === "j" || key === "k") return keys[key]();
+    if (cardOf(target)?.isClosed) return announce("This request no longer waits. Choose another, with j and k.");
     const card = current() ?? (shownCards().length === 1 ? shownCards()[0] : null);
     if (!card) return announce("Choose a request first, with j and k.");
     if (current() !== card) card.element.focus({ preventScroll: true });

@@ -3,7 +3,7 @@
 // All tabs share one event stream, since a browser opens only six connections to one host. The tab that holds the lock
 // `events` reads the stream and broadcasts each message to the others.
 
-import { all, announce, find, showBanner, stateBadge } from "./draw.js";
+import { all, announce, find, showBanner, stateBadge, stateElements } from "./draw.js";
 import { Problem, eventsAddress, isSignedOut, load, showAsleep } from "./send.js";
 import { lastUpdates, openCards } from "./card.js";
 import { showCounts, setWaiting } from "./waiting.js";
@@ -150,11 +150,13 @@ function updateTask(update) {
     if (lastUpdates.size > 2000) lastUpdates.delete(lastUpdates.keys().next().value);
     for (const place of all(`[data-task="${CSS.escape(update.id)}"]`)) {
         const badge = find(".state", place);
-        if (badge) badge.replaceWith(stateBadge(update.state, update.state_words));
-        else if (place.closest(".closed") && update.state !== "denied")
-            place.append(stateBadge(update.state, update.state_words));
+        const isClosed = Boolean(place.closest(".closed"));
+        const isOfOthers = Boolean(place.closest(".kept"));
+        if (isClosed && (badge || isOfOthers || update.state !== "denied")) place.replaceChildren(...stateElements(update));
+        else if (badge) badge.replaceWith(stateBadge(update.state, update.state_words));
         const line = place.closest(".card-closed, .row") ?? place;
-        if (update.final) for (const button of all('[data-action="stop"]', line)) button.remove();
+        // What has ended cannot be stopped, and does not start any more.
+        if (update.final) for (const part of all('[data-action="stop"], [data-start]', line)) part.remove();
     }
     const story = find(`[data-live-task="${CSS.escape(update.id)}"]`);
     if (story) refreshStory(story);

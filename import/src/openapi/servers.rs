@@ -22,16 +22,19 @@ pub(super) fn of_description(
     }
     let declared = if is_swagger { of_swagger(data) } else { first(&data["servers"], &mut notes) };
     let found = declared.as_deref().and_then(|url| absolute(url, document.url().as_ref()));
+    let is_example = found.as_deref().is_some_and(is_example);
+    let declared = declared.map(|url| if is_example { path_of(&url) } else { url });
+    let found = found.filter(|_| !is_example);
     let origin = || document.url().map(|url| url.origin().ascii_serialization());
     if let Some(url) = found {
         let host = Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
-        if ["example.com", "localhost", "127.0.0.1"].contains(&host.as_str()) || host.ends_with(".example.com") {
+        if ["localhost", "127.0.0.1"].contains(&host.as_str()) || host.ends_with(".example.com") {
             notes.push(format!("the server is `{url}`: set `base_url` in `$defaults` if that is only an example"));
         }
         (url, notes)
     } else {
         let path = declared.filter(|path| path.starts_with('/')).unwrap_or_default();
-        let host = if declared_none(data, is_swagger) { origin() } else { None };
+        let host = if declared_none(data, is_swagger) && !is_example { origin() } else { None };
         let server = format!("{}{}", host.unwrap_or_else(|| UNKNOWN_SERVER.to_owned()), path.trim_end_matches('/'));
         if server.starts_with(UNKNOWN_SERVER) {
             notes.push(
@@ -42,6 +45,17 @@ pub(super) fn of_description(
         }
         (server, notes)
     }
+}
+
+/// Whether a URL only shows what one looks like (RFC 2606).
+fn is_example(url: &str) -> bool {
+    let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+    let host = host.strip_prefix("www.").unwrap_or(&host);
+    ["example.com", "example.net", "example.org"].contains(&host)
+}
+
+fn path_of(url: &str) -> String {
+    Url::parse(url).map_or_else(|_| String::new(), |url| url.path().to_owned())
 }
 
 fn declared_none(data: &Value, is_swagger: bool) -> bool {

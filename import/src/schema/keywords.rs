@@ -160,7 +160,9 @@ pub(super) fn format_of(own: &Map<String, Value>, cleaned: &mut Map<String, Valu
     let Some(format) = own.get("format").and_then(Value::as_str) else { return };
     let is_text = cleaned.get("type").is_some_and(|kind| kind.to_string().contains("string"));
     let kept = match format {
-        "date-time" | "date" | "time" | "duration" | "email" | "uuid" | "ipv4" | "ipv6" | "hostname" => format,
+        "date-time" | "date" | "time" | "duration" | "email" | "uuid" | "ipv4" | "ipv6" | "hostname" | "password" => {
+            format
+        }
         "google-datetime" | "datetime" => "date-time",
         "uri" | "url" => "uri",
         "byte" | "base64" => "byte",
@@ -168,6 +170,15 @@ pub(super) fn format_of(own: &Map<String, Value>, cleaned: &mut Map<String, Valu
         _ => return,
     };
     cleaned.insert("format".to_owned(), kept.into());
+}
+
+/// Whether a text that is only ever written is a credential, which the page and the record hide. Other fields may be
+/// marked so too, and a human must see what they are.
+pub(super) fn is_credential(name: &str, field: &Value) -> bool {
+    const WORDS: [&str; 5] = ["passw", "secret", "token", "pin", "cvv"];
+    let name = name.to_lowercase();
+    let is_named = WORDS.iter().any(|word| if word.len() > 3 { name.contains(word) } else { name == *word });
+    field["writeOnly"] == true && field["type"] == "string" && field.get("format").is_none() && is_named
 }
 
 /// Takes over limits of numbers, texts, lists and objects, and patterns.

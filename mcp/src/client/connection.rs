@@ -189,9 +189,9 @@ impl Connection {
         self.service.peer()
     }
 
-    /// Whether the other side has ended it.
+    /// Whether the other side has ended it, or does not know it any more.
     pub fn is_closed(&self) -> bool {
-        self.service.is_closed() || self.peer().is_transport_closed()
+        self.dropped.has_lost_session() || self.service.is_closed() || self.peer().is_transport_closed()
     }
 
     /// The last line that a program printed among its messages and that is none.

@@ -1,6 +1,7 @@
 //! The output of a server's program, line by line: what is no message is dropped, what is no UTF-8 is replaced, and
 //! what is too long is reported instead of kept.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
@@ -16,11 +17,12 @@ const MAX_NOISE_CHARS: usize = 300;
 pub(super) struct Dropped {
     too_long: broadcast::Sender<Option<String>>,
     noise: Arc<Mutex<Option<String>>>,
+    has_lost_session: Arc<AtomicBool>,
 }
 
 impl Default for Dropped {
     fn default() -> Self {
-        Self { too_long: broadcast::channel(16).0, noise: Arc::default() }
+        Self { too_long: broadcast::channel(16).0, noise: Arc::default(), has_lost_session: Arc::default() }
     }
 }
 
@@ -28,6 +30,15 @@ impl Dropped {
     /// Gets the ids of messages that were too long, as JSON; `None` for one whose id is not known.
     pub(super) fn too_long(&self) -> broadcast::Receiver<Option<String>> {
         self.too_long.subscribe()
+    }
+
+    /// Notes that the server does not know the session any more.
+    pub(super) fn report_lost_session(&self) {
+        self.has_lost_session.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_lost_session(&self) -> bool {
+        self.has_lost_session.load(Ordering::Relaxed)
     }
 
     /// Tells of a message that was too long.

@@ -1,5 +1,5 @@
-//! An HTTP client that reports answers which are too large. The SDK itself only says that the stream of such an answer
-//! was closed.
+//! An HTTP client that reports answers which are too large, of which the SDK itself only says that their stream was closed,
+//! and refusals without an id, for which it does not say whose they are.
 
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -66,14 +66,24 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for SizedClient<C> {
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
         let id = match &message {
-            JsonRpcMessage::Request(request) => Some(request.id.to_string()),
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
+        let has_session = session_id.is_some();
         let client = &self.client;
         let sent = client.post_message_with_response_limits(uri, message, session_id, auth_header, headers, limits);
         Ok(match sent.await? {
             StreamableHttpPostResponse::Sse(events, session) => {
-                StreamableHttpPostResponse::Sse(self.watched(events, id), session)
+                StreamableHttpPostResponse::Sse(self.watched(events, id.map(|id| id.to_string())), session)
+            }
+            // A refusal before the request was read has no id, and is the answer to what was posted.
+            StreamableHttpPostResponse::Json(JsonRpcMessage::Error(mut refusal), session) if refusal.id.is_none() => {
+                // Nothing is sent again: whether the server did something before it refused, it alone knows.
+                if has_session && is_of_session(&refusal.error.message) {
+                    self.dropped.report_lost_session();
+                }
+                refusal.id = id;
+                StreamableHttpPostResponse::Json(JsonRpcMessage::Error(refusal), session)
             }
             other => other,
         })
@@ -119,6 +129,13 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for SizedClient<C> {
         );
         Ok(self.watched(opened.await?, None))
     }
+}
+
+/// Whether a refusal says that the server does not know the session any more. It should say so by the status 404, and many
+/// servers answer 400 after they were started anew.
+fn is_of_session(message: &str) -> bool {
+    let message = message.to_lowercase();
+    message.contains("session") || message.contains("not initialized")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::caller::Caller;
+use crate::data_class::DataClass;
 use crate::error::ErrorBody;
 use crate::json;
 use crate::resolution::Resolution;
@@ -102,6 +103,9 @@ pub struct RunRequest {
     /// The earliest time at which the task may start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
+    /// The most sensitive class of the results from which the input was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_class: Option<DataClass>,
     /// The words of the search that led the caller to this subtool, as `mailbox/queries.rs` keeps them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found_by: Option<String>,

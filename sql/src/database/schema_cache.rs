@@ -40,6 +40,12 @@ impl SchemaCache {
         self.last.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether no schema was read lately, and none is being read.
+    pub(crate) fn is_old(&self) -> bool {
+        let Ok(reading) = self.reading.try_lock() else { return false };
+        reading.as_ref().is_none_or(|reading| reading.began.elapsed() >= MAX_AGE)
+    }
+
     /// Returns the schema, reading it if there is none of that freshness. A failure is shared by those who waited for it.
     pub(crate) async fn get<F>(
         &self,

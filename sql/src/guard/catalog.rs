@@ -2,6 +2,8 @@
 //!
 //! Hides nothing itself: what the caller may see is [`super::visibility`]'s.
 
+use std::collections::BTreeSet;
+
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 
 use super::dialects::{folded, same};
@@ -9,7 +11,7 @@ use super::refusal::Refusal;
 use super::text::shortened;
 use crate::dialect::Dialect;
 use crate::rules::AccessRules;
-use crate::schema::{Schema, Table, TableName};
+use crate::schema::{Column, Schema, Table, TableName};
 
 /// Columns that each plain table of SQLite has without naming them.
 pub(super) const ROW_IDS: [&str; 3] = ["rowid", "oid", "_rowid_"];
@@ -69,8 +71,53 @@ impl<'a> Catalog<'a> {
         self.schema.tables.keys().any(|table| table.name.to_lowercase() == name.to_lowercase())
     }
 
+    /// Whether the rules let the caller use a table: neither it is denied nor one of which its rows are rows.
+    pub(super) fn allows(&self, name: &TableName) -> bool {
+        self.rules.allows(name) && !self.ancestors(name).iter().any(|parent| self.rules.denies(parent))
+    }
+
+    /// Whether a column does not exist for the caller: it is hidden by its own name, or in a table from which this one
+    /// inherits it, or it holds whole rows of a table of which something does not exist.
+    pub(super) fn hides(&self, name: &TableName, column: &Column) -> bool {
+        self.hides_by_name(name, &column.name) || self.holds_hidden_rows(name, column)
+    }
+
+    pub(super) fn hides_by_name(&self, name: &TableName, column: &str) -> bool {
+        self.rules.hides(name, column) || self.ancestors(name).iter().any(|parent| self.rules.hides(parent, column))
+    }
+
+    /// Whether a column holds rows of a table that is not allowed, or has hidden columns.
+    fn holds_hidden_rows(&self, name: &TableName, column: &Column) -> bool {
+        if self.schema.rows_in_columns.is_empty() {
+            return false;
+        }
+        let held = self.schema.rows_in_columns.get(&(name.clone(), column.name.clone()));
+        held.into_iter().flatten().any(|held| match self.schema.tables.get(held) {
+            None => self.schema.is_part || !self.allows(held),
+            Some(table) => {
+                !self.allows(held) || table.columns.iter().any(|column| self.hides_by_name(held, &column.name))
+            }
+        })
+    }
+
+    /// The tables from which one inherits, at any distance.
+    fn ancestors(&self, name: &TableName) -> BTreeSet<&'a TableName> {
+        let parents = |name: &TableName| {
+            let name = name.clone();
+            self.schema.heirs.iter().filter(move |(child, _)| *child == name).map(|(_, parent)| parent)
+        };
+        let mut found = BTreeSet::new();
+        let mut open: Vec<_> = parents(name).collect();
+        while let Some(parent) = open.pop() {
+            if found.insert(parent) {
+                open.extend(parents(parent));
+            }
+        }
+        found
+    }
+
     pub(super) fn hides_columns_of(&self, name: &TableName, table: &Table) -> bool {
-        table.columns.iter().any(|column| self.rules.hides(name, &column.name))
+        table.columns.iter().any(|column| self.hides(name, column))
     }
 
     /// A table's name, with its schema if it would not be found without.

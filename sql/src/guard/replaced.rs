@@ -195,7 +195,7 @@ impl Guard<'_> {
         table: &Table,
     ) -> Result<ReplacedRows, String> {
         let key = self.key_that_stays(assignments, None, name, table).and_then(|key| {
-            let is_hidden = key.iter().any(|column| self.rules.hides(name, &column.name));
+            let is_hidden = key.iter().any(|column| self.catalog().hides_by_name(name, &column.name));
             if is_hidden { Err("a column of its key is hidden".to_owned()) } else { Ok(key) }
         });
         let key = key.map_err(|why| {

@@ -35,6 +35,23 @@ const SHOWN_VARIABLES: &[&str] = &[
     "default_transaction_read_only",
 ];
 
+/// Why no tables could make a query of `statement`; `None` if it is one.
+pub(super) fn why_no_query(statement: &Statement) -> Option<Refusal> {
+    let is_write = match statement {
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => true,
+        Statement::Query(query) => {
+            matches!(query.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_))
+        }
+        Statement::Explain { .. }
+        | Statement::ExplainTable { .. }
+        | Statement::ShowColumns { .. }
+        | Statement::ShowVariable { .. }
+        | Statement::ShowTables { .. } => false,
+        other => return Some(not_a_query(other)),
+    };
+    is_write.then(|| Refusal::read_only(&format!("`{}`", first_word(statement))))
+}
+
 impl Guard<'_> {
     pub(super) fn checked(&self, statement: Statement) -> Result<GuardedStatement, Refusal> {
         match statement {
@@ -244,7 +261,7 @@ impl Guard<'_> {
     }
 
     fn hides_any_table(&self) -> bool {
-        self.schema.tables.keys().any(|name| !self.rules.allows(name))
+        self.schema.tables.keys().any(|name| !self.catalog().allows(name))
     }
 }
 

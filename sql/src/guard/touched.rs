@@ -172,12 +172,12 @@ impl Guard<'_> {
     }
 
     pub(super) fn visible<'t>(&self, name: &TableName, table: &'t Table) -> Vec<&'t Column> {
-        table.columns.iter().filter(|column| !self.rules.hides(name, &column.name)).collect()
+        table.columns.iter().filter(|column| !self.catalog().hides(name, column)).collect()
     }
 
     /// The columns of a table that are compared and not shown.
     pub(super) fn hidden(&self, name: &TableName, table: &Table) -> Vec<String> {
-        let hidden = table.columns.iter().filter(|column| self.rules.hides(name, &column.name));
+        let hidden = table.columns.iter().filter(|column| self.catalog().hides(name, column));
         hidden.map(|column| column.name.clone()).collect()
     }
 

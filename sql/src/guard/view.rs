@@ -145,7 +145,7 @@ impl Survey<'_, '_> {
         let catalog = self.catalog;
         let shown = catalog.shown(name);
         let Some(table) = catalog.schema.tables.get(name) else { return Err(format!("it reads `{shown}`")) };
-        if !catalog.rules.allows(name) {
+        if !catalog.allows(name) {
             return Err(format!("it reads `{shown}`, which is denied"));
         }
         match &table.kind {
@@ -163,7 +163,7 @@ impl Survey<'_, '_> {
             return Ok(());
         }
         let hidden = table.columns.iter().find(|column| {
-            catalog.rules.hides(name, &column.name)
+            catalog.hides(name, column)
                 && self.names.iter().any(|written| written.to_lowercase() == column.name.to_lowercase())
         });
         if let Some(hidden) = hidden {

@@ -27,26 +27,23 @@ impl<'a> Catalog<'a> {
     /// Finds the table or view that the database would find, if the caller may use it.
     pub(super) fn find(&self, written: &WrittenTable) -> Result<(&'a TableName, &'a Table), Refusal> {
         self.lookup(written)
-            .filter(|(name, table)| self.rules.allows(name) && self.why_not(name, table).is_none())
+            .filter(|(name, table)| self.allows(name) && self.why_not(name, table).is_none())
             .ok_or_else(|| self.no_such_table(written))
     }
 
     pub(super) fn visible_tables(&self) -> Vec<VisibleTable<'a>> {
-        let tables = self
-            .schema
-            .tables
-            .iter()
-            .filter(|(name, table)| self.rules.allows(name) && self.why_not(name, table).is_none());
+        let tables =
+            self.schema.tables.iter().filter(|(name, table)| self.allows(name) && self.why_not(name, table).is_none());
         let visible = tables.map(|(name, table)| {
-            let columns = table.columns.iter().filter(|column| !self.rules.hides(name, &column.name)).collect();
+            let columns = table.columns.iter().filter(|column| !self.hides(name, column)).collect();
             VisibleTable { name, table, columns }
         });
         visible.filter(|visible| visible.table.columns.is_empty() || !visible.columns.is_empty()).collect()
     }
 
     pub(super) fn visible_columns(&self, name: &TableName, table: &'a Table) -> Vec<&'a str> {
-        let columns = table.columns.iter().map(|column| column.name.as_str());
-        columns.filter(|column| !self.rules.hides(name, column)).collect()
+        let columns = table.columns.iter().filter(|column| !self.hides(name, column));
+        columns.map(|column| column.name.as_str()).collect()
     }
 
     /// The columns of a table for the check of names: the visible ones, with those that SQLite has without naming them;
@@ -68,7 +65,7 @@ impl<'a> Catalog<'a> {
 
     /// The tables, views and other relations that a caller may not read although no rule denies them, with the reason.
     pub(super) fn left_out(&self) -> Vec<(&'a TableName, String)> {
-        let allowed = self.schema.tables.iter().filter(|(name, _)| self.rules.allows(name));
+        let allowed = self.schema.tables.iter().filter(|(name, _)| self.allows(name));
         allowed.filter_map(|(name, table)| Some((name, self.why_not(name, table)?))).collect()
     }
 
@@ -90,7 +87,7 @@ impl<'a> Catalog<'a> {
                 let shows_hidden = table
                     .columns
                     .iter()
-                    .any(|column| self.rules.hides(remote, &column.name) && !self.rules.hides(name, &column.name));
+                    .any(|column| self.rules.hides(remote, &column.name) && !self.hides(name, column));
                 let why = format!(
                     "it shows `{}.{}` of another server, which is denied or has hidden columns",
                     remote.schema, remote.name

@@ -117,7 +117,7 @@ fn drafting_ends_at_its_price_and_at_a_model_that_does_not_understand() {
     let report = &dear.json()["phrases"];
     assert_eq!(
         (dear.exit, &report["drafted"], &report["error"]["code"]),
-        (1, &json!(15), &json!("budget-exhausted")),
+        (1, &json!(0), &json!("budget-exhausted")),
         "{dear}"
     );
     assert!(report["error"]["hint"].as_str().is_some_and(|hint| hint.contains("--refresh")), "{dear}");

@@ -77,18 +77,64 @@ fn a_pack_that_changed_is_off_until_a_human_enables_it_again() {
 #[test]
 fn a_pack_runs_no_script_that_lies_outside_of_it() {
     let world = World::new();
-    let script = world.folder().join("look.sh");
+    let (script, modules) = (world.folder().join("look.sh"), world.folder().join("modules"));
     fs::write(&script, "echo good\n").expect("written");
-    let sh = "needs.programs.sh = { description = \"to look\" }";
+    fs::create_dir(&modules).expect("made");
+    for name in ["__main__.py", "evil.py"] {
+        fs::write(modules.join(name), "print('good')\n").expect("written");
+    }
+    let modules = modules.display().to_string();
+    let needs = "needs.programs.sh = { description = \"to look\" }\nneeds.programs.python3 = { description = \"to look\" }\n\
+                 needs.programs.env = { description = \"to look\" }";
     for run in [
         json!({"process": {"argv": ["sh", &script]}}),
         json!({"process": {"argv": ["sh", "-c", "true"], "covers": [&script]}}),
+        json!({"process": {"argv": ["python3", modules]}}),
+        json!({"process": {"argv": ["python3", "-m", "evil"], "env": {"PYTHONPATH": modules}}}),
+        json!({"process": {"argv": ["python3", "-m", "evil"], "folder": modules}}),
+        json!({"process": {"argv": ["python3", "-mevil"], "folder": "."}}),
+        json!({"process": {"argv": ["env", "-C", modules, "python3", "evil.py"]}}),
+        json!({"process": {"argv": ["env", format!("--chdir={modules}"), "python3", "evil.py"]}}),
     ] {
-        one_subtool(&world, &run, sh);
-        assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+        one_subtool(&world, &run, needs);
+        assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0, "{run}");
         let ran = world.run(&["run", "zoo_look", "--wait"]);
         assert!(ran.exit != 0 && ran.to_string().contains("lies outside of it"), "{run}: {ran}");
     }
+}
+
+/// Whatever is put in its place for a moment.
+#[test]
+fn a_script_of_a_pack_that_is_exchanged_again_and_again_runs_only_as_it_was() {
+    let world = World::new();
+    let script = world.config_folder().join("packs/zoo/bin/look.sh");
+    one_subtool(
+        &world,
+        &json!({"process": {"argv": ["sh", &script]}}),
+        "needs.programs.sh = { description = \"to look\" }",
+    );
+    fs::create_dir_all(script.parent().expect("a folder")).expect("made");
+    fs::write(&script, "echo good\n").expect("written");
+    assert_eq!(world.run(&["pack", "enable", "zoo"]).exit, 0);
+    assert_eq!(world.result_of("zoo_look", &json!({}))["data"], "good");
+    let (good, evil) = (world.folder().join("good"), world.folder().join("evil"));
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let exchanging = {
+        let (stop, script) = (std::sync::Arc::clone(&stop), script.clone());
+        std::thread::spawn(move || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                for (file, text) in [(&evil, "echo evil\n"), (&good, "echo good\n")] {
+                    fs::write(file, text).expect("written");
+                    fs::rename(file, &script).expect("moved");
+                    std::thread::park_timeout(std::time::Duration::from_millis(2));
+                }
+            }
+        })
+    };
+    let ends: Vec<_> = (0..40).map(|_| world.run(&["run", "zoo_look", "--wait"]).stdout).collect();
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    exchanging.join().expect("it ends");
+    assert!(ends.iter().all(|end| !end.contains("evil")), "{ends:?}");
 }
 
 /// Only a human's `pack enable` says which content of a pack may run.

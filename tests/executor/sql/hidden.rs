@@ -80,3 +80,53 @@ fn every_column_of_the_default_list_is_hidden() {
         assert_eq!(described["data"]["columns"].as_array().map(Vec::len), Some(2), "{described:#}");
     }
 }
+
+/// A row of an heir is a row of the table from which it inherits, and a column may hold whole rows.
+#[test]
+fn what_is_hidden_stays_so_in_heirs_and_in_columns_of_whole_rows() {
+    let Some(shop) =
+        Shop::new("postgres", "hidden_columns = [\"customer_entity.email\"]\ndeny_tables = [\"admin_user\"]")
+    else {
+        return;
+    };
+    shop.sql(
+        "CREATE TABLE heir () INHERITS (customer_entity); CREATE TABLE heir_of_heir () INHERITS (heir); \
+         INSERT INTO heir_of_heir SELECT * FROM ONLY customer_entity LIMIT 1; \
+         CREATE TABLE admin_heir () INHERITS (admin_user); \
+         CREATE TABLE rows_kept (id INTEGER, one customer_entity, many customer_entity[], denied admin_user); \
+         INSERT INTO rows_kept SELECT 1, c, ARRAY[c] FROM ONLY customer_entity AS c LIMIT 1; \
+         CREATE TYPE pair AS (number INTEGER, customer customer_entity); CREATE DOMAIN kept_customer AS customer_entity; \
+         CREATE TYPE place AS (street TEXT, city TEXT); \
+         CREATE TABLE nested (id INTEGER, pair pair, pairs pair[], kept kept_customer, outer_row rows_kept, place place); \
+         INSERT INTO nested SELECT 1, ROW(1, c)::pair, ARRAY[ROW(1, c)::pair], c, r, ROW('a', 'b')::place \
+             FROM ONLY customer_entity AS c, rows_kept AS r LIMIT 1;",
+    );
+    for hidden in [
+        "SELECT email FROM heir",
+        "SELECT email FROM heir_of_heir",
+        "SELECT to_json(h) FROM heir_of_heir AS h WHERE email IS NOT NULL",
+        "SELECT * FROM admin_heir",
+        "SELECT one FROM rows_kept",
+        "SELECT to_json(one) AS j FROM rows_kept",
+        "SELECT (one).email AS e FROM rows_kept",
+        "SELECT many FROM rows_kept",
+        "SELECT denied FROM rows_kept",
+        "SELECT pair FROM nested",
+        "SELECT pairs FROM nested",
+        "SELECT kept FROM nested",
+        "SELECT outer_row FROM nested",
+    ] {
+        let answer = shop.query(hidden);
+        assert_eq!(answer["status"], "failed", "{hidden}: {answer:#}");
+    }
+    for (shown, columns) in
+        [("SELECT * FROM heir_of_heir", "entity_id"), ("SELECT * FROM rows_kept", "id"), ("SELECT * FROM nested", "id")]
+    {
+        let answer = shop.query(shown);
+        let row = &answer["data"]["data"][0];
+        assert!(
+            row[columns].is_number() && row["email"].is_null() && !row.to_string().contains('@'),
+            "{shown}: {answer:#}"
+        );
+    }
+}

@@ -116,3 +116,21 @@ fn a_scheduled_change_says_that_a_human_is_asked_and_what_becomes_of_it() {
     );
     assert!(message.contains(&start) && message.contains("and nothing is done"), "{receipt:#}");
 }
+
+#[test]
+fn a_dry_run_approves_no_query_that_is_always_refused() {
+    let Some(shop) = Shop::new("sqlite", "") else { return };
+    for (query, code) in [
+        ("UPDATE customer_entity SET email = 'x'", "refused-by-policy"),
+        ("DELETE FROM customer_entity", "refused-by-policy"),
+        ("PRAGMA user_version", "refused-by-policy"),
+        ("SELEC nonsense", "invalid-input"),
+        ("SELECT 1; SELECT 2", "invalid-input"),
+    ] {
+        let tried = shop.world.run(&["run", "shop_query", &format!("query={query}"), "--dry-run"]);
+        assert_eq!(tried.error()["code"], code, "{query}: {tried}");
+        assert_eq!(shop.query(query)["error"]["code"], code, "{query}");
+    }
+    let tried = shop.world.run(&["run", "shop_query", "query=SELECT entity_id FROM customer_entity", "--dry-run"]);
+    assert_eq!(tried.exit, 0, "{tried}");
+}

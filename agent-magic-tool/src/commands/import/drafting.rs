@@ -3,7 +3,7 @@
 //! The phrases are written into the file after each request, as text that was edited there: a refresh keeps them, and an
 //! interrupted drafting goes on with what is left.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use executor::agent::blocking_model::BlockingModel;
@@ -14,7 +14,7 @@ use executor::model::prompt::PromptMode;
 use executor::model::provider::ModelFailure;
 use executor::model::registry::{cost, rounded_cost};
 use import::file;
-use import::phrases::drafting::{self, BATCH, Undescribed};
+use import::phrases::drafting::{self, BATCH, MIN_PHRASES, Undescribed};
 use protocol::code::Code;
 use serde_json::{Value, json};
 
@@ -85,17 +85,32 @@ impl DraftingArgs {
         if is_dry_run || operations == 0 {
             return Ok(expected);
         }
+        let bound = if price > 0.0 {
+            format!("at its prices {price}")
+        } else {
+            "without a `price`, so nothing bounds what it costs".to_owned()
+        };
         context.output.note(&format!(
             "phrases for {operations} operations: {requests} requests to the model `{}`, about {input} tokens in, {output} \
-             out, at its prices {price}; what is drafted is kept, whatever ends it",
+             out, {bound}; what is drafted is kept, whatever ends it",
             chosen.name
         ));
+        let price_of = |batch: &[Undescribed]| {
+            let (input, output) = drafting::estimated_tokens(batch, self.phrases_in.len());
+            cost(chosen.model.price, TokenUsage { input: input as u64, output: output as u64, cached: 0 })
+        };
         let model = BlockingModel::open(&models, model)?;
         let mut course = Course { model, args: self, spent: 0.0, requests: 0, empty_answers: 0 };
         let mut drafted = Drafted::default();
         let ended = lacking
             .iter()
-            .try_for_each(|(path, operations)| course.draft_file(path, operations, &mut drafted, context));
+            .try_for_each(|(path, operations)| course.draft_file(path, operations, &price_of, &mut drafted, context));
+        let few = drafted.few;
+        if few > 0 {
+            context.output.note(&format!(
+                "{few} operations have fewer than {MIN_PHRASES} phrases: the model wrote no more for them"
+            ));
+        }
         let mut report = json!({"model": chosen.name, "operations": operations, "drafted": drafted.operations,
             "phrases": drafted.phrases, "requests": course.requests, "cost": rounded_cost(course.spent)});
         if let Err(error) = ended {
@@ -110,6 +125,8 @@ impl DraftingArgs {
 struct Drafted {
     operations: usize,
     phrases: usize,
+    /// Those that got fewer than are of use.
+    few: usize,
 }
 
 /// The requests of one drafting.
@@ -126,13 +143,18 @@ impl Course<'_> {
         &mut self,
         path: &Path,
         operations: &[Undescribed],
+        price_of: &dyn Fn(&[Undescribed]) -> f64,
         drafted: &mut Drafted,
         context: &Context,
     ) -> Result<(), Error> {
         let gone = || Error::new(Code::NotFound, format!("`{}` is no longer a file of an import", path.display()));
         for batch in operations.chunks(BATCH) {
-            if self.spent >= self.args.phrases_cost {
-                let message = format!("the phrases have cost {}, which is the most they may", rounded_cost(self.spent));
+            let next = price_of(batch);
+            if self.spent + next > self.args.phrases_cost {
+                let (spent, next) = (rounded_cost(self.spent), rounded_cost(next));
+                let most = self.args.phrases_cost;
+                let message =
+                    format!("the phrases have cost {spent}, and the next request about {next}; they may cost {most}");
                 return Err(Error::new(Code::BudgetExhausted, message)
                     .hint("for the rest: the same with `--refresh PACK` and a higher `--phrases-cost`"));
             }
@@ -144,7 +166,7 @@ impl Course<'_> {
                 Ok(phrases) => phrases,
                 Err(why) => {
                     context.output.note(&format!("{} operations stay without phrases: {why}", batch.len()));
-                    Default::default()
+                    BTreeMap::default()
                 }
             };
             self.empty_answers = if phrases.is_empty() { self.empty_answers + 1 } else { 0 };
@@ -154,6 +176,8 @@ impl Course<'_> {
             }
             drafting::add(&mut file, &phrases);
             writing::replace(path, &file::text(&file), true)?;
+            let few = phrases.values().filter(|phrases| phrases.len() < MIN_PHRASES).count();
+            drafted.few += few + batch.len() - phrases.len();
             drafted.operations += phrases.len();
             drafted.phrases += phrases.values().map(Vec::len).sum::<usize>();
         }

@@ -45,6 +45,9 @@ pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &List
             "any subtool can be started later: agent-magic-tool run NAME key=value --at=09:00, or --in=2h".to_owned()
         });
     }
+    if selection.query.is_some_and(asks_for_history) {
+        notes.push("what was run: agent-magic-tool tasks".to_owned());
+    }
     if listed.writers > 0 {
         notes.push(format!(
             "left out {} that change something: this session is read-only (AGENT_MAGIC_TOOL_READ_ONLY)",
@@ -74,8 +77,16 @@ fn asks_for_later(query: &str) -> bool {
     has_word(query, &WORDS) || has_word(query, &REMIND)
 }
 
+/// Whether the query is about what was run before, which is a command and not a subtool.
+fn asks_for_history(query: &str) -> bool {
+    let has = |words: &[&str]| has_word(query, words);
+    has(&["ran", "runs", "executions", "executed"])
+        || (has(&["history", "list", "past"]) && has(&["task", "tasks", "run", "call", "calls"]))
+}
+
 fn has_word(query: &str, words: &[&str]) -> bool {
-    query.split_whitespace().any(|word| words.contains(&word.to_lowercase().as_str()))
+    let mut of_query = query.split(|it: char| !it.is_alphanumeric());
+    of_query.any(|word| words.contains(&word.to_lowercase().as_str()))
 }
 
 /// Says that even the best hit, which has these words, probably is not what was wanted.

@@ -1,8 +1,10 @@
 //! The input of `run`: a JSON object, single fields, and values that lie in files or in the results of other tasks.
 
 use std::io::Read as _;
+use std::path::Path;
 
 use protocol::code::Code;
+use protocol::data_class::DataClass;
 use protocol::duration::PositiveDuration;
 use protocol::json;
 use protocol::mailbox::request::RunRequest;
@@ -176,6 +178,23 @@ pub(super) fn read_field(field: &str, request: &mut RunRequest, context: &Contex
         Some(first) => *first = Value::Array(vec![first.take(), text.into()]),
     }
     Ok(())
+}
+
+/// The most sensitive class of the results that these arguments take values from.
+pub(super) fn class_of_sources<'a>(
+    arguments: impl Iterator<Item = &'a str>,
+    context: &Context,
+) -> Result<Option<DataClass>, Error> {
+    let mut most = None;
+    for place in arguments.filter_map(|argument| argument.strip_prefix('@')) {
+        let mailbox = Mailbox::open(&context.paths.mailbox)?;
+        let of_path = || Mailbox::task_of_file(Path::new(place).file_name()?);
+        let Some(id) = result_part(place).map(|(id, _)| id).or_else(of_path) else { continue };
+        if let Ok(file) = ResultFile::read(&mailbox, id, &context.caller) {
+            most = most.max(file.data_class());
+        }
+    }
+    Ok(most)
 }
 
 /// The value of one field.

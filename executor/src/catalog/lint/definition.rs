@@ -31,6 +31,10 @@ fn parameters(subtool: &Subtool, findings: &mut Vec<Finding>) {
         if property.get("description").is_none() && property.get("enum").is_none() {
             findings.push(warning(subtool, "undescribed-parameter", &place, format!("`{name}` has no description")));
         }
+        if property["enum"].as_array().is_some_and(Vec::is_empty) {
+            let message = format!("no value of `{name}` is valid: its `enum` is empty");
+            findings.push(warning(subtool, "empty-enum", &place, message));
+        }
         if SHARED_NAMES.contains(&name.as_str()) {
             let message = format!("templates know this field only as `input.{name}`; another name avoids mix-ups");
             findings.push(warning(subtool, "shared-name", &place, message));

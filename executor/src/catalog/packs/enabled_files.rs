@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::base::trust::{self, Distrust, untrusted};
+use crate::base::write_access::WriteAccess;
 use crate::catalog::file_state::FileState;
 use crate::task::failure::Failure;
 use crate::task::fingerprint::{FileRole, Fingerprint};
@@ -160,21 +161,41 @@ impl PinnedPack {
         })
     }
 
-    /// Fails if one of the `files` that are run lies outside of the pack and could have been changed since.
-    pub fn check_outside(&self, files: &[Fingerprint]) -> Result<(), Failure> {
+    /// Fails if one of the `files` that are run, or a folder from which code is taken, lies outside of the pack and could have
+    /// been changed since; or if a file of the pack is not as it was. `agent` is the Unix user of the agent.
+    pub fn check_run(&self, files: &[Fingerprint], folders: &BTreeSet<PathBuf>, agent: u32) -> Result<(), Failure> {
         let folder = self.folder.canonicalize().ok();
-        let is_own = |path: &Path| {
-            path.canonicalize().ok().zip(folder.as_ref()).is_some_and(|(path, folder)| path.starts_with(folder))
+        let inside = |path: &Path| {
+            let (path, folder) = path.canonicalize().ok().zip(folder.as_ref())?;
+            path.strip_prefix(folder).ok().map(Path::to_owned)
         };
-        let is_run = |role| matches!(role, FileRole::Script | FileRole::Covered | FileRole::Folder);
-        let changeable = |file: &&Fingerprint| is_run(file.role) && file.writable.is_some() && !is_own(&file.path);
-        let Some(file) = files.iter().find(changeable) else { return Ok(()) };
+        let is_code = |role| matches!(role, FileRole::Script | FileRole::Covered | FileRole::Folder);
+        let outside = files.iter().filter(|file| is_code(file.role) && file.writable.is_some());
+        let outside = outside.map(|file| &file.path).filter(|path| inside(path).is_none());
+        let foreign = folders.iter().filter(|path| inside(path).is_none() && WriteAccess::to(path, agent).is_some());
+        let Some(path) = outside.chain(foreign).next() else { return self.check_same(files, inside) };
         let message = format!(
             "the pack `{}` runs `{}`, which lies outside of it and may have changed since the pack was enabled; nothing was done",
             self.name,
-            file.path.display()
+            path.display()
         );
-        Err(Failure::new(Code::BadDefinition, message).hint("its author must put the file into the folder of the pack"))
+        Err(Failure::new(Code::BadDefinition, message).hint(
+            "its author must keep all code in the folder of the pack; for a module of Python: `env -C FOLDER python3 -m …`, or `-P` \
+             with PYTHONPATH",
+        ))
+    }
+
+    /// Fails if one of `files` has another content than when the pack was enabled.
+    fn check_same(&self, files: &[Fingerprint], inside: impl Fn(&Path) -> Option<PathBuf>) -> Result<(), Failure> {
+        let has_content = |role| !matches!(role, FileRole::Folder | FileRole::WorkingFolder | FileRole::Place);
+        for file in files.iter().filter(|file| has_content(file.role) && !file.role.is_of_input()) {
+            let Some(path) = inside(&file.path) else { continue };
+            if self.files.get(&*path.to_string_lossy()).is_none_or(|sha256| *sha256 != file.sha256) {
+                let message = format!("`{}` of the pack `{}` changed; nothing was done", path.display(), self.name);
+                return Err(Failure::new(Code::Drifted, message));
+            }
+        }
+        Ok(())
     }
 
     /// Fails if the pack is no longer as it was.

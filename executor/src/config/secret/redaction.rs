@@ -15,6 +15,7 @@ mod encodings;
 mod stream;
 mod unwrapped;
 
+use encodings::Reach;
 pub(crate) use stream::StreamRedaction;
 use unwrapped::Unwrapped;
 
@@ -89,8 +90,8 @@ impl KnownSecrets {
 /// Finds the encodings of some secrets.
 struct SecretFinder {
     automaton: AhoCorasick,
-    /// What replaces each pattern of the automaton.
-    replacements: Vec<String>,
+    /// What replaces each pattern of the automaton, and how far beyond it.
+    replacements: Vec<(String, Reach)>,
 }
 
 /// A place that contains a secret. Places of one search do not overlap.
@@ -101,10 +102,16 @@ struct FoundSecret<'a> {
 
 impl SecretFinder {
     fn of(known: &BTreeSet<(String, String)>) -> Self {
-        let patterns = known.iter().flat_map(|(value, replacement)| {
-            encodings::of(value).into_iter().map(move |encoded| (encoded, replacement.clone()))
-        });
-        let (patterns, replacements): (Vec<_>, Vec<_>) = patterns.unzip();
+        let mut all: BTreeMap<String, (String, Reach)> = BTreeMap::new();
+        for (value, replacement) in known {
+            let whole = encodings::of(value).into_iter().map(|encoded| (encoded, Reach::default()));
+            let beginning = encodings::beginning(value).map(|beginning| (beginning.text, beginning.reach));
+            for (pattern, reach) in whole.chain(beginning) {
+                let (_, known) = all.entry(pattern).or_insert_with(|| (replacement.clone(), reach));
+                *known = reach.max(*known);
+            }
+        }
+        let (patterns, replacements): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         // A DFA of a key of some kilobytes would take tens of megabytes.
         let mut builder = AhoCorasick::builder();
         // Something along the way may change the case, and no text has a secret in another case by chance.
@@ -116,15 +123,14 @@ impl SecretFinder {
 
     /// Returns where `text` contains a secret, in order. `unwrapped` is the same text without its line breaks.
     fn find(&self, text: &[u8], unwrapped: Option<&Unwrapped>) -> Vec<FoundSecret<'_>> {
-        let found = |place: Range<usize>, pattern: aho_corasick::PatternID| FoundSecret {
-            place,
-            replacement: &self.replacements[pattern.as_usize()],
+        let in_text = |text: &[u8], secret: aho_corasick::Match| {
+            let (replacement, reach) = &self.replacements[secret.pattern().as_usize()];
+            FoundSecret { place: secret.start()..reach.end(text, secret.end()), replacement }
         };
-        let mut all: Vec<_> =
-            self.automaton.find_iter(text).map(|secret| found(secret.range(), secret.pattern())).collect();
+        let mut all: Vec<_> = self.automaton.find_iter(text).map(|secret| in_text(text, secret)).collect();
         if let Some(unwrapped) = unwrapped {
-            let secrets = self.automaton.find_iter(unwrapped.text());
-            all.extend(secrets.map(|secret| found(unwrapped.original(secret.range()), secret.pattern())));
+            let secrets = self.automaton.find_iter(unwrapped.text()).map(|secret| in_text(unwrapped.text(), secret));
+            all.extend(secrets.map(|found| FoundSecret { place: unwrapped.original(found.place), ..found }));
             all.sort_by_key(|secret| (secret.place.start, std::cmp::Reverse(secret.place.end)));
         }
         let mut apart: Vec<FoundSecret<'_>> = Vec::with_capacity(all.len());
@@ -255,6 +261,11 @@ mod tests {
             ("a fingerprint", bytes("{:02x}", ":")),
             ("an upper fingerprint", bytes("{:02X}", ":")),
             ("escaped bytes", bytes("\\x{:02x}", "")),
+            ("a path of Python", "s3cr3t/tok%22en%20%C3%A9%2B%26%3E%3F".to_owned()),
+            ("JSON of Go", r#"s3cr3t/tok\"en é+\u0026\u003e?"#.to_owned()),
+            ("JSON of .NET", r"s3cr3t/tok\u0022en \u00E9\u002B\u0026\u003E?".to_owned()),
+            ("JSON in numbers", numbers(&|character| format!("\\u{character:04x}"))),
+            ("HTML in hex of what is not ASCII", "s3cr3t/tok&quot;en &#xE9;+&amp;&gt;?".to_owned()),
         ] {
             let redacted = known.redact(&text).into_owned();
             assert!(redacted.contains("[secret:t]") && !redacted.contains("s3cr3t"), "{form}: {redacted}");
@@ -273,9 +284,11 @@ mod tests {
 
     #[test]
     fn a_secret_in_another_case_and_the_beginning_of_one_are_redacted() {
-        let known = known();
-        let cut = |text: &str| text.chars().take(14).collect::<String>();
-        for form in [SECRET.to_owned(), cut(SECRET)] {
+        const WORD: &str = "s3cr3t/token-of+1:many=parts";
+        let mut known = known();
+        known.insert(WORD, "[secret:t]");
+        let cut = |text: &str| text.chars().take(18).collect::<String>();
+        for form in [SECRET.to_owned(), WORD.to_owned(), cut(WORD)] {
             let swapped = |character: char| {
                 if character.is_lowercase() { character.to_ascii_uppercase() } else { character.to_ascii_lowercase() }
             };
@@ -296,6 +309,40 @@ mod tests {
         known.insert("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJlLW9mLWl0", "[secret:j]");
         for text in ["eyJhbGciOiJIUzI1NiJ9.x", "eyJh"] {
             assert_eq!(known.redact(text), text);
+        }
+    }
+
+    /// One who knows the beginning learns nothing of the rest from what is hidden.
+    #[test]
+    fn what_follows_a_beginning_is_hidden_whatever_it_is() {
+        for secret in ["ann@example.org:q8ZkT2vXw9LrPd4N", SECRET, "AKIAIOSFODNN7EXAMPLE", "one two three four"] {
+            let mut known = KnownSecrets::default();
+            known.insert(secret, "[secret:t]");
+            let characters: Vec<char> = secret.chars().collect();
+            for known_chars in 6..characters.len() {
+                let beginning: String = characters[..known_chars].iter().collect();
+                let next = characters[known_chars].to_ascii_lowercase();
+                let tail = |guess: char| known.redact(&format!("{beginning}{guess}##")).into_owned();
+                let is_right = |guess: char| guess.eq_ignore_ascii_case(&next);
+                let guesses = (' '..='~').filter(|guess| guess.is_ascii_alphanumeric() || "+/=:-_@".contains(*guess));
+                let (right, wrong): (Vec<_>, Vec<_>) = guesses.partition(|guess| is_right(*guess));
+                // The guess that makes the beginning long enough tells its last character, and no other does.
+                let is_last =
+                    beginning.len() + 1 == secret.len().div_ceil(2).max(12) || known_chars + 1 == characters.len();
+                let shape = |guess: &char| {
+                    let shown = tail(*guess);
+                    shown.strip_prefix("[secret:t]").map(|rest| rest.replace(*guess, "?"))
+                };
+                let shown = |guesses: &[char]| guesses.iter().map(shape).collect::<BTreeSet<_>>();
+                let (right, wrong) = (shown(&right), shown(&wrong));
+                assert!(is_last || right.is_empty() || right == wrong, "{secret}: {known_chars}: {right:?}, {wrong:?}");
+            }
+            // And of an excerpt nothing is left.
+            let half = secret.len().div_ceil(2).max(12);
+            for end in (half..secret.len()).filter(|end| secret.is_char_boundary(*end)) {
+                let said = known.redact(&secret[..end]).into_owned();
+                assert_eq!(said, "[secret:t]", "{secret}: {end}");
+            }
         }
     }
 

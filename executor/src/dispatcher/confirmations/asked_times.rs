@@ -54,7 +54,10 @@ impl AskedTimes {
             let message = format!("a human was asked {} times{whose} within an hour, which is the limit", asked.len());
             Some(
                 ErrorBody::new(Code::Throttled, message)
-                    .hint("tell the user what you were about to do, and continue with what needs no approval")
+                    .hint(
+                        "tell the user what you were about to do, and continue with what needs no approval; a human can \
+                         raise `asks_per_hour` under [confirm] in config.toml",
+                    )
                     .detail("again_at", (*asked.front()? + CONFIRMATION_WINDOW).to_string()),
             )
         })

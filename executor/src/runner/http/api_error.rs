@@ -15,7 +15,12 @@ use crate::task::failure::SideEffect;
 pub(super) const MAX_MESSAGE_CHARS: usize = 500;
 
 /// The largest error object that is included in the details, in bytes of JSON.
-pub(super) const MAX_DETAIL_BYTES: usize = 4_000;
+const MAX_DETAIL_BYTES: usize = 4_000;
+
+/// A response as a detail.
+pub(super) fn shown(data: &Value) -> Value {
+    if data.to_string().len() <= MAX_DETAIL_BYTES { data.clone() } else { "…".into() }
+}
 
 /// The detail with the seconds that a server asks to wait.
 const RETRY_AFTER: &str = "retry_after_seconds";

@@ -47,6 +47,8 @@ pub(super) struct HttpResponse {
     /// The method and URL after redirects.
     pub(super) method: Method,
     pub(super) url: Url,
+    /// Whether it is that of a job or its result, and not of the declared request.
+    pub(super) is_of_job: bool,
 }
 
 impl HttpResponse {
@@ -93,6 +95,14 @@ impl<'a> HttpCall<'a> {
     /// Returns the method and URL for messages, like `GET https://…`, without secrets.
     pub(super) fn summary(&self) -> String {
         format!("{} {}", self.draft.method.to_reqwest(), self.draft.redacted_url())
+    }
+
+    /// What `answer` answered, likewise.
+    pub(super) fn summary_of(&self, answer: &HttpResponse) -> String {
+        if !answer.is_of_job {
+            return self.summary();
+        }
+        format!("{} {}", answer.method.to_reqwest(), self.context.secrets.redact(answer.url.as_str()))
     }
 
     /// Sends the request. If the server refuses a renewable access token, sends it once more with a new token.
@@ -158,6 +168,7 @@ impl<'a> HttpCall<'a> {
             (guarded, is_foreign) = (true, true);
             self.without_secrets(&mut headers);
         }
+        let is_of_job = matches!(target, RequestTarget::Job(_));
         for _ in 0..=MAX_REDIRECTS {
             let client = self.context.http.client_for(&url, guarded).await?;
             let mut request = client.request(method.to_reqwest(), url.clone()).headers(headers.clone());
@@ -172,7 +183,7 @@ impl<'a> HttpCall<'a> {
                 }
                 _ => None,
             };
-            let Some(next) = next else { return Ok(HttpResponse { response, method, url }) };
+            let Some(next) = next else { return Ok(HttpResponse { response, method, url, is_of_job }) };
             if !matches!(method, Method::Get | Method::Head) {
                 // 303: the request was carried out, and its result is to be read elsewhere (RFC 9110, section 15.4.4).
                 self.accepted();

@@ -82,8 +82,9 @@ fn base_url(base: &str) -> Result<(), DefinitionMistake> {
     if !template::is_constant(base) {
         return Ok(());
     }
-    let url = Url::parse(base)
-        .map_err(|error| DefinitionMistake::new("base_url", &format!("is not a valid URL: {error}")))?;
+    let url = Url::parse(base).map_err(|error| {
+        DefinitionMistake::new("base_url", &format!("is not a valid URL, like `https://api.example.com/v1`: {error}"))
+    })?;
     if !matches!(url.scheme(), "http" | "https") {
         return mistake("base_url", "must start with `https://` or `http://`");
     }

@@ -77,12 +77,12 @@ fn default_interval() -> PositiveDuration {
 /// that is done already.
 pub(super) async fn follow(call: &HttpCall<'_>, poll: &Poll, answer: HttpResponse) -> Result<RunnerOutput, Failure> {
     let latest = call.until_cancelled(response::output(call, answer)).await?;
+    // The server has the request. Whatever fails from here on, it may carry it out, or has.
+    call.accepted();
     let mut unmet = Unmet::default();
     if is_over(call, poll, &latest, &mut unmet).await? {
         return result(call, poll, latest).await;
     }
-    // The server has the request. Whatever fails from here on, it may carry it out.
-    call.accepted();
     let expression = poll.url.as_deref().unwrap_or(URL);
     let Some(job) = url(call, expression, &latest, &call.draft.address).await? else {
         let message = format!(
@@ -288,8 +288,7 @@ fn data(latest: &RunnerOutput) -> &Value {
 
 fn body(latest: &RunnerOutput) -> Value {
     match &latest.data {
-        OutputData::Json(data) if data.to_string().len() <= super::api_error::MAX_DETAIL_BYTES => data.clone(),
-        OutputData::Json(_) => json!("…"),
+        OutputData::Json(data) => super::api_error::shown(data),
         OutputData::File { .. } => Value::Null,
     }
 }

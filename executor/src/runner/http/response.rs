@@ -1,6 +1,7 @@
 //! Reads a response as JSON, text or a file, never more than the limit.
 
 use futures_util::StreamExt as _;
+use protocol::json::parse_answer;
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
@@ -45,7 +46,7 @@ pub(super) async fn output(call: &HttpCall<'_>, answer: HttpResponse) -> Result<
     let (facts, url) = (answer.facts(), answer.url);
     let data = data(call, answer.response, &url).await.map_err(|failure| after_success(call, failure))?;
     if let OutputData::Json(data) = &data
-        && let Some(meaning) = meaning(call, data, &facts).await
+        && let Some(meaning) = meaning(call, data, &facts).await.map_err(|failure| after_success(call, failure))?
     {
         let failure = Failure::new(Code::ApiError, "the response says that it failed");
         return Err(after_success(call, api_error::explained(failure, &meaning)));
@@ -117,29 +118,37 @@ async fn check_status(call: &HttpCall<'_>, answer: HttpResponse) -> Result<HttpR
         return Ok(answer);
     }
     let (headers, method, facts) = (answer.response.headers().clone(), answer.method, answer.facts());
+    let summary = call.summary_of(&answer);
     let body = text::decode(&first_bytes(answer.response).await, header(&headers, CONTENT_TYPE.as_str()).as_deref());
     // Before it is shortened: a secret that is cut in half is not recognized.
     let body = call.context.secrets.redact(&body);
     let auth = call.http.auth.as_ref();
-    let failure = api_error::failure(method, auth, &call.summary(), status, &headers, &body);
+    let failure = api_error::failure(method, auth, &summary, status, &headers, &body);
     let body: Value = serde_json::from_str(&body).unwrap_or_else(|_| Value::from(body.as_ref()));
     Err(match meaning(call, &body, &facts).await {
-        Some(meaning) => api_error::explained(failure, &meaning),
-        None => failure,
+        Ok(Some(meaning)) => api_error::explained(failure, &meaning),
+        Ok(None) => failure,
+        Err(unjudged) => {
+            tracing::debug!(error = %unjudged.error.message, "failed to find out what an error response means");
+            failure
+        }
     })
 }
 
-/// Returns the text with which a response fails the run, as the definition says.
-async fn meaning(call: &HttpCall<'_>, body: &Value, facts: &ResponseFacts) -> Option<String> {
-    let expression = call.http.error.as_deref()?;
-    match expression::evaluate(call, expression, body, Some(facts)).await {
-        Ok(Value::String(meaning)) => Some(meaning),
-        Ok(_) => None,
-        Err(failure) => {
-            tracing::debug!(error = %failure.error.message, "failed to find out whether a response means an error");
-            None
+/// Returns the text with which a response fails the run, as the definition says. Fails if that cannot be found out: then
+/// nothing says that the response is no error.
+async fn meaning(call: &HttpCall<'_>, body: &Value, facts: &ResponseFacts) -> Result<Option<String>, Failure> {
+    let Some(expression) = call.http.error.as_deref() else { return Ok(None) };
+    let found = expression::evaluate(call, expression, body, Some(facts)).await.map_err(|failure| {
+        if failure.error.code != Code::SelectFailed {
+            return failure;
         }
-    }
+        let message = format!("`error` of the subtool cannot judge the response: {}", failure.error.message);
+        Failure::new(Code::SelectFailed, message)
+            .hint("whether it succeeded is not known; correct `error` of the subtool")
+            .detail("response", api_error::shown(body))
+    })?;
+    Ok(if let Value::String(meaning) = found { Some(meaning) } else { None })
 }
 
 /// The server reported success: even if its response cannot be read, the request may have taken effect.
@@ -214,7 +223,7 @@ fn parse_json(body: &[u8], content_type: Option<&str>, call: &HttpCall<'_>) -> R
     if decoded.trim().is_empty() {
         return Ok(Value::Null);
     }
-    parsed(call, &decoded, "JSON", |text| serde_json::from_str(text).map_err(|error| error.to_string()))
+    parsed(call, &decoded, "JSON", |text| parse_answer(text).map_err(|error| error.to_string()))
 }
 
 fn parsed(

@@ -2,6 +2,7 @@
 //!
 //! XML is read without document type declarations, so no entity can expand, and only to a bounded depth.
 
+use protocol::json::parse_answer;
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::{Map, Value};
 
@@ -58,7 +59,7 @@ fn element(node: Node<'_, '_>, depth: usize) -> Result<Value, String> {
 pub(super) fn ndjson(text: &str) -> Result<Value, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
-        .map(|(index, line)| serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1)))
+        .map(|(index, line)| parse_answer(line).map_err(|error| format!("line {}: {error}", index + 1)))
         .collect::<Result<Vec<Value>, _>>()
         .map(Value::Array)
 }

@@ -167,7 +167,9 @@ impl Mcp {
             }
             None => {
                 let message = format!("the MCP server `{name}` has no tool `{}` anymore", self.tool);
-                Err(Failure::new(Code::NotFound, message).hint(hint).into())
+                Err(Failure::new(Code::NotFound, message)
+                    .hint("use another tool; a human removes this definition, which `import --refresh` keeps if it was edited")
+                    .into())
             }
         }
     }

@@ -4,6 +4,7 @@
 //! and one that was started from others than a human was shown is ended, and started anew for the call. What its
 //! program loads besides, such as modules, is not looked for: `covers` lists it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use protocol::code::Code;
@@ -11,6 +12,7 @@ use protocol::code::Code;
 use super::McpServer;
 use crate::config::programs::ProgramSettings;
 use crate::runner::RunnerContext;
+use crate::runner::process::named_files::code_folders;
 use crate::runner::process::program_call::ProgramCall;
 use crate::task::failure::Failure;
 use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
@@ -69,6 +71,15 @@ impl McpServer {
             }
         }
         Ok(())
+    }
+
+    /// The folders from which its program takes code.
+    pub(in crate::runner) fn code_folders(&self) -> BTreeSet<PathBuf> {
+        let Some((program, arguments)) = self.command.split_first() else { return BTreeSet::new() };
+        let arguments: Vec<_> = arguments.iter().map(|text| Some(text.as_str())).collect();
+        let variables = self.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let folder = self.folder.as_deref().map_or(Path::new("/"), Path::new);
+        code_folders(program, &arguments, variables, folder)
     }
 
     /// The files that its program executes, and those that are covered; none for a server at a URL. `agent` is the Unix

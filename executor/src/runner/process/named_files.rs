@@ -11,9 +11,9 @@ use protocol::paths::real_path;
 use crate::task::fingerprint::{FileRole, leads_elsewhere};
 
 /// What ends the name of a file that is loaded or interpreted.
-const EXTENSIONS: [&str; 23] = [
-    "awk", "bash", "cjs", "cts", "jar", "jq", "js", "lua", "mjs", "mk", "mts", "php", "pl", "pm", "ps1", "py", "rb",
-    "sed", "sh", "so", "tcl", "ts", "zsh",
+const EXTENSIONS: [&str; 25] = [
+    "awk", "bash", "cjs", "cts", "jar", "jq", "js", "lua", "mjs", "mk", "mts", "php", "pl", "pm", "ps1", "py", "pyz",
+    "rb", "sed", "sh", "so", "tcl", "ts", "zip", "zsh",
 ];
 
 /// Programs, and their options whose value is the file of a program text, whatever its name.
@@ -31,6 +31,37 @@ const TEXT_OPTIONS: [(&str, &[&str]); 13] = [
     ("php", &["-f", "--file"]),
     ("psql", &["-f", "--file"]),
     ("sed", &["-f", "--file"]),
+];
+
+/// Programs that run what lies in a folder, and programs that start others; without the number of their version.
+const INTERPRETERS: [&str; 27] = [
+    "bash", "bun", "busybox", "dash", "deno", "env", "gmake", "java", "ksh", "lua", "luajit", "make", "nice", "node",
+    "nodejs", "nohup", "perl", "php", "pypy", "python", "ruby", "setsid", "sh", "tclsh", "timeout", "xargs", "zsh",
+];
+
+/// Environment variables that name folders or files from which interpreters and the loader take code.
+const CODE_VARIABLES: [&str; 21] = [
+    "AWKLIBPATH",
+    "AWKPATH",
+    "BASH_ENV",
+    "CLASSPATH",
+    "ENV",
+    "GIT_EXEC_PATH",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "LUA_CPATH",
+    "LUA_PATH",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PERLLIB",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "RUBYLIB",
+    "RUBYOPT",
+    "ZDOTDIR",
 ];
 
 /// The files that `text` may name in `folder`.
@@ -58,6 +89,59 @@ fn names_in(text: &str) -> impl Iterator<Item = &str> {
     let names = [Some(text), value, glued].into_iter().flatten();
     let names = names.flat_map(|name| [Some(name), name.strip_prefix('@')]).flatten();
     names.filter(|name| !name.is_empty())
+}
+
+/// The folders from which a program takes code by its constants: arguments of interpreters that are folders, the search paths
+/// in its variables, and its own folder if it is to find a module or a makefile there.
+pub(in crate::runner) fn code_folders<'a>(
+    program: &str,
+    arguments: &[Option<&str>],
+    variables: impl IntoIterator<Item = (&'a str, &'a str)>,
+    folder: &Path,
+) -> BTreeSet<PathBuf> {
+    let kind = |text: &str| {
+        let name = Path::new(text).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.').to_owned()
+    };
+    // As `env -S` splits them.
+    let constants =
+        || arguments.iter().copied().flatten().flat_map(|text| std::iter::once(text).chain(text.split_whitespace()));
+    let folder = &changed_folder(arguments, folder);
+    let kinds: Vec<_> = std::iter::once(program).chain(constants()).map(kind).collect();
+    let mut found = BTreeSet::new();
+    if kinds.iter().any(|kind| INTERPRETERS.contains(&kind.as_str())) {
+        let names = constants().flat_map(names_in).map(|name| name.strip_prefix("file://").unwrap_or(name));
+        found.extend(names.map(|name| folder.join(name)).filter(|path| path.is_dir() || is_script(path)));
+        // With `-P` and `-I`, Python looks for modules in no folder of the caller.
+        let is_module =
+            constants().any(|text| text.starts_with("-m")) && !constants().any(|text| matches!(text, "-P" | "-I"));
+        if is_module || kinds.iter().any(|kind| matches!(kind.as_str(), "make" | "gmake")) {
+            found.insert(folder.to_owned());
+        }
+    }
+    let paths = constants().filter_map(|text| text.strip_prefix("--exec-path="));
+    found.extend(paths.map(|path| folder.join(path)));
+    for (_, value) in variables.into_iter().filter(|(name, _)| CODE_VARIABLES.contains(name)) {
+        let words = value.split(|it: char| it == ':' || it.is_whitespace()).flat_map(names_in);
+        found.extend(words.map(|word| folder.join(word)).filter(|path| path.exists()));
+    }
+    found
+}
+
+/// The folder to which `env -C FOLDER` leads from `folder`.
+fn changed_folder(arguments: &[Option<&str>], folder: &Path) -> PathBuf {
+    for (at, text) in arguments.iter().copied().enumerate() {
+        let next = || arguments.get(at + 1).copied().flatten();
+        let changed = match text {
+            Some("-C" | "--chdir") => next(),
+            Some(text) => text.strip_prefix("--chdir="),
+            None => None,
+        };
+        if let Some(changed) = changed {
+            return folder.join(changed);
+        }
+    }
+    folder.to_owned()
 }
 
 /// The scripts that constants name: the arguments of a program, of which `None` stands for one that the input fills, and
@@ -125,6 +209,7 @@ mod tests {
     #[test]
     fn the_names_are_in_order() {
         assert!(EXTENSIONS.is_sorted() && TEXT_OPTIONS.is_sorted());
+        assert!(INTERPRETERS.is_sorted() && CODE_VARIABLES.is_sorted());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use encoding_rs::Encoding;
 use futures_util::{StreamExt as _, stream};
 use nix::sys::signal::Signal;
 use protocol::code::Code;
+use protocol::json::parse_answer;
 use protocol::{excerpt, regular_file};
 use serde_json::{Map, Value};
 use tokio_util::io::ReaderStream;
@@ -101,7 +102,7 @@ impl OutputReader<'_> {
             }
             ProcessOutput::File => return self.printed_file(printed).await,
             ProcessOutput::Text => Value::String(text.trim_end_matches(['\r', '\n']).to_owned()),
-            ProcessOutput::Json => serde_json::from_str(text).map_err(|reason| {
+            ProcessOutput::Json => parse_answer(text).map_err(|reason| {
                 let message = format!("the output of `{}` is not JSON: {reason}", self.name());
                 Failure::new(Code::BadResponse, message)
             })?,

@@ -155,6 +155,11 @@ impl ProgramCall {
         })
     }
 
+    /// What it gets on standard input.
+    pub(super) fn stdin(&self) -> Option<&str> {
+        self.stdin.as_deref()
+    }
+
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }

@@ -4,7 +4,7 @@ use protocol::code::Code;
 use serde_json::{Value, json};
 use sql::answer::Answer;
 use sql::database::{Rows, SqlStatement, TouchedRows, WriteMode, WriteOutcome, WriteQuery, WrittenRows};
-use sql::guard::{GuardedStatement, OtherRows};
+use sql::guard::{GuardedStatement, OtherRows, StatementKind};
 use tokio_util::sync::CancellationToken;
 
 use super::databases::OpenDatabase;
@@ -162,7 +162,11 @@ impl Sql {
                     replaced: statement.replaced().cloned(),
                     settled: statement.settled().cloned(),
                     hidden: statement.hidden().to_vec(),
-                    set_by_database: statement.set_by_database().to_vec(),
+                    // A deletion writes nothing.
+                    set_by_database: match statement.kind {
+                        StatementKind::Delete => Vec::new(),
+                        _ => statement.set_by_database().to_vec(),
+                    },
                     statement: plain(&statement.sql),
                     ..WriteQuery::default()
                 }

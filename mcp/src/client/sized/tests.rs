@@ -159,3 +159,54 @@ async fn an_answer_that_is_too_large_is_said_to_be_so_over_every_transport() {
         }
     }
 }
+
+/// A server that answers calls with the status 400 and an error without an id until it was greeted `greetings` times.
+fn start_refusing(greetings: usize, words: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        let mut greeted = 0;
+        for mut stream in listener.incoming().flatten() {
+            let Some((is_get, message)) = read(&stream) else { continue };
+            greeted += usize::from(message["method"] == "initialize");
+            let (status, body) = match answer(&message, 10) {
+                _ if is_get => ("405 No", String::new()),
+                Some(_) if message["method"] == "tools/call" && greeted < greetings => {
+                    let error = json!({"code": -32000, "message": words});
+                    ("400 Bad Request", json!({"jsonrpc": "2.0", "error": error, "id": null}).to_string())
+                }
+                Some(answer) => ("200 OK", answer.to_string()),
+                None => ("202 Accepted", String::new()),
+            };
+            let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nMcp-Session-Id: s{greeted}\r\n");
+            let length = body.len();
+            drop(write!(stream, "{head}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"));
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_refusal_without_an_id_answers_what_was_posted_and_one_of_the_session_ends_the_connection() {
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let lost = "Bad Request: No valid session ID provided";
+    for (greetings, words, is_told) in [(1, lost, false), (2, lost, true), (2, "Bad Request: not now", true)] {
+        let settings = ConnectionSettings { max_bytes: MAX_BYTES, greeting: Greeting::Initialize };
+        let (url, client) = (start_refusing(greetings, words), reqwest::Client::new());
+        let kind = HttpKind::Streamable;
+        let endpoint = HttpEndpoint { url, client, headers: HashMap::new(), authorization: None, kind };
+        let connection = Connection::of_url(endpoint, &settings).await.expect("connected");
+        let call = ToolCall {
+            tool: "large".to_owned(),
+            arguments: Map::new(),
+            handle: None,
+            host: Arc::new(NoHost),
+            cancel: CancellationToken::new(),
+        };
+        let called = tokio::time::timeout(Duration::from_secs(20), connection.call(call)).await;
+        let called = called.unwrap_or_else(|_| panic!("{greetings}, {words}: it never ends"));
+        assert_eq!(called.is_err(), is_told, "{greetings}, {words}: {called:?}");
+        assert!(!is_told || format!("{called:?}").contains(words), "{called:?}");
+        assert_eq!(connection.is_closed(), is_told && words == lost, "{greetings}, {words}");
+    }
+}

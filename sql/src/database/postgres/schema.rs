@@ -67,6 +67,28 @@ FROM heirs JOIN pg_catalog.pg_class AS c ON c.oid = heirs.child JOIN pg_catalog.
 JOIN pg_catalog.pg_class AS p ON p.oid = heirs.parent JOIN pg_catalog.pg_namespace AS pn ON pn.oid = p.relnamespace
 WHERE c.relkind IN ('r', 'p', 'f')";
 
+/// The columns whose types hold rows of tables: directly, as elements of arrays, behind domains and inside composite types.
+const ROWS_IN_COLUMNS: &str = "
+WITH RECURSIVE part(whole, held) AS (
+    SELECT oid, typelem FROM pg_catalog.pg_type WHERE typelem <> 0
+    UNION ALL SELECT oid, typbasetype FROM pg_catalog.pg_type WHERE typtype = 'd'
+    UNION ALL SELECT rngtypid, rngsubtype FROM pg_catalog.pg_range
+    UNION ALL SELECT t.oid, a.atttypid FROM pg_catalog.pg_type AS t
+        JOIN pg_catalog.pg_attribute AS a ON a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE t.typtype = 'c'),
+reached(root, held) AS (
+    SELECT DISTINCT a.atttypid, a.atttypid FROM pg_catalog.pg_attribute AS a
+    WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+    UNION SELECT r.root, p.held FROM reached AS r JOIN part AS p ON p.whole = r.held)
+SELECT n.nspname::text, c.relname::text, a.attname::text, tn.nspname::text, tc.relname::text
+FROM reached AS r JOIN pg_catalog.pg_type AS t ON t.oid = r.held
+JOIN pg_catalog.pg_class AS tc ON tc.oid = t.typrelid AND tc.relkind IN ('r', 'p', 'v', 'm', 'f')
+JOIN pg_catalog.pg_namespace AS tn ON tn.oid = tc.relnamespace
+JOIN pg_catalog.pg_attribute AS a ON a.atttypid = r.root AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_catalog.pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'";
+
 /// Unique indexes with the names of their columns, and whether they are about nothing else and about all rows.
 const UNIQUE_KEYS: &str = "
 SELECT n.nspname::text, c.relname::text,
@@ -141,6 +163,12 @@ pub(super) async fn read(client: &Client, schemas: Option<&[String]>) -> Result<
         };
         heirs.insert((name(0)?, name(2)?));
     }
+    let mut rows_in_columns: BTreeMap<_, BTreeSet<TableName>> = BTreeMap::new();
+    for row in client.query(ROWS_IN_COLUMNS, &[]).await? {
+        let column = (TableName { schema: row.try_get(0)?, name: row.try_get(1)? }, row.try_get::<_, String>(2)?);
+        let held = TableName { schema: row.try_get(3)?, name: row.try_get(4)? };
+        rows_in_columns.entry(column).or_default().insert(held);
+    }
     let mut unique_keys: BTreeMap<TableName, Vec<UniqueKey>> = BTreeMap::new();
     for row in client.query(UNIQUE_KEYS, &[]).await? {
         let columns = row.try_get::<_, Vec<String>>(2)?.into_iter().map(KeyColumn::new).collect();
@@ -156,5 +184,16 @@ pub(super) async fn read(client: &Client, schemas: Option<&[String]>) -> Result<
     let triggers = set_off::triggers(client).await?;
     let is_part = schemas.is_some();
     let unseen_triggers = BTreeSet::new();
-    Ok(Schema { search_path, tables, functions, heirs, unique_keys, foreign_keys, triggers, unseen_triggers, is_part })
+    Ok(Schema {
+        search_path,
+        tables,
+        functions,
+        heirs,
+        rows_in_columns,
+        unique_keys,
+        foreign_keys,
+        triggers,
+        unseen_triggers,
+        is_part,
+    })
 }

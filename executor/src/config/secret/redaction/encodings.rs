@@ -14,6 +14,12 @@ const COMPONENT: &AsciiSet = &UNRESERVED.remove(b'!').remove(b'\'').remove(b'(')
 /// What RFC 3986 keeps.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
+/// What Python's `quote` keeps.
+const PATH: &AsciiSet = &UNRESERVED.remove(b'/');
+
+/// What libraries write as `\u0026` in JSON although they need not: Go, PHP with its options for HTML, .NET.
+const JSON_ESCAPES: [&str; 3] = ["&<>", "&<>'\"", "&<>'\"+`"];
+
 /// How common libraries escape HTML, beside `&amp;`, `&lt;` and `&gt;`. What a row does not name stays as it is.
 const HTML_ESCAPES: [&[(char, &str)]; 10] = [
     // Text between tags.
@@ -46,13 +52,12 @@ pub(super) fn of(secret: &str) -> BTreeSet<String> {
         if character.is_ascii() {
             ascii.push(character);
         } else {
-            let mut units = [0; 2];
-            ascii.extend(character.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+            ascii += &json_units(character);
         }
         ascii
     });
     let mut forms = BTreeSet::from([secret.to_owned(), escaped.replace('/', "\\/"), escaped, ascii]);
-    for set in [NON_ALPHANUMERIC, UNRESERVED, COMPONENT] {
+    for set in [NON_ALPHANUMERIC, UNRESERVED, COMPONENT, PATH] {
         let percent = utf8_percent_encode(secret, set).to_string();
         forms.extend([percent.replace("%20", "+"), lower_percent(&percent), percent]);
     }
@@ -66,18 +71,70 @@ pub(super) fn of(secret: &str) -> BTreeSet<String> {
     if !secret.is_ascii() {
         forms.extend([secret.to_lowercase(), secret.to_uppercase()]);
     }
-    forms.extend(beginnings(secret).map(str::to_owned));
     forms.extend(html(secret));
+    forms.extend(JSON_ESCAPES.iter().flat_map(|escaped| json_with(secret, escaped)));
     forms.retain(|form| form.len() >= MIN_REDACTED_BYTES);
     forms
 }
 
-/// What an excerpt of a secret may be: at least half of it. Less may be the beginning of other texts too, like the
-/// header of a token or the scheme of a URL.
-fn beginnings(secret: &str) -> impl Iterator<Item = &str> {
+/// The beginning of a secret that was cut off, as in an excerpt.
+pub(super) struct Beginning {
+    /// At least half of the secret. Less may be the beginning of other texts too, like the header of a token or the scheme
+    /// of a URL.
+    pub(super) text: String,
+    pub(super) reach: Reach,
+}
+
+/// How far a beginning is hidden beyond itself: the same bytes, whatever they are. If it were as far as they are those of
+/// the secret, a caller who knows the beginning could find the rest, one character after the other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Reach {
+    /// How many bytes the secret has after its beginning.
+    bytes: usize,
+    /// Whether that may be more than one word.
+    is_more_than_a_word: bool,
+}
+
+impl Reach {
+    /// The end of what is hidden in `text` of a beginning that ends at `start`.
+    pub(super) fn end(self, text: &[u8], start: usize) -> usize {
+        let most = (start + self.bytes).min(text.len());
+        let is_end = |at: &usize| {
+            let next = text.get(at + 1).copied();
+            !self.is_more_than_a_word && !is_of_word(text[*at], next)
+        };
+        let mut end = (start..most).find(is_end).unwrap_or(most);
+        // Not within a character.
+        while text.get(end).is_some_and(|byte| byte & 0xC0 == 0x80) {
+            end += 1;
+        }
+        end
+    }
+}
+
+/// Whether a byte may stand inside a token. `...` and `***` stand for what was cut off, and a sentence ends with a full stop.
+fn is_of_word(byte: u8, next: Option<u8>) -> bool {
+    match byte {
+        b'.' => next.is_some_and(|next| next != b'.' && !next.is_ascii_whitespace()),
+        b'"' | b'\'' | b'`' | b'<' | b'>' | b',' | b';' | b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'*' | b'\\' => {
+            false
+        }
+        _ => byte.is_ascii_graphic() || !byte.is_ascii(),
+    }
+}
+
+/// The beginning by which an excerpt of `secret` is found, if it is long enough.
+pub(super) fn beginning(secret: &str) -> Option<Beginning> {
     let least = secret.len().div_ceil(2).max(MIN_BEGINNING_BYTES);
-    let ends = secret.char_indices().map(|(end, _)| end).filter(move |end| *end >= least);
-    ends.filter(|_| secret.len() <= MAX_EXCERPTED_BYTES).map(|end| &secret[..end])
+    let end = secret.char_indices().map(|(end, _)| end).find(|end| *end >= least)?;
+    if secret.len() > MAX_EXCERPTED_BYTES {
+        return None;
+    }
+    let (text, rest) = secret.split_at(end);
+    let bytes = rest.as_bytes();
+    let is_word =
+        bytes.iter().enumerate().all(|(at, byte)| is_of_word(*byte, bytes.get(at + 1).copied().or(Some(b'x'))));
+    Some(Beginning { text: text.to_owned(), reach: Reach { bytes: rest.len(), is_more_than_a_word: !is_word } })
 }
 
 /// The characters of base64 that depend on nothing but `secret`, which starts `offset` bytes after a group of three:
@@ -111,6 +168,27 @@ fn hex(secret: &[u8]) -> Vec<String> {
     forms
 }
 
+/// A character as JSON writes it in ASCII.
+fn json_units(character: char) -> String {
+    let (mut units, mut text) = ([0; 2], String::new());
+    text.extend(character.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+    text
+}
+
+/// JSON in which these characters are written as `\u0026`, with and without all that is not ASCII; and every character so.
+fn json_with(secret: &str, escaped: &str) -> [String; 3] {
+    let plain = |character: char| {
+        let text = Value::from(character.to_string()).to_string();
+        text[1..text.len() - 1].to_owned()
+    };
+    let written = |is_escaped: &dyn Fn(char) -> bool| {
+        let parts = secret.chars().map(|it| if is_escaped(it) { json_units(it) } else { plain(it) });
+        parts.collect::<String>()
+    };
+    let is_named = |character: char| escaped.contains(character);
+    [written(&is_named), written(&|it| is_named(it) || !it.is_ascii()), written(&|_| true)]
+}
+
 /// HTML and XML: as the libraries escape it, and with numbers for what is not a letter or digit, or for everything.
 fn html(secret: &str) -> Vec<String> {
     let decimal = |character: char| format!("&#{};", u32::from(character));
@@ -127,9 +205,11 @@ fn html(secret: &str) -> Vec<String> {
             _ => row.iter().find(|(escaped, _)| *escaped == character).map(|(_, name)| (*name).to_owned()),
         };
         forms.push(written(&named));
-        forms.push(written(&|character| {
-            named(character).or_else(|| (!character.is_ascii()).then(|| decimal(character)))
-        }));
+        for number in [&decimal as &dyn Fn(char) -> String, &|character| format!("&#x{:x};", u32::from(character))] {
+            forms.push(written(&|character| {
+                named(character).or_else(|| (!character.is_ascii()).then(|| number(character)))
+            }));
+        }
     }
     let numbers: [&dyn Fn(char) -> String; 3] =
         [&decimal, &|character| format!("&#x{:x};", u32::from(character)), &|character| {

@@ -4,6 +4,7 @@ use encoding_rs::{Encoding, UTF_8};
 use html2text::config;
 use html2text::render::TextDecorator;
 use protocol::code::Code;
+use protocol::json::parse_answer;
 use serde_json::Value;
 use url::Url;
 
@@ -44,7 +45,7 @@ impl WebPage {
         let text = self.decoded();
         Ok(match kind {
             ContentKind::Html => PageContent::Text { title: title(&text), text: self.readable(&text)? },
-            ContentKind::Json => match serde_json::from_str(&text) {
+            ContentKind::Json => match parse_answer(&text) {
                 Ok(value) => PageContent::Json { value, text },
                 Err(_) => PageContent::Text { title: None, text },
             },

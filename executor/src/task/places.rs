@@ -1,0 +1,141 @@
+//! The paths that an input may name, wherever they stand in it, and that links lead elsewhere.
+//!
+//! What opens them is known only to what gets the input. So whatever may be a path there is taken for one: a whole text, a
+//! line, a word, the key of an object; relative to the folder in which it is read, or to the home folder; or a `file:` URL.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use percent_encoding::percent_decode_str;
+use protocol::paths::{home_folder, real_path};
+use serde_json::Value;
+
+use super::fingerprint::leads_elsewhere;
+
+/// The most names that are looked up; a longer text is no list of paths.
+const MAX_NAMES: usize = 4_000;
+/// The most places that one input may have: a human is shown each of them.
+pub const MAX_PLACES: usize = 100;
+/// No longer name is one.
+const MAX_NAME_BYTES: usize = 4096;
+/// What may stand beside a path in a word.
+const BESIDE: &[char] = &[',', ';', ':', '=', '(', ')', '[', ']', '{', '}', '|', '@', '&'];
+
+/// The paths in `value` that lead elsewhere through symbolic links, for something that runs in `folder`; of more than
+/// [`MAX_PLACES`] one too many.
+pub fn places_in(value: &Value, folder: &Path) -> BTreeSet<PathBuf> {
+    let mut names = BTreeSet::new();
+    collect(value, &mut names);
+    // The links above the folder do not count: they are those of the working folder.
+    let real_folder = real_path(folder).unwrap_or_else(|| folder.to_owned());
+    names.iter().filter_map(|name| place(name, folder, &real_folder)).take(MAX_PLACES + 1).collect()
+}
+
+fn collect(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => {
+            if let Some(parsed) = Some(text).filter(|text| text.starts_with(['{', '['])) {
+                // JSON inside a text, as on standard input.
+                if let Ok(inner) = serde_json::from_str::<Value>(parsed) {
+                    return collect(&inner, names);
+                }
+            }
+            add_text(text, names);
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, names)),
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| {
+            add_text(key, names);
+            collect(value, names);
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn add_text(text: &str, names: &mut BTreeSet<String>) {
+    let words = || text.split(|it: char| it.is_whitespace() || "\"'`<>".contains(it));
+    let parts = words().flat_map(|word| word.split(BESIDE));
+    for name in std::iter::once(text).chain(text.lines()).chain(words()).chain(parts) {
+        let name = name.trim_end_matches(['\r', '\n']);
+        if names.len() < MAX_NAMES && !matches!(name, "" | "." | "/") && name.len() <= MAX_NAME_BYTES {
+            names.insert(name.to_owned());
+        }
+    }
+}
+
+/// The path that `name` stands for, if it leads elsewhere.
+fn place(name: &str, folder: &Path, real_folder: &Path) -> Option<PathBuf> {
+    let (path, expected) = if let Some(rest) = name.strip_prefix("file://") {
+        let path = percent_decode_str(&rest[rest.find('/')?..]).decode_utf8_lossy().into_owned();
+        (PathBuf::from(&path), PathBuf::from(path))
+    } else if let Some(rest) = name.strip_prefix("~/") {
+        let path = home_folder()?.join(rest);
+        (path.clone(), path)
+    } else {
+        // A whole path is the same in both.
+        (folder.join(name), real_folder.join(name))
+    };
+    // Most words are no names of files.
+    let may_lead = name.contains('/') || fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+    (may_lead && leads_elsewhere(&path, &without_dots(&expected))).then_some(path)
+}
+
+/// The path without `..`, as if none of its folders were a link.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_path_is_found_wherever_it_stands() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().canonicalize().expect("real");
+        fs::create_dir_all(root.join("v/a")).expect("made");
+        symlink("a", root.join("v/l")).expect("linked");
+        symlink("v/a", root.join("l")).expect("linked");
+        fs::write(root.join("file"), "").expect("written");
+        let whole = root.join("v/l").display().to_string();
+        for value in [
+            json!(whole),
+            json!("v/l"),
+            json!("v/l\n"),
+            json!("l"),
+            json!(format!("file://{whole}")),
+            json!(format!("read v/l and {whole}/x")),
+            json!("first\nv/l/below\nlast"),
+            json!("{\"path\": \"v/l\"}"),
+            json!("--file=v/l"),
+            json!("x:v/l"),
+            json!({"v/l": 1}),
+            json!([{"deep": ["v/l"]}]),
+        ] {
+            assert!(!places_in(&value, &root).is_empty(), "{value}");
+        }
+        for value in [
+            json!("v/a"),
+            json!("file"),
+            json!("a text of words, and/or others"),
+            json!("https://a.example/x"),
+            json!("../nothing"),
+            json!("v/../file"),
+            json!(7),
+        ] {
+            assert_eq!(places_in(&value, &root), BTreeSet::new(), "{value}");
+        }
+    }
+}
