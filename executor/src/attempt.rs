@@ -69,8 +69,6 @@ pub async fn perform(
             return AttemptReport { id: task.id, attempt: task.attempt, result: Err(failed) };
         }
     };
-    let heard = HeardClass::default();
-    heard.hear(task.notes.input_class);
     let attempt = Attempt {
         task: &task,
         shown_input,
@@ -82,8 +80,9 @@ pub async fn perform(
         cause,
         clock,
         feedback,
-        heard: heard.clone(),
+        heard: HeardClass::default(),
     };
+    attempt.heard.hear(task.notes.input_class);
     let work = Box::pin(async {
         match purpose {
             AttemptPurpose::Work => Box::pin(attempt.work(&definition)).await,
@@ -98,7 +97,7 @@ pub async fn perform(
         Err(failed) => &mut failed.end,
     };
     // Of an error too, which may quote the data.
-    let class = definition.data_class().max(heard.most().unwrap_or(DataClass::Public));
+    let class = definition.data_class().max(attempt.heard.most().unwrap_or(DataClass::Public));
     if class != DataClass::Internal || task.notes.data_class.is_some() {
         end.meta.insert("data_class".to_owned(), class.as_str().into());
     }

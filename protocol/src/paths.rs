@@ -313,19 +313,21 @@ fn absolute(paths: &OsString) -> OsString {
 }
 
 fn folder((base, whole): FolderVariables, below_home: &str) -> Result<PathBuf, NoHomeFolder> {
-    let absolute = |value: OsString| Some(PathBuf::from(value)).filter(|path| path.is_absolute());
     let parent = base_folder(base, below_home)?;
     // Of another base than this process was started with, it says nothing.
-    let given = std::env::var_os(whole).and_then(absolute);
+    let given = absolute_in(whole);
     Ok(given.filter(|folder| folder.parent() == Some(&*parent)).unwrap_or_else(|| parent.join(NAME)))
 }
 
 fn base_folder(variable: &'static str, below_home: &str) -> Result<PathBuf, NoHomeFolder> {
-    let absolute = |value: OsString| Some(PathBuf::from(value)).filter(|path| path.is_absolute());
-    std::env::var_os(variable)
-        .and_then(absolute)
-        .or_else(|| std::env::var_os("HOME").and_then(absolute).map(|home| home.join(Path::new(below_home))))
+    absolute_in(variable)
+        .or_else(|| absolute_in("HOME").map(|home| home.join(below_home)))
         .ok_or(NoHomeFolder(variable))
+}
+
+/// The absolute path that the environment variable holds.
+fn absolute_in(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// Creates a folder and its missing parents with mode 0700, so that a permissive umask grants no access.

@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::code::Code;
 use protocol::error::ErrorBody;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
-use super::model_factory::ModelFactory;
+use super::model_factory::{ModelFactory, start_runtime};
 use crate::model::conversation::Turn;
 use crate::model::provider::{Message, ModelFailure, ModelRequest, Provider};
 
@@ -26,9 +25,7 @@ pub struct BlockingModel {
 impl BlockingModel {
     /// Opens the model with this name, or the configured one if `name` is `None`. Blocks while the key is read.
     pub fn open(models: &ModelFactory, name: Option<&str>) -> Result<Self, ErrorBody> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime
-            .map_err(|error| ErrorBody::new(Code::Internal, format!("failed to start the async runtime: {error}")))?;
+        let runtime = start_runtime(&mut Builder::new_current_thread())?;
         let provider = runtime.block_on(models.activate(name))?.provider;
         Ok(Self { runtime, provider })
     }

@@ -7,6 +7,7 @@ use nix::unistd::Uid;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;
+use tokio::runtime::{Builder, Runtime};
 
 use super::driver::ActiveModel;
 use super::one_tool;
@@ -88,10 +89,7 @@ impl ModelFactory {
 
     /// Like [`Self::activate`], for a caller outside a runtime. Blocks while the key is read.
     pub fn activate_blocking(&self, name: Option<&str>) -> Result<ActiveModel, ErrorBody> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime
-            .map_err(|error| ErrorBody::new(Code::Internal, format!("failed to start the async runtime: {error}")))?
-            .block_on(self.activate(name))
+        start_runtime(&mut Builder::new_current_thread())?.block_on(self.activate(name))
     }
 
     /// Returns the sections that the user added, and the whole system prompt of a model. Without a name and a
@@ -120,4 +118,10 @@ impl ModelFactory {
         }
         Ok((sections, text))
     }
+}
+
+/// Starts the async runtime of a caller that has none.
+pub(super) fn start_runtime(builder: &mut Builder) -> Result<Runtime, ErrorBody> {
+    let runtime = builder.enable_all().build();
+    runtime.map_err(|error| ErrorBody::new(Code::Internal, format!("failed to start the async runtime: {error}")))
 }

@@ -11,12 +11,12 @@ use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
 use protocol::shell::Shell;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::driver::LoopObserver;
 use super::journal::SessionStore;
-use super::model_factory::ModelFactory;
+use super::model_factory::{ModelFactory, start_runtime};
 pub use super::session_loop::LoopSender;
 use super::session_loop::{LoopContext, LoopOptions, SessionLoop, io_error};
 use crate::config::Config;
@@ -85,9 +85,7 @@ impl Session {
         shell: Arc<dyn Shell>,
         observer: Arc<dyn LoopObserver>,
     ) -> Result<Self, ErrorBody> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let runtime = runtime
-            .map_err(|error| ErrorBody::new(Code::Internal, format!("failed to start the async runtime: {error}")))?;
+        let runtime = start_runtime(Builder::new_multi_thread().worker_threads(2))?;
         let mailbox = Mailbox::open(&paths.mailbox).map_err(|error| {
             ErrorBody::new(Code::BadMailbox, chain(&error)).hint("see what is wrong: agent-magic-tool doctor")
         })?;

@@ -39,7 +39,7 @@ pub struct Problem {
     /// JSON Pointer (RFC 6901) of the field in the input; empty for the input itself.
     pub pointer: String,
     pub problem: String,
-    /// The fields that there are, if it names another one. Serialized by who says it once for all problems.
+    /// The fields that there are, if it names another one. Not serialized: a list of problems says it once.
     #[serde(skip)]
     pub fields: Option<String>,
     /// The field name that was probably meant.

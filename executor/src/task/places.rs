@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::fingerprint::leads_elsewhere;
 
-/// The most names that are looked up; a longer text is no list of paths.
+/// The most lines and words that are looked up beside the whole texts; a longer text is no list of paths.
 const MAX_NAMES: usize = 4_000;
 /// The most places that one input may have: a human is shown each of them.
 pub const MAX_PLACES: usize = 100;
@@ -25,42 +25,53 @@ const BESIDE: &[char] = &[',', ';', ':', '=', '(', ')', '[', ']', '{', '}', '|',
 /// The paths in `value` that lead elsewhere through symbolic links, for something that runs in `folder`; of more than
 /// [`MAX_PLACES`] one too many.
 pub fn places_in(value: &Value, folder: &Path) -> BTreeSet<PathBuf> {
-    let mut names = BTreeSet::new();
-    collect(value, &mut names);
+    let mut texts = Vec::new();
+    collect(value, &mut texts);
+    let texts = || texts.iter().map(String::as_str);
+    // A whole text first: a long one beside it must not use up the number of names.
+    let mut names: BTreeSet<&str> = texts().filter_map(name_in).collect();
+    let most = names.len() + MAX_NAMES;
+    for name in texts().flat_map(parts).filter_map(name_in) {
+        if names.len() == most {
+            break;
+        }
+        names.insert(name);
+    }
     // The links above the folder do not count: they are those of the working folder.
     let real_folder = real_path(folder).unwrap_or_else(|| folder.to_owned());
     names.iter().filter_map(|name| place(name, folder, &real_folder)).take(MAX_PLACES + 1).collect()
 }
 
-fn collect(value: &Value, names: &mut BTreeSet<String>) {
+/// Collects the texts in `value`, with the keys of objects.
+fn collect(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) => {
-            if let Some(parsed) = Some(text).filter(|text| text.starts_with(['{', '['])) {
-                // JSON inside a text, as on standard input.
-                if let Ok(inner) = serde_json::from_str::<Value>(parsed) {
-                    return collect(&inner, names);
-                }
+            // JSON inside a text, as on standard input.
+            let inner = text.starts_with(['{', '[']).then(|| serde_json::from_str::<Value>(text));
+            match inner {
+                Some(Ok(inner)) => collect(&inner, texts),
+                _ => texts.push(text.clone()),
             }
-            add_text(text, names);
         }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, names)),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, texts)),
         Value::Object(fields) => fields.iter().for_each(|(key, value)| {
-            add_text(key, names);
-            collect(value, names);
+            texts.push(key.clone());
+            collect(value, texts);
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-fn add_text(text: &str, names: &mut BTreeSet<String>) {
+/// The lines and words of `text`, and the parts of its words.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
     let words = || text.split(|it: char| it.is_whitespace() || "\"'`<>".contains(it));
-    let parts = words().flat_map(|word| word.split(BESIDE));
-    for name in std::iter::once(text).chain(text.lines()).chain(words()).chain(parts) {
-        let name = name.trim_end_matches(['\r', '\n']);
-        if names.len() < MAX_NAMES && !matches!(name, "" | "." | "/") && name.len() <= MAX_NAME_BYTES {
-            names.insert(name.to_owned());
-        }
-    }
+    text.lines().chain(words()).chain(words().flat_map(|word| word.split(BESIDE)))
+}
+
+/// The name that a text or a part of one may be.
+fn name_in(text: &str) -> Option<&str> {
+    let name = text.trim_end_matches(['\r', '\n']);
+    (!matches!(name, "" | "." | "/") && name.len() <= MAX_NAME_BYTES).then_some(name)
 }
 
 /// The path that `name` stands for, if it leads elsewhere.
@@ -110,6 +121,7 @@ mod tests {
         symlink("v/a", root.join("l")).expect("linked");
         fs::write(root.join("file"), "").expect("written");
         let whole = root.join("v/l").display().to_string();
+        let words = (0..2 * MAX_NAMES).map(|it| it.to_string()).collect::<Vec<_>>().join(" ");
         for value in [
             json!(whole),
             json!("v/l"),
@@ -123,6 +135,8 @@ mod tests {
             json!("x:v/l"),
             json!({"v/l": 1}),
             json!([{"deep": ["v/l"]}]),
+            json!({"a": words, "path": "v/l"}),
+            json!({"a": words, "b": "{\"path\": \"v/l\"}"}),
         ] {
             assert!(!places_in(&value, &root).is_empty(), "{value}");
         }

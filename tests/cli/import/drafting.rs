@@ -1,6 +1,7 @@
 //! `import --phrases`: a model drafts what people say, in batches, and what it drafted is kept.
 
 use std::fs;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -49,6 +50,13 @@ fn phrases(request: &RawRequest) -> StubAnswer {
     StubAnswer::says(&format!("```json\n{}\n```", Value::Object(phrases)))
 }
 
+/// Writes the description that is imported.
+fn describe(world: &World) -> PathBuf {
+    let path = world.folder().join("depots.json");
+    fs::write(&path, description().to_string()).expect("written");
+    path
+}
+
 fn file(world: &World) -> Value {
     serde_json::from_str(&fs::read_to_string(world.subtools().join("depots.json")).expect("a file")).expect("JSON")
 }
@@ -61,8 +69,7 @@ fn described(file: &Value) -> usize {
 #[test]
 fn a_model_drafts_phrases_which_a_search_finds_and_a_refresh_keeps() {
     let world = World::new();
-    let path = world.folder().join("depots.json");
-    fs::write(&path, description().to_string()).expect("written");
+    let path = describe(&world);
     let source = path.display().to_string();
     // It is busy once, and breaks at the second batch.
     let stub = Stub::answering(|request, number| match number {
@@ -108,9 +115,7 @@ fn a_model_drafts_phrases_which_a_search_finds_and_a_refresh_keeps() {
 #[test]
 fn drafting_ends_at_its_price_and_at_a_model_that_does_not_understand() {
     let world = World::new();
-    let path = world.folder().join("depots.json");
-    fs::write(&path, description().to_string()).expect("written");
-    let source = path.display().to_string();
+    let source = describe(&world).display().to_string();
     let stub = Stub::answering(|request, _| phrases(request));
     world.configure(&stub.configuration("", ""));
     let dear = world.run(&["import", &source, "--phrases=openai", "--phrases-cost=0.0000001"]);

@@ -139,20 +139,23 @@ async fn connect(form: Option<Form>, size: usize) -> Connection {
     Connection::of_url(endpoint, &settings).await.expect("connected")
 }
 
+fn large_call() -> ToolCall {
+    ToolCall {
+        tool: "large".to_owned(),
+        arguments: Map::new(),
+        handle: None,
+        host: Arc::new(NoHost),
+        cancel: CancellationToken::new(),
+    }
+}
+
 #[tokio::test]
 async fn an_answer_that_is_too_large_is_said_to_be_so_over_every_transport() {
     drop(rustls::crypto::ring::default_provider().install_default());
     for form in [None, Some(Form::Json), Some(Form::Events), Some(Form::OldEvents)] {
         for (size, is_too_large) in [(100, false), (5 * MAX_BYTES, true)] {
             let connection = connect(form, size).await;
-            let call = ToolCall {
-                tool: "large".to_owned(),
-                arguments: Map::new(),
-                handle: None,
-                host: Arc::new(NoHost),
-                cancel: CancellationToken::new(),
-            };
-            let called = tokio::time::timeout(Duration::from_secs(20), connection.call(call)).await;
+            let called = tokio::time::timeout(Duration::from_secs(20), connection.call(large_call())).await;
             let called = called.unwrap_or_else(|_| panic!("{form:?}: it never ends"));
             let told = matches!(called, Err(ClientError::TooLarge { max_bytes: MAX_BYTES }));
             assert!(told == is_too_large && called.is_ok() != is_too_large, "{form:?}, {size}: {called:?}");
@@ -196,14 +199,7 @@ async fn a_refusal_without_an_id_answers_what_was_posted_and_one_of_the_session_
         let kind = HttpKind::Streamable;
         let endpoint = HttpEndpoint { url, client, headers: HashMap::new(), authorization: None, kind };
         let connection = Connection::of_url(endpoint, &settings).await.expect("connected");
-        let call = ToolCall {
-            tool: "large".to_owned(),
-            arguments: Map::new(),
-            handle: None,
-            host: Arc::new(NoHost),
-            cancel: CancellationToken::new(),
-        };
-        let called = tokio::time::timeout(Duration::from_secs(20), connection.call(call)).await;
+        let called = tokio::time::timeout(Duration::from_secs(20), connection.call(large_call())).await;
         let called = called.unwrap_or_else(|_| panic!("{greetings}, {words}: it never ends"));
         assert_eq!(called.is_err(), is_told, "{greetings}, {words}: {called:?}");
         assert!(!is_told || format!("{called:?}").contains(words), "{called:?}");
