@@ -23,6 +23,7 @@ mod run;
 mod secret;
 mod setup;
 mod ten_tasks;
+mod typescript;
 mod unknown;
 mod wait;
 mod whole;

@@ -1,5 +1,6 @@
 //! The guarantees of the executor, one file for each.
 
+mod all_pages;
 pub(crate) mod bounds;
 mod closed;
 mod definitions;

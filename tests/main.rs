@@ -21,7 +21,7 @@ mod page;
 mod serve;
 mod skip;
 // A passkey in software, the same as in the executor's own tests.
-#[path = "../executor/src/base/webauthn/soft_key.rs"]
+#[path = "../ground/src/base/webauthn/soft_key.rs"]
 mod soft_key;
 mod tidy;
 mod vocabulary;

@@ -13,6 +13,10 @@ const MAX_LINES: usize = 600;
 /// Code that prints to a standard stream.
 const PRINTING: &[&str] = &["println!", "eprintln!", "print!(", "eprint!(", "dbg!(", "io::stdout()", "io::stderr()"];
 
+/// The crates of the workspace.
+pub(crate) const CRATES: [&str; 10] =
+    ["agent-loop", "agent-magic-tool", "executor", "ground", "import", "mcp", "protocol", "search", "serve", "sql"];
+
 /// Code that reads the environment.
 const ENVIRONMENT: &[&str] =
     &["env::var(", "env::var_os(", "env::vars", "env::temp_dir(", "env::home_dir(", "option_env!("];
@@ -21,8 +25,8 @@ const ENVIRONMENT: &[&str] =
 const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("protocol/src/fault.rs", "the fault that a test injects, in debug builds"),
     ("protocol/src/paths.rs", "the installation's folders"),
-    ("executor/src/config/secret.rs", "a secret whose source is a variable"),
-    ("executor/src/net/guard.rs", "the proxies that reqwest uses"),
+    ("ground/src/config/secret.rs", "a secret whose source is a variable"),
+    ("ground/src/net/guard.rs", "the proxies that reqwest uses"),
     ("executor/src/runner/process/program_call.rs", "the variables that every program gets"),
 ];
 
@@ -121,8 +125,8 @@ fn the_dispatcher_is_pure() {
 
 #[test]
 fn the_agents_state_machine_is_pure() {
-    let files = ["agent/machine", "model/view", "model/fallback", "model/conversation"];
-    let files = files.iter().flat_map(|name| sources(&format!("executor/src/{name}")));
+    let files = ["machine", "model/view", "model/fallback", "model/conversation"];
+    let files = files.iter().flat_map(|name| sources(&format!("agent-loop/src/{name}")));
     assert_none(files.flat_map(|file| file.having(IMPURE)));
 }
 
@@ -245,8 +249,7 @@ fn every_error_code_is_used() {
 #[test]
 fn every_dependency_is_used() {
     let workspace = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace");
-    let members = ["agent-magic-tool", "executor", "import", "mcp", "protocol", "search", "serve", "sql"];
-    let manifests = members.map(|member| {
+    let manifests = CRATES.map(|member| {
         (member, fs::read_to_string(root().join(member).join("Cargo.toml")).expect("a member of the workspace"))
     });
     let mut unused = Vec::new();
@@ -354,19 +357,8 @@ pub(crate) fn sources(beginning: &str) -> impl Iterator<Item = File> + use<> {
 }
 
 /// The Rust files of all crates, except files that are only for tests.
-fn own_sources() -> impl Iterator<Item = File> {
-    [
-        "agent-magic-tool/src/",
-        "executor/src/",
-        "import/src/",
-        "mcp/src/",
-        "protocol/src/",
-        "search/src/",
-        "serve/src/",
-        "sql/src/",
-    ]
-    .into_iter()
-    .flat_map(sources)
+pub(crate) fn own_sources() -> impl Iterator<Item = File> {
+    CRATES.into_iter().flat_map(|package| sources(&format!("{package}/src/")))
 }
 
 fn rust_files() -> Vec<File> {

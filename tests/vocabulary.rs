@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::tidy::{File, sources};
+use crate::tidy::{CRATES, File, own_sources, sources};
 
 /// Names that each command and each module may have one of.
 const SHARED: [&str; 2] = ["Args", "Error"];
@@ -23,7 +23,7 @@ const RIDDLES: [&str; 6] = ["nobody", "whoever", "somebody", " is none", " are n
 
 #[test]
 fn every_type_name_stands_once_in_a_crate() {
-    for package in ["protocol", "search", "sql", "import", "mcp", "executor", "serve", "agent-magic-tool"] {
+    for package in CRATES {
         let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for file in sources(&format!("{package}/src/")) {
             for name in types(&file) {
@@ -42,7 +42,7 @@ fn every_type_name_stands_once_in_a_crate() {
 #[test]
 fn a_type_is_a_noun() {
     let mut odd = Vec::new();
-    for file in all() {
+    for file in own_sources() {
         odd.extend(
             types(&file)
                 .into_iter()
@@ -56,7 +56,7 @@ fn a_type_is_a_noun() {
 #[test]
 fn a_bound_is_called_max_or_min() {
     let mut odd = Vec::new();
-    for file in all() {
+    for file in own_sources() {
         for line in file.code().lines() {
             let Some((_, rest)) = line.split_once("const ") else { continue };
             let name: String =
@@ -72,7 +72,7 @@ fn a_bound_is_called_max_or_min() {
 #[test]
 fn comments_and_messages_are_plain_english() {
     let mut odd = Vec::new();
-    for file in all() {
+    for file in own_sources() {
         for (number, line) in file.text.lines().enumerate() {
             let lower = line.to_lowercase();
             if let Some(riddle) = RIDDLES.iter().find(|riddle| lower.contains(**riddle)) {
@@ -81,12 +81,6 @@ fn comments_and_messages_are_plain_english() {
         }
     }
     assert!(odd.is_empty(), "\n{}", odd.join("\n"));
-}
-
-fn all() -> impl Iterator<Item = File> {
-    ["protocol/src/", "search/src/", "import/src/", "executor/src/", "agent-magic-tool/src/"]
-        .into_iter()
-        .flat_map(sources)
 }
 
 /// The types that a file defines, outside of its tests; associated types do not count.

@@ -1,8 +1,8 @@
 //! The most instructions that the commands which agents call may take.
 //!
 //! `cargo bench -- guard` and `tests/cli/cost.rs` compare with them. A ceiling is the count when it was set and some
-//! percent more. A change that makes a command dearer on purpose raises its ceiling; the last one looks the folders of the
-//! environment up once, so that no link leads them elsewhere.
+//! percent more. A change that makes a command dearer on purpose raises its ceiling; the last one is `--all`, one
+//! more option of `run` to parse.
 
 /// The number of subtools in the world in which is counted.
 pub(crate) const SUBTOOLS: usize = 100;
@@ -31,6 +31,6 @@ pub(crate) const CEILINGS: [Ceiling; 4] = [
         what: "run until it returns",
         arguments: &["run", "files_read", "path=note.txt"],
         release: 660,
-        debug: 1_490,
+        debug: 1_520,
     },
 ];

@@ -22,7 +22,7 @@ pub(crate) const MAX_ECHOED_CHARS: usize = 400;
 /// The fields of `_meta` with which a caller can read large data.
 const LARGE_FIELDS: [&str; 6] = ["bytes", "content_type", "shape", "preview", "data_file", "read"];
 /// The other fields of `_meta` that a caller must know to understand the data.
-const NOTABLE_FIELDS: [&str; 15] = [
+const NOTABLE_FIELDS: [&str; 17] = [
     "http_status",
     "file_name",
     "text",
@@ -32,6 +32,8 @@ const NOTABLE_FIELDS: [&str; 15] = [
     "limit",
     "asked_limit",
     "has_next_page",
+    "more_with",
+    "not_fetched",
     "unfinished",
     "stderr",
     "output_problems",

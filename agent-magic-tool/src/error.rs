@@ -2,10 +2,10 @@
 
 use std::io;
 
-use executor::agent::journal::JournalError;
-use executor::config::ConfigError;
-use executor::config::secret::SecretError;
+use agent_loop::journal::JournalError;
 use executor::intake::policy::RuleError;
+use ground::config::ConfigError;
+use ground::config::secret::SecretError;
 use protocol::code::{Code, Exit};
 use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::MailboxError;
@@ -106,6 +106,6 @@ impl From<NoHomeFolder> for Error {
 
 impl From<SecretError> for Error {
     fn from(error: SecretError) -> Self {
-        executor::task::failure::Failure::from(error).error.into()
+        ground::task::failure::Failure::from(error).error.into()
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use executor::base::children;
+use ground::base::children;
 use nix::fcntl::Flock;
 use protocol::code::Code;
 use protocol::error::ErrorBody;

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{Cursor, Read, Seek};
 
-use executor::base::jq_worker::{self, CheckedOutputs};
-use executor::base::{places, select};
+use ground::base::jq_worker::{self, CheckedOutputs};
+use ground::base::{places, select};
 use protocol::code::Code;
 use protocol::extent;
 use protocol::layout::to_lines;
@@ -99,7 +99,9 @@ fn incompleteness(meta: &Value) -> Option<String> {
     if let Some(why) = meta["unfinished"]["message"].as_str() {
         return Some(format!("the work is not finished: {why}"));
     }
-    Some(format!("{}; in EXPR this is `{META_VARIABLE}`", extent::note(meta)?))
+    let note = extent::note(meta)?;
+    let all = meta[extent::MORE_WITH].as_str().map(|option| format!("; all pages in one result: run it with {option}"));
+    Some(format!("{note}; in EXPR this is `{META_VARIABLE}`{}", all.unwrap_or_default()))
 }
 
 pub(crate) fn read_error(id: TaskId, error: &std::io::Error) -> Error {

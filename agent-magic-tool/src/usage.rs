@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use executor::catalog::Sources;
 use executor::catalog::listing::Listing;
-use executor::config::Config;
+use ground::config::Config;
 use protocol::command_names::{AGENT_COMMANDS, instead_of, line, run_line, search};
 use protocol::duration::PositiveDuration;
 use protocol::paths::{NoHomeFolder, Paths};

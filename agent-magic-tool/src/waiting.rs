@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use executor::config::Config;
+use ground::config::Config;
 use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::publication::PublicationWatch;
@@ -99,9 +99,9 @@ fn announcement(files: &[ResultFile], limit: Duration) -> String {
     let open: Vec<_> = files.iter().filter(|file| !file.is_final()).collect();
     let ids = open.iter().map(|file| file.id.to_string()).collect::<Vec<_>>().join(" ");
     let asked = open.iter().any(|file| file.needs_human());
-    let human = if asked { "; the user is asked on the page" } else { "" };
+    let human = if asked { ", since the user is asked on the page" } else { "" };
     format!(
-        "waiting for {ids}{human}; stops after {}s, the task goes on. Do not run it again; then: agent-magic-tool wait {ids}",
+        "waiting up to {}s{human}. The task goes on after that; do not run it again, but: agent-magic-tool wait {ids}",
         limit.as_secs_f64().ceil()
     )
 }

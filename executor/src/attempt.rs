@@ -4,6 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ground::base::jq_pool::Query;
+use ground::base::select::SelectError;
+use ground::base::{credential, misplaced, schema};
+use ground::config::Config;
+use ground::config::seal;
+use ground::config::secret::HiddenTexts;
+use ground::task::confirmation::ReplacedValues;
+use ground::task::effect::EffectClass;
+use ground::task::failure::{Failure, Retry, SideEffect};
+use ground::task::{End, Outcome, Task};
 use protocol::clock;
 use protocol::code::Code;
 use protocol::data_class::DataClass;
@@ -15,24 +25,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attempt::lookup::LookupRules;
 use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
-use crate::base::jq_pool::Query;
-use crate::base::select::SelectError;
-use crate::base::{credential, misplaced, schema};
 use crate::catalog::definition::{Definition, ResultShape};
 use crate::catalog::privileges;
-use crate::config::Config;
-use crate::config::seal;
-use crate::config::secret::HiddenTexts;
 use crate::runner::attempt_clock::AttemptClock;
 use crate::runner::{
     Feedback, HeardClass, Invocation, OutputData, ResponseFacts, RunnerContext, RunnerOutput, ShutdownProbe,
     SubtoolLabel,
 };
-use crate::task::confirmation::ReplacedValues;
-use crate::task::effect::EffectClass;
-use crate::task::failure::{Failure, Retry, SideEffect};
-use crate::task::{End, Outcome, Task};
 
+pub mod all_pages;
 pub mod lookup;
 mod part;
 pub mod report;
@@ -239,12 +240,9 @@ impl Attempt<'_> {
             Ok(()) => self.check_unchanged(definition).await,
             Err(error) => Err(error.into()),
         };
-        let outcome = match may_start {
-            Ok(()) => Box::pin(definition.perform(&invocation, self.context, &self.cancel)).await,
-            Err(failure) => Err(failure),
-        };
-        let shaped = match outcome {
-            Ok(success) => self.shape(success, definition, &self.task.input).await,
+        let shaped = match may_start {
+            Ok(()) if self.task.notes.all_pages => Box::pin(self.all_pages(definition, invocation)).await,
+            Ok(()) => Box::pin(self.one_page(definition, &invocation)).await,
             Err(failure) => Err(failure),
         };
         let duration = milliseconds(started);
@@ -259,6 +257,15 @@ impl Attempt<'_> {
                 Err(failed(failure, self.task, timeout, &self.cause, duration, self.context))
             }
         }
+    }
+
+    async fn perform_and_shape(
+        &self,
+        definition: &Definition,
+        invocation: &Invocation,
+    ) -> Result<(Outcome, Map<String, Value>), Failure> {
+        let success = definition.perform(invocation, self.context, &self.cancel).await?;
+        self.shape(success, definition, &invocation.input).await
     }
 
     /// Counts what the result takes on the disk beside the input. An attempt whose data exceeds what its caller may keep

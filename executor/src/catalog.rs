@@ -13,18 +13,18 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use agent_loop::model::provider::ToolDefinition;
 use globset::Glob;
+use ground::base::schema::InputSchema;
+use ground::task::name::SubtoolName;
 use protocol::error::ErrorBody;
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::tool_scope::ToolScope;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::base::schema::InputSchema;
 use crate::catalog::definition::Definition;
-use crate::model::provider::ToolDefinition;
 use crate::runner::delegation::{QUESTION, SubtoolDirectory};
-use crate::task::name::SubtoolName;
 
 pub mod absent;
 mod changes;

@@ -7,6 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use ground::config::Config;
+use ground::task::confirmation::{Confirmation, Digest, ReplacedValues};
+use ground::task::name::SubtoolName;
+use ground::task::{End, Outcome, Task};
 use jiff::{SignedDuration, Timestamp};
 use protocol::caller::Caller;
 use protocol::error::ErrorBody;
@@ -16,13 +20,9 @@ use protocol::task::{State, Step, TaskId};
 
 use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 use crate::catalog::definition::Definition;
-use crate::config::Config;
 use crate::runner::{AttemptNews, RecordedSignal};
 use crate::store::switched_off::SwitchedOffTool;
 use crate::store::{Change, ConfirmationUpdate, Transition};
-use crate::task::confirmation::{Confirmation, Digest, ReplacedValues};
-use crate::task::name::SubtoolName;
-use crate::task::{End, Outcome, Task};
 
 mod admission;
 mod cancellation;

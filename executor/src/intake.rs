@@ -7,6 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ground::base::credential;
+use ground::config::Config;
+use ground::config::seal;
+use ground::config::secret::Secrets;
+use ground::task::Task;
+use ground::task::effect::EffectClass;
+use ground::task::name::SubtoolName;
+use ground::task::notes::TaskNotes;
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -19,13 +27,9 @@ use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use crate::attempt;
-use crate::base::credential;
+use crate::attempt::{self, all_pages};
 use crate::catalog::definition::Definition;
 use crate::catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials, privileges};
-use crate::config::Config;
-use crate::config::seal;
-use crate::config::secret::Secrets;
 use crate::dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
 use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
@@ -34,10 +38,6 @@ use crate::intake::settings::{LiveSettings, Settings, SettingsError};
 use crate::runner::delegation::{QUESTION, too_deep};
 use crate::runner::{Invocation, RunnerContext};
 use crate::store::Store;
-use crate::task::Task;
-use crate::task::effect::EffectClass;
-use crate::task::name::SubtoolName;
-use crate::task::notes::TaskNotes;
 
 pub mod approver;
 mod hidden;
@@ -49,6 +49,28 @@ mod reassessment;
 mod ruling;
 pub mod settings;
 pub mod targets;
+/// Adds to the plan of a dry run what it lacks, when it would start, and whether it would read all pages.
+fn complete_plan(plan: &mut Value, missing: Option<ErrorBody>, run_at: Option<Timestamp>, all_pages: bool) {
+    if let Some(missing) = missing {
+        plan["needs"] = json!({"message": missing.message, "hint": missing.hint});
+    }
+    if let Some(at) = run_at {
+        plan["run_at"] = at.to_string().into();
+    }
+    if all_pages {
+        plan["all_pages"] = true.into();
+    }
+}
+
+/// Fails if not all pages of the list that `subtool` returns may be read in one call.
+fn check_all_pages(subtool: &Subtool, decision: PolicyDecision, config: &Config) -> Result<(), ErrorBody> {
+    all_pages::check(&subtool.name, &subtool.definition, config).map_err(|failure| failure.error)?;
+    match decision {
+        PolicyDecision::Ask | PolicyDecision::NeedsAssurance => Err(all_pages::needs_human(&subtool.name).error),
+        PolicyDecision::Run | PolicyDecision::Refuse => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -254,6 +276,9 @@ impl Intake {
         };
         let ruling = settings.policy.decide_for_session(case);
         let decision = ruling.decision;
+        if run.all_pages {
+            check_all_pages(&subtool, decision, settings.config())?;
+        }
         let run_at = run.at.map(|at| schedule::check(at, now)).transpose()?;
         // From here on, only an attempt opens the hidden values.
         hidden::hide(&subtool, &mut input, settings.runner_context.secrets.seal())?;
@@ -286,12 +311,7 @@ impl Intake {
                 "confirmation": if decision == PolicyDecision::Run { Value::Null } else { ruling.why.into() },
                 "would_send": plan,
             });
-            if let Some(missing) = self.missing(&subtool.definition) {
-                plan["needs"] = json!({"message": missing.message, "hint": missing.hint});
-            }
-            if let Some(at) = run_at {
-                plan["run_at"] = at.to_string().into();
-            }
+            complete_plan(&mut plan, self.missing(&subtool.definition), run_at, run.all_pages);
             return Ok(ValidRun::Plan { tool: subtool.name.clone(), plan });
         }
         // No human is asked about a call that can only fail.
@@ -316,6 +336,7 @@ impl Intake {
                 found_by: run.found_by,
                 input_class: run.data_class,
                 data_class,
+                all_pages: run.all_pages,
                 ..TaskNotes::of_reason(run.reason.as_deref())
             },
             ..Task::accepted(id, tool, hash, subtool.definition.effect_class(), input, caller, now)
@@ -350,7 +371,7 @@ pub fn parse(taken: &TakenRequest) -> Result<Request, ErrorBody> {
 }
 
 /// Returns the error for an input with these problems, of which there is at least one.
-pub fn invalid(subtool: &Subtool, problems: &[crate::base::schema::Problem]) -> ErrorBody {
+pub fn invalid(subtool: &Subtool, problems: &[ground::base::schema::Problem]) -> ErrorBody {
     let first = &problems[0];
     let location = if first.pointer.is_empty() { "the input".to_owned() } else { format!("`{}`", first.pointer) };
     let more = match problems.len() {

@@ -4,13 +4,17 @@
 //! record of tasks and the catalog itself, and sends commands to the daemon, which owns the state.
 
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
+use ground::config::api_keys::ApiKeys;
+use ground::page_client::link::forget_links;
+use ground::page_client::site::PageSite;
+use ground::task::confirmation::Assurance;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
 use protocol::code::Code;
@@ -22,57 +26,46 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::catalog::Catalog;
-use crate::config::api_keys::ApiKeys;
 use crate::dispatcher::DecisionResult;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::settings::LiveSettings;
 use crate::runner::RunnerContext;
 use crate::store::StoreError;
 use crate::store::sqlite::records::{RecordReader, TaskCounts};
-use crate::task::confirmation::Assurance;
 
 mod actions;
 mod api;
-pub mod api_client;
+mod api_door;
 mod api_keys;
 mod approval_word;
 mod assets;
 mod background;
 mod card;
-pub mod client;
 mod command;
 mod diff;
 mod door;
 mod events;
 mod form;
-mod gate;
 mod hidden;
 mod keys;
-mod link;
 mod marks;
-pub mod peer;
 mod preferences;
-pub mod proof;
 #[cfg(test)]
 mod samples;
 mod sensitive;
 mod server;
 mod session;
-mod site;
-pub mod terminal;
 mod touches;
 mod views;
 mod visible;
 mod wording;
 
+use api_door::WrongKeys;
 pub use command::{PageCommand, PageMessage, TaskChange};
-use door::WrongKeys;
 use keys::PendingRegistrations;
 pub use keys::{KeyStanding, KeysView};
-pub use link::{LINK_LIFETIME, links_folder, make_link};
 use preferences::{PagePreferences, PreferenceStore};
 pub use session::PageSessions;
-pub use site::PageSite;
 
 /// How far a decision on this page can be trusted; shown on every page.
 const LEVEL_OF_TOUCH: &str = "What destroys something or goes outward needs a touch of your key, which no program can \
@@ -151,7 +144,7 @@ pub fn serve(
     tracker: &TaskTracker,
     ended: &CancellationToken,
 ) -> io::Result<()> {
-    link::forget_links(folder);
+    forget_links(folder);
     let page = Page {
         context,
         preferences: PreferenceStore::load(folder),
@@ -170,13 +163,6 @@ fn environment() -> Environment<'static> {
         templates.add_template(name, text).expect("the tests parse all templates");
     }
     templates
-}
-
-/// Writes `contents` as JSON to a file in `folder`, atomically and readable only by its owner.
-fn write_private(folder: &Path, name: &str, contents: &(impl Serialize + ?Sized)) -> io::Result<()> {
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(&serde_json::to_vec(contents)?)?;
-    file.persist(folder.join(name)).map(drop).map_err(|error| error.error)
 }
 
 /// What the template of every view needs for its frame.
@@ -278,7 +264,7 @@ impl Page {
             Ok(text) => views::html(status, text),
             Err(error) => {
                 tracing::error!(%error, template, "failed to render a view of the page");
-                gate::refuse(
+                door::refuse(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     Code::Internal,
                     "failed to show this view; the log says why",
@@ -302,7 +288,7 @@ impl Page {
     }
 
     fn message(&self, status: StatusCode, title: &str, text: &str) -> Response {
-        let Ok(frame) = self.frame(title, "") else { return gate::refuse(status, Code::NotFound, text) };
+        let Ok(frame) = self.frame(title, "") else { return door::refuse(status, Code::NotFound, text) };
         self.show_as(status, "message.html", &json!({"page": frame, "title": title, "text": text, "hint": null}))
     }
 }

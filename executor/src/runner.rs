@@ -9,6 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ground::base::jq_pool::JqPool;
+use ground::base::own_folders::OwnFolders;
+use ground::base::template::TemplateValues;
+use ground::config::Config;
+use ground::config::secret::{HiddenTexts, SecretName, Secrets};
+use ground::net::clients::{HttpClients, HttpClientsError};
+use ground::task::failure::{Failure, Retry};
+use ground::task::fingerprint::{FileRole, Fingerprint};
+use ground::task::places::{MAX_PLACES, places_in};
 use protocol::caller::{BeyondTrust, Caller};
 use protocol::code::Code;
 use protocol::data_class::DataClass;
@@ -18,16 +27,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::base::jq_pool::JqPool;
-use crate::base::own_folders::OwnFolders;
-use crate::base::template::{TemplateError, TemplateValues};
-use crate::config::Config;
-use crate::config::secret::{HiddenTexts, SecretName, Secrets};
-use crate::net::clients::{HttpClients, HttpClientsError};
 use crate::runner::result_space::ResultSpace;
-use crate::task::failure::{Failure, Retry};
-use crate::task::fingerprint::{FileRole, Fingerprint};
-use crate::task::places::{MAX_PLACES, places_in};
 use protocol::extent::DataExtent;
 
 pub mod agent;
@@ -103,6 +103,8 @@ pub struct Invocation {
     pub approved_change: Option<String>,
     /// Whether it is only tried, for what a human is shown.
     pub is_shown: bool,
+    /// The most pages, if all are wanted whatever the definition says is enough.
+    pub all_pages: Option<u32>,
     /// The subtool as rules name it; `None` if it is not one that a caller called.
     pub subtool: Option<SubtoolLabel>,
     /// Stands still while a human or another machine is waited for.
@@ -301,13 +303,6 @@ impl RunnerOutput {
     }
 }
 
-impl From<TemplateError> for Failure {
-    fn from(error: TemplateError) -> Self {
-        Self::new(Code::TemplateFailed, error.to_string())
-            .hint("the input lacks a value that the definition needs, or the definition is wrong")
-    }
-}
-
 /// A mistake in a definition.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DefinitionMistake {
@@ -370,7 +365,7 @@ pub trait Runner {
     /// [`Code::Cancelled`] with its output so far in `details`, and with [`SideEffect::Possible`] unless
     /// nothing can have happened yet. A runner has no timeout of its own: its caller cancels it.
     ///
-    /// [`SideEffect::Possible`]: crate::task::failure::SideEffect::Possible
+    /// [`SideEffect::Possible`]: ground::task::failure::SideEffect::Possible
     fn perform(
         &self,
         invocation: &Invocation,

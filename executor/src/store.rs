@@ -4,20 +4,20 @@
 //! on one engine: every transition is a compare-and-set on state and attempt, no transaction stays open between
 //! calls, and no implementation reads a clock.
 
+use ground::base::webauthn::Base64Url;
+use ground::task::confirmation::{Confirmation, DecidedBy, Digest};
+use ground::task::decide_scope::DecideScope;
+use ground::task::grant::{Grant, GrantId};
+use ground::task::name::SubtoolName;
+use ground::task::notes::TaskNotes;
+use ground::task::{End, Task};
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
-use crate::base::webauthn::Base64Url;
 use crate::store::retention::RetainedTask;
-use crate::task::confirmation::{Confirmation, DecidedBy, Digest};
-use crate::task::decide_scope::DecideScope;
-use crate::task::grant::{Grant, GrantId};
-use crate::task::name::SubtoolName;
-use crate::task::notes::TaskNotes;
-use crate::task::{End, Task};
 
 pub mod memory;
 pub mod outbox;
@@ -254,36 +254,16 @@ pub trait Store: Outbox + Send {
 pub(crate) mod contract {
     //! The contract of a store as a test, which the tests of each implementation run.
 
+    use ground::task::Outcome;
+    use ground::task::api_key::ApiKeyRef;
+    use ground::task::confirmation::{ConfirmationRequest, DecidedBy, Decision, Verdict};
+    use ground::task::grant::{FieldCoverage, GrantScope};
+    use ground::task::sample::stored;
     use protocol::code::Code;
     use protocol::error::ErrorBody;
     use protocol::resolution::ResolvedBy;
 
     use super::*;
-    use crate::task::Outcome;
-    use crate::task::api_key::ApiKeyRef;
-    use crate::task::confirmation::{ConfirmationRequest, DecidedBy, Decision, Verdict};
-    use crate::task::effect::EffectClass;
-    use crate::task::grant::{FieldCoverage, GrantScope};
-
-    pub(crate) fn task(key: Option<&str>) -> Task {
-        let Value::Object(input) = serde_json::json!({"q": "年度报告", "n": 9_007_199_254_740_993_i64}) else {
-            unreachable!()
-        };
-        let created_at = Timestamp::from_second(1_700_000_000).expect("a time");
-        Task {
-            input,
-            definition_hash: "abc".to_owned(),
-            caller: Caller {
-                uid: 1000,
-                session: Some("s".to_owned()),
-                folder: Some("/home/a".into()),
-                depth: 2,
-                ..Caller::default()
-            },
-            idempotency_key: key.map(str::to_owned),
-            ..Task::sample("gmail_search_messages", EffectClass::Once, created_at)
-        }
-    }
 
     fn step(task: &Task, step: Step, end: Option<End>) -> (Change, Task) {
         let mut after = task.clone();
@@ -306,7 +286,7 @@ pub(crate) mod contract {
     }
 
     fn check_confirmations(store: &mut dyn Store) {
-        let mut waiting = task(None);
+        let mut waiting = stored(None);
         let (why, instance, wait) = ("w".to_owned(), "i".to_owned(), std::time::Duration::from_hours(1));
         let request = ConfirmationRequest {
             why,
@@ -364,7 +344,7 @@ pub(crate) mod contract {
         let later = asked.created_at + jiff::SignedDuration::from_micros(1);
         assert_eq!(store.confirmations_since(later).expect("read"), []);
 
-        let mut granted = Task { confirmation: asked.confirmation.clone(), ..task(None) };
+        let mut granted = Task { confirmation: asked.confirmation.clone(), ..stored(None) };
         let decision = Decision::new(asked.created_at, Verdict::Approved, DecidedBy::Grant(TaskId::new()));
         granted.confirmation.as_mut().expect("a confirmation").decision = Some(decision);
         store.commit(&[Change::Accept(Box::new(granted))]).expect("committed");
@@ -372,7 +352,7 @@ pub(crate) mod contract {
     }
 
     fn check_grants(store: &mut dyn Store) {
-        let like = task(None);
+        let like = stored(None);
         let mut grant = Grant {
             id: TaskId::new(),
             tool: like.tool,
@@ -452,7 +432,7 @@ pub(crate) mod contract {
     }
 
     fn check_resolutions(store: &mut dyn Store) {
-        let accepted = task(None);
+        let accepted = stored(None);
         let (enqueue, queued) = step(&accepted, Step::Enqueue, None);
         let (start, running) = step(&queued, Step::Start, None);
         store.commit(&[Change::Accept(Box::new(accepted.clone())), enqueue, start]).expect("committed");
@@ -494,7 +474,7 @@ pub(crate) mod contract {
 
     fn check_transitions(store: &mut dyn Store) {
         let at = Timestamp::from_second(1_800_000_000).expect("a time");
-        let accepted = Task { run_at: Some(at), ..task(Some("k")) };
+        let accepted = Task { run_at: Some(at), ..stored(Some("k")) };
         let (enqueue, queued) = step(&accepted, Step::Enqueue, None);
         let (start, running) = step(&queued, Step::Start, None);
         store.commit(&[Change::Accept(Box::new(accepted.clone())), enqueue, start.clone()]).expect("committed");
@@ -502,7 +482,7 @@ pub(crate) mod contract {
         assert_eq!(store.task_by_key(1000, "k").expect("read").as_ref(), Some(&running));
         assert_eq!(store.task_by_key(1001, "k").expect("read"), None, "keys are separate for each user");
 
-        let other = task(None);
+        let other = stored(None);
         let refused = store.commit(&[Change::Accept(Box::new(other.clone())), start]);
         assert!(matches!(refused, Err(StoreError::Conflict { .. })), "a step cannot be taken twice");
         assert_eq!(store.task(other.id).expect("read"), None, "all changes are made or none");
@@ -537,7 +517,7 @@ pub(crate) mod contract {
             .try_fold(State::Accepted, |state, recorded| state.after(recorded.step));
         assert_eq!(replayed, Ok(State::Failed), "the steps replay to the state");
 
-        let open = task(None);
+        let open = stored(None);
         store.commit(&[Change::Accept(Box::new(open.clone()))]).expect("committed");
         assert_eq!(store.ended_in_session(1000, "s").expect("read"), [failed.id], "an open task has not ended");
         for (uid, session) in [(1000, "S"), (1000, ""), (1001, "s")] {

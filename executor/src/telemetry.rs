@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use ground::config;
+use ground::task::Task;
 use protocol::mailbox::request::Answer;
 use protocol::paths::Paths;
 use protocol::task::{State, TaskId};
@@ -22,10 +24,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config;
 use crate::intake::settings::LiveSettings;
 use crate::store::Change;
-use crate::task::Task;
 
 mod endpoint;
 mod export;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use executor::catalog::{Catalog, Sources};
-use executor::config::Config;
+use ground::config::Config;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use executor::catalog::definition::Definition;
 use executor::catalog::{Catalog, Sources};
-use executor::config::Config;
-use executor::config::secret::Secrets;
 use executor::runner::{Invocation, OutputData, Run, RunnerContext, RunnerOutput};
-use executor::task::failure::Failure;
+use ground::config::Config;
+use ground::config::secret::Secrets;
+use ground::task::failure::Failure;
 use protocol::caller::Caller;
 use serde_json::{Map, Value};
 use tempfile::TempDir;

@@ -8,8 +8,11 @@ use serde_json::{Map, Value};
 /// The fields of `_meta` that say it.
 pub const FIELDS: [&str; 7] = ["more_pages", "has_next_page", "truncated", "page", "limit", "asked_limit", "total"];
 
+/// The field that says with which option all of it is read.
+pub const MORE_WITH: &str = "more_with";
+
 /// The value of `more_pages` if it is not known whether there is more.
-const UNKNOWN: &str = "unknown";
+pub const UNKNOWN: &str = "unknown";
 
 /// Whether there is more than the data has.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +73,13 @@ impl DataExtent {
 /// Whether something in `meta` says which part it is.
 pub fn is_told(meta: &Map<String, Value>) -> bool {
     ["more_pages", "has_next_page", "truncated"].iter().any(|field| meta.contains_key(*field))
+}
+
+/// Whether there is, or may be, a page after the one with this `_meta`.
+pub fn has_next_page(meta: &Value) -> bool {
+    let is_unsaid = meta["more_pages"].is_null() && meta["has_next_page"].is_null();
+    let may_have = meta["more_pages"] == UNKNOWN || (meta["limit"].is_u64() && is_unsaid);
+    may_have || meta["more_pages"] == true || meta["has_next_page"] == true
 }
 
 /// Whether data with this `_meta` lacks something, or may lack something.

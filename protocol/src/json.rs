@@ -325,9 +325,24 @@ impl<'de> Visitor<'de> for StrictReader<'_> {
     }
 }
 
+/// Whether `value` is of this type of JSON Schema, to which `1.0` is an integer.
+pub fn is_type(kind: &str, value: &Value) -> bool {
+    match kind {
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "null" => value.is_null(),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
 
@@ -461,6 +476,25 @@ mod tests {
                 let other: Value = serde_json::from_str(&text).expect("`serde_json` accepts everything that we accept");
                 prop_assert_eq!(value, other);
             }
+        }
+    }
+
+    #[test]
+    fn types_are_those_of_json_schema() {
+        let all = ["string", "integer", "number", "boolean", "array", "object", "null"];
+        let kinds_of =
+            |value: &Value| all.into_iter().filter(|kind| is_type(kind, value)).collect::<Vec<_>>().join(" ");
+        for (value, kinds) in [
+            (json!("1"), "string"),
+            (json!(1), "integer number"),
+            (json!(1.0), "integer number"),
+            (json!(1.5), "number"),
+            (json!(true), "boolean"),
+            (json!([1]), "array"),
+            (json!({}), "object"),
+            (json!(null), "null"),
+        ] {
+            assert_eq!(kinds_of(&value), kinds, "{value}");
         }
     }
 }

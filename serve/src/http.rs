@@ -7,21 +7,22 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use executor::config::ServeSettings;
-use executor::config::api_keys::ApiKeys;
-pub use executor::config::api_keys::HistoryKeeper;
-use executor::page::api_client::GateClient;
+use ground::config::ServeSettings;
+use ground::config::api_keys::ApiKeys;
+pub use ground::config::api_keys::HistoryKeeper;
+use ground::page_client::api_client::GateClient;
 use protocol::tool_scope::ToolScope;
 use tokio::sync::Semaphore;
 
 use crate::limits::ConcurrencyLimit;
 use crate::service::SessionService;
-use crate::turn::Asker;
+use crate::service::turn::Asker;
 
 pub mod api;
 mod door;
 mod error;
 mod extract;
+pub(crate) mod model_protocol;
 pub mod openapi;
 mod server;
 mod standing;

@@ -98,7 +98,7 @@ fn found_words(found: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use executor::page::api_client::GateDecision;
+    use ground::page_client::api_client::GateDecision;
     use serde_json::json;
 
     use super::*;

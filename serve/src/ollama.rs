@@ -13,12 +13,12 @@ mod models;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_loop::model::conversation::StopReason;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get, post};
 use axum::{Json, Router};
-use executor::model::conversation::StopReason;
 use protocol::code::Code;
 use serde_json::{Value, json};
 
@@ -26,9 +26,9 @@ pub(crate) use self::models::tags;
 
 use self::errors::OllamaError;
 use crate::http::ServeState;
+use crate::http::model_protocol::is_ollama_client;
 use crate::proxy::answer::AnswerEnd;
 use crate::proxy::failure::ProxyFailure;
-use crate::proxy::is_ollama_client;
 
 /// The release of Ollama whose forms are spoken. Clients refuse servers that are too old for them.
 const OLLAMA_VERSION: &str = "0.12.0";

@@ -12,19 +12,19 @@ mod responses;
 
 use std::sync::Arc;
 
+use agent_loop::model::conversation::StopReason;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{any, get, post};
-use executor::model::conversation::StopReason;
 use serde_json::{Value, json};
 
 use self::errors::OpenAiError;
 use crate::http::ServeState;
 use crate::proxy::failure::ProxyFailure;
 use crate::proxy::request::ProxyRequest;
-use crate::turn::TurnUsage;
+use crate::service::turn::TurnUsage;
 
 const OFFERED: &str = "/v1/chat/completions, /v1/responses, /v1/completions and /v1/models";
 

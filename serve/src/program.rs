@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use executor::config::ServeSettings;
-use executor::config::api_keys::ApiKeys;
-use executor::config::secret::Secrets;
-use executor::page::api_client::GateClient;
+use ground::config::ServeSettings;
+use ground::config::api_keys::ApiKeys;
+use ground::config::secret::Secrets;
+use ground::page_client::api_client::GateClient;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;

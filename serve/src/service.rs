@@ -7,10 +7,10 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use executor::agent::driver::LoopCommand;
-use executor::agent::journal::SessionStore;
-use executor::config::Config;
-use executor::results::trigger::Trigger;
+use agent_loop::driver::LoopCommand;
+use agent_loop::journal::SessionStore;
+use ground::config::Config;
+use ground::results::trigger::Trigger;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
@@ -33,7 +33,7 @@ use self::quotas::{Quotas, TurnPermit};
 use self::revoked::RevokedKeys;
 use self::settings::SettingsSource;
 use crate::limits::ConcurrencyLimit;
-use crate::turn::{
+use crate::service::turn::{
     Asker, ClientConversation, EventId, LoggedEvent, Question, SessionEvent, TaskNews, TurnOutcome, TurnStream,
 };
 
@@ -49,6 +49,7 @@ mod quotas;
 mod revoked;
 mod settings;
 mod stateless;
+pub mod turn;
 
 /// How often idle sessions are looked for.
 const UNLOAD_INTERVAL: Duration = Duration::from_secs(5);
@@ -96,7 +97,7 @@ pub struct SessionService {
     stopping: CancellationToken,
 }
 
-/// A session that is loaded, or is being loaded or unloaded by whoever holds its lock.
+/// A session that is loaded, or that the holder of its lock is loading or unloading.
 type SessionSlot = tokio::sync::Mutex<Option<Arc<LiveSession>>>;
 
 impl std::fmt::Debug for SessionService {
@@ -175,7 +176,7 @@ impl SessionService {
         self.tracker.wait().await;
     }
 
-    /// Asks a question; creates the session if there is none of that name. Returns at once; the turn goes on even if the
+    /// Asks a question; creates the session if it does not exist. Returns at once; the turn goes on even if the
     /// stream is dropped. If the session has an answer that its client never got, that is the beginning of the stream.
     pub async fn ask(self: &Arc<Self>, question: Question) -> Result<TurnStream, ErrorBody> {
         self.check_depth(question.asker.depth)?;
@@ -183,7 +184,7 @@ impl SessionService {
             return Err(ErrorBody::new(Code::InvalidInput, "the question is empty").hint("send a text, or `!help`"));
         }
         let (sender, events) = mpsc::unbounded_channel();
-        let input = match executor::agent::input::InputPlace::Client.parse(&question.text) {
+        let input = match agent_loop::input::InputPlace::Client.parse(&question.text) {
             Ok(input) => input,
             // A program has to know that nothing was done.
             Err(message) if question.asker.interface == "api" => {

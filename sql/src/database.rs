@@ -26,7 +26,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::error::{ConstraintKind, DatabaseError};
-pub(crate) use self::rows::bytes_to_json;
 pub use self::rows::{ResultColumn, RowCap, Rows, Truncation};
 pub use self::schema_cache::Freshness;
 pub use self::settings::{DatabaseSettings, RowCaps, SettingsError, TlsMode};

@@ -51,11 +51,12 @@ use catalog::Catalog;
 use limit::UnlimitedQuery;
 use touched::ShownChange;
 
+pub use crate::schema::TableAccess;
 pub(crate) use dialects::parser_dialect;
 pub use gates::{KnownNames, NamedTable, NamedTables, named_tables};
 pub use refusal::{Refusal, RefusalKind};
 pub use replaced::{ReplacedBecause, ReplacedRows, may_replace};
-pub use table_use::{TableAccess, TableUse};
+pub use table_use::TableUse;
 pub use text::MAX_STATEMENT_BYTES;
 pub(crate) use text::{on_a_deep_stack, parse_one};
 pub use touched::{AddedReturning, MAX_COMPARED_ROWS, OtherRows, TouchedQuery, WrittenQuery};

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::guard::TableAccess;
-
 /// The tables and views of a database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schema {
@@ -131,6 +129,30 @@ impl ReferenceAction {
             "SET DEFAULT" => Self::SetDefault,
             _ => Self::Nothing,
         }
+    }
+}
+
+/// How a statement uses a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TableAccess {
+    Read,
+    Insert,
+    Update,
+    Delete,
+}
+
+impl TableAccess {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Insert => "insert",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+
+    pub fn is_write(self) -> bool {
+        self != Self::Read
     }
 }
 

@@ -3,7 +3,8 @@
 //! A value is bound, never joined into the text of a statement. Numbers that a JSON number cannot hold exactly are given
 //! as text, like `"12345678901234567890.123"`: each database reads such a text as the type that stands in its place.
 
-use serde_json::Value as Json;
+use base64::Engine as _;
+use serde_json::{Value as Json, json};
 
 /// A value of a parameter.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +42,7 @@ impl From<&Json> for Value {
 }
 
 impl Value {
-    /// Returns the value as JSON; bytes as the object that [`crate::database::Rows`] uses for them.
+    /// Returns the value as JSON; bytes as [`bytes_to_json`] writes them.
     pub(crate) fn to_json(&self) -> Json {
         match self {
             Self::Null => Json::Null,
@@ -50,17 +51,23 @@ impl Value {
             Self::Unsigned(unsigned) => Json::from(*unsigned),
             Self::Float(float) => Json::from(*float),
             Self::Text(text) => Json::String(text.clone()),
-            Self::Bytes(bytes) => crate::database::bytes_to_json(bytes),
+            Self::Bytes(bytes) => bytes_to_json(bytes),
             Self::List(items) => Json::Array(items.iter().map(Self::to_json).collect()),
             Self::Document(json) => json.clone(),
         }
     }
 }
 
+/// Returns bytes as JSON: as text if they are UTF-8 without control characters, else as an object.
+pub(crate) fn bytes_to_json(bytes: &[u8]) -> Json {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.chars().any(|c| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) => Json::from(text),
+        _ => json!({ "base64": base64::engine::general_purpose::STANDARD.encode(bytes) }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -91,5 +98,12 @@ mod tests {
             Value::Document(json!({"a": [1]})),
         ];
         assert_eq!(values, expected);
+    }
+
+    #[test]
+    fn bytes_that_cannot_be_read_are_encoded() {
+        assert_eq!(bytes_to_json("grüß".as_bytes()), json!("grüß"));
+        assert_eq!(bytes_to_json(&[0xff, 0x00]), json!({"base64": "/wA="}));
+        assert_eq!(bytes_to_json(b"a\0"), json!({"base64": "YQA="}));
     }
 }

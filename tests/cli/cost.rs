@@ -102,7 +102,7 @@ fn the_cost_of_a_run_does_not_depend_on_the_number_of_subtools() {
     for _ in 0..MAX_COUNTS {
         for (least, world) in least.iter_mut().zip(&worlds) {
             let profile = profile(&world.command(&["run", "subtool_7"]));
-            let read = within(profile.functions, &["executor::catalog", "executor::base::schema", "jsonschema"]);
+            let read = within(profile.functions, &["executor::catalog", "ground::base::schema", "jsonschema"]);
             assert!(read.is_empty(), "a run must not execute {read:?}");
             *least = profile.instructions.min(*least);
         }
@@ -135,7 +135,7 @@ fn a_second_list_loads_no_catalog_and_parses_no_schema() {
         functions,
         &[
             "executor::catalog::load",
-            "executor::base::schema",
+            "ground::base::schema",
             "jsonschema",
             "minijinja",
             "<serde_json::value::Value as serde",

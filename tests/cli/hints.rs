@@ -193,7 +193,7 @@ fn a_wrong_value_is_answered_with_those_that_are_allowed() {
     assert_snapshot!(shown, @r#"
     list --format=xml
       `--format`: `xml` is not one of its values
-      > its values are json, names, hits, openai, anthropic, gemini, mcp, table
+      > its values are json, typescript, names, hits, openai, anthropic, gemini, mcp, table
     list --limit=0
       `--limit`: `0` is too small
       > the least is 1

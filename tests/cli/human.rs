@@ -138,7 +138,7 @@ fn with_the_page_open_a_wait_says_so_once_and_ends_with_the_decision() {
     let tasks = world.run(&["tasks", "--state=open"]).json();
     let id = tasks[0]["id"].as_str().expect("an id").to_owned();
     let expected = format!(
-        "note: waiting for {id}; the user is asked on the page; stops after 600s, the task goes on. Do not run it again; then: agent-magic-tool wait {id}\n"
+        "note: waiting up to 600s, since the user is asked on the page. The task goes on after that; do not run it again, but: agent-magic-tool wait {id}\n"
     );
     assert_eq!(first, expected);
     until("the decision is accepted", || human.approve(&id).status == 200);
@@ -178,7 +178,7 @@ fn the_id_is_on_standard_error_before_the_wait_and_the_wait_ends_by_a_limit() {
     let (child, first) = in_background(&world, &["run", "nap", "s=60", "--wait=10m"]);
     let tasks = world.run(&["tasks"]).json();
     let id = tasks[0]["id"].as_str().expect("an id");
-    assert!(first.starts_with(&format!("note: waiting for {id}; stops after 600s")), "{first}");
+    assert!(first.starts_with("note: waiting up to 600s. The task goes on") && first.contains(id), "{first}");
     nix::sys::signal::kill(
         nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a pid")),
         nix::sys::signal::Signal::SIGKILL,
@@ -187,7 +187,7 @@ fn the_id_is_on_standard_error_before_the_wait_and_the_wait_ends_by_a_limit() {
     drop(child.wait_with_output());
     let limited = world.run(&["wait", id]);
     assert_eq!((limited.exit, limited.json()["state"].as_str()), (6, Some("running")), "{limited}");
-    assert!(limited.stderr.contains("stops after 1s"), "{limited}");
+    assert!(limited.stderr.contains("waiting up to 1s"), "{limited}");
     // What ends at once gets no note.
     assert_eq!(world.run(&["run", "nap", "s=0", "--wait"]).stderr, "");
     assert_eq!(world.run(&["wait", id, "--timeout=0.3"]).exit, 6);

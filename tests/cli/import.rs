@@ -13,7 +13,7 @@ mod mcp;
 mod oauth;
 mod phrases;
 mod program;
-mod torture;
+pub(super) mod torture;
 
 use std::fs;
 use std::io::{Read as _, Write as _};

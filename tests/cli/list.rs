@@ -159,7 +159,7 @@ fn subtools_beyond_the_limit_are_named_in_a_note() {
     --- stdout
     ["ask_user","fetch_url"]
     --- stderr
-    note: left out by --limit: files_list, files_read, files_search, git_blame, git_diff and 24 more
+    note: 29 more are left out: --limit N
     note: what there is, in groups: agent-magic-tool list packs
     "#);
 }

@@ -1,7 +1,7 @@
 //! API keys: a human lets one decide on the page, what it then can decide, and how that ends.
 
-use executor::config::api_keys::{ApiKeyOptions, ApiKeys, ApiScopes, NewApiKey};
-use executor::page::api_client::{Gate, GateClient, GateDecision, GateError, GateNeed, GateVerdict};
+use ground::config::api_keys::{ApiKeyOptions, ApiKeys, ApiScopes, NewApiKey};
+use ground::page_client::api_client::{Gate, GateClient, GateDecision, GateError, GateNeed, GateVerdict};
 use protocol::code::Code;
 use protocol::paths::Paths;
 use protocol::task::{State, TaskId};

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use executor::page::PageSite;
+use ground::page_client::site::PageSite;
 use serde_json::Value;
 
 pub(crate) struct Answer {

@@ -4,8 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 
-use executor::page::proof::{ChallengeAnswer, ProvenRequest, SessionKey};
-use executor::page::{PageSite, make_link};
+use ground::page_client::link::make_link;
+use ground::page_client::proof::{ChallengeAnswer, ProvenRequest, SessionKey};
+use ground::page_client::site::PageSite;
 use serde_json::{Value, json};
 
 use super::http::{self, Answer};

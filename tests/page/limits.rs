@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use executor::page::make_link;
+use ground::page_client::link::make_link;
 use serde_json::{Value, json};
 
 use super::http::{Answer, host};

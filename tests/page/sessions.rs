@@ -1,7 +1,7 @@
 //! Sessions: where a human is signed in, who else is, and how one ends.
 
-use executor::page::client::PageClient;
-use executor::page::make_link;
+use ground::page_client::client::PageClient;
+use ground::page_client::link::make_link;
 use serde_json::json;
 
 use super::hostile::{define_mark, written_marks};

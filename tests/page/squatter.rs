@@ -7,7 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use executor::page::PageSite;
+use ground::page_client::site::PageSite;
 use serde_json::json;
 
 use super::hostile::{define_mark, written_marks};
@@ -223,7 +223,7 @@ fn a_request_for_a_workers_script_is_refused() {
             assert_eq!(http::get(&human.site, path, &headers).status, 403, "{header} {path}");
         }
     }
-    let link = executor::page::make_link(&world.executor_folder()).expect("a link");
+    let link = ground::page_client::link::make_link(&world.executor_folder()).expect("a link");
     let login = http::post(&human.site, "/login", &json!({"secret": link}), "");
     assert!(login.head.contains("clear-site-data: \"storage\""), "{}", login.head);
 }
@@ -233,7 +233,7 @@ fn a_request_for_a_workers_script_is_refused() {
 fn a_link_ends_with_the_executor_that_it_opens() {
     let world = World::new();
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
-    let link = executor::page::make_link(&world.executor_folder()).expect("a link");
+    let link = ground::page_client::link::make_link(&world.executor_folder()).expect("a link");
     world.kill_executor();
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
     assert_eq!(http::post(&world.site(), "/login", &json!({"secret": link}), "").status, 403);

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use executor::page::make_link;
+use ground::page_client::link::make_link;
 use nix::unistd::Uid;
 use serde_json::{Value, json};
 

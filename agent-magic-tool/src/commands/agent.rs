@@ -1,18 +1,18 @@
 //! `agent`: our own loop, for one question or as an interactive chat.
 //!
-//! Parses the arguments and prints the results; the loop itself is in `executor/src/agent/`.
+//! Parses the arguments and prints the results; the loop itself is in `agent-loop/src/`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use executor::agent::journal::SessionStore;
-use executor::agent::model_factory::ModelFactory;
-use executor::agent::session::{Session, SessionOptions};
-use executor::config::Config;
-use executor::config::log::{self, LogTarget};
-use executor::model::prompt::PromptMode;
-use executor::model::view;
+use agent_loop::journal::SessionStore;
+use agent_loop::model::prompt::PromptMode;
+use agent_loop::model::view;
+use agent_loop::model_factory::ModelFactory;
+use agent_loop::session::{Session, SessionOptions};
+use ground::config::Config;
+use ground::config::log::{self, LogTarget};
 use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
 use protocol::command_executor::definition;
@@ -145,7 +145,7 @@ fn open(
     args: &Args,
     config: &Config,
     sessions: &SessionStore,
-    observer: Arc<dyn executor::agent::driver::LoopObserver>,
+    observer: Arc<dyn agent_loop::driver::LoopObserver>,
     context: &Context,
 ) -> Result<Session, Error> {
     let newest = if args.continue_newest { Some(newest(sessions, context)?) } else { None };

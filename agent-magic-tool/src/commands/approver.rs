@@ -3,10 +3,10 @@
 //! A browser makes and uses keys, so enrolling and revoking happen on the page, which this command opens. Only root can
 //! change the keys without one of them.
 
-use executor::config::Config;
-use executor::config::key_file::{KeyFile, KeyFileError};
-use executor::page::LINK_LIFETIME;
-use executor::task::approver_key::{ApproverKeys, EnrolledBy};
+use ground::config::Config;
+use ground::config::key_file::{KeyFile, KeyFileError};
+use ground::page_client::link::LINK_LIFETIME;
+use ground::task::approver_key::{ApproverKeys, EnrolledBy};
 use nix::unistd::Uid;
 use protocol::clock;
 use protocol::code::{Code, Exit};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use executor::config::Config;
+use ground::config::Config;
 use protocol::code::{Code, Exit};
 use protocol::command_executor::{CommandExecutor, CommandOutput, Dialect};
 use protocol::json;

@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use executor::catalog::packs::report::PackSurvey;
 use executor::catalog::{Catalog, Sources, counted, left_out};
-use executor::config::secret::Secrets;
-use executor::config::{self, Config, HookReceiver};
 use executor::intake::policy::Policy;
 use executor::intake::targets;
+use ground::config::secret::Secrets;
+use ground::config::{self, Config, HookReceiver};
 use protocol::code::Exit;
 use protocol::error::chain;
 use protocol::mailbox::Mailbox;

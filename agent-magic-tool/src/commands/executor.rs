@@ -4,13 +4,13 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use executor::base::jq_pool::JqPool;
-use executor::config::known::{KnownConfigurations, is_same_file};
-use executor::config::{Config, ConfigText, log};
 use executor::daemon::{self, ExitReason, detach};
 use executor::store::switched_off::SwitchedOffTools;
 use executor::store::{StoreError, sqlite};
-use executor::task::name::InvalidName;
+use ground::base::jq_pool::JqPool;
+use ground::config::known::{KnownConfigurations, is_same_file};
+use ground::config::{Config, ConfigText, log};
+use ground::task::name::InvalidName;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::code::{Code, Exit};

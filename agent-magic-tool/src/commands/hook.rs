@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use executor::config::Config;
+use ground::config::Config;
 use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
 use protocol::duration::PositiveDuration;

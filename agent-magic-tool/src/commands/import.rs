@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Parser;
-use executor::base::{hidden, suspicion};
 use executor::catalog::Sources;
-use executor::config::Config;
-use executor::config::secret::SecretPlace;
+use ground::base::{hidden, suspicion};
+use ground::config::Config;
+use ground::config::secret::SecretPlace;
 use import::Imported;
 use import::document::Document;
 use import::kinds::{self, Kind, Reading};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use executor::catalog::{Catalog, CheckOutcome, Sources, Subtool};
-use executor::config::Config;
 use executor::intake::invalid;
 use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
-use executor::task::confirmation::Assurance;
+use ground::config::Config;
+use ground::task::confirmation::Assurance;
 use protocol::code::{Code, Exit};
 use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};

@@ -2,8 +2,8 @@
 //!
 //! An expression can run forever or exhaust the memory; here that ends only this process.
 
-use executor::base::jq::{Filtered, filter};
-use executor::base::jq_worker;
+use ground::base::jq::{Filtered, filter};
+use ground::base::jq_worker;
 use nix::sys::resource::{Resource, setrlimit};
 use protocol::code::{Code, Exit};
 

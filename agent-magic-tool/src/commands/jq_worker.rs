@@ -1,10 +1,10 @@
 //! `jq-worker`: evaluates jq expressions for the executor and for `read --jq`, in a process that limits itself.
 //!
-//! Decides nothing: `executor/src/base/jq_worker.rs` says what is read and written.
+//! Decides nothing: `ground/src/base/jq_worker.rs` says what is read and written.
 
 use std::io;
 
-use executor::base::jq_worker;
+use ground::base::jq_worker;
 use protocol::code::Exit;
 
 use crate::error::Error;

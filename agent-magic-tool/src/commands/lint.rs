@@ -7,9 +7,9 @@ use executor::catalog::lint::{Finding, Level, LintScope, lint};
 use executor::catalog::listing::Listing;
 use executor::catalog::routing::{self, RoutingReport};
 use executor::catalog::{Catalog, Sources, counted, format};
-use executor::config::{Config, ConfigText};
 use executor::intake::policy::Policy;
 use executor::intake::targets;
+use ground::config::{Config, ConfigText};
 use protocol::code::{Code, Exit};
 
 use crate::context::Context;

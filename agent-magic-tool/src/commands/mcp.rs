@@ -9,8 +9,8 @@ use ::mcp::server::{
     serve_stdio,
 };
 use executor::catalog::Sources;
-use executor::config::{Config, McpClientSettings};
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use ground::config::{Config, McpClientSettings};
 use protocol::code::{Code, Exit};
 use protocol::error::chain;
 use protocol::mailbox::Mailbox;

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use executor::catalog::drafts::{NewDefinition, Template};
-use executor::config::Config;
-use executor::task::name::SubtoolName;
+use ground::config::Config;
+use ground::task::name::SubtoolName;
 use protocol::code::Exit;
 use protocol::paths::create_private;
 use serde_json::json;
@@ -48,7 +48,7 @@ fn template() -> impl TypedValueParser<Value = Template> {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let name: SubtoolName =
-        args.name.parse().map_err(|error: executor::task::name::InvalidName| Error::usage(error.to_string()))?;
+        args.name.parse().map_err(|error: ground::task::name::InvalidName| Error::usage(error.to_string()))?;
     let (definition, steps) = if let Some(line) = &args.curl {
         let draft = import::curl::of_curl(line, name.as_str());
         let draft = draft.map_err(|error| Error::usage(error.to_string()).hint(error.hint))?;

@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// For a caller that waits in a step of its own: the jq expression of that step, checked before anything starts
     #[arg(long, value_name = "EXPR", hide = true)]
     checked_jq: Option<String>,
+    /// Read all pages of a list, not only the first: up to 500, joined to one result
+    #[arg(long)]
+    all: bool,
     /// Start it at this time: 2026-05-01T09:00:00+02:00, or in local time 2026-05-01T09:00 or 09:00
     #[arg(long, value_name = "TIME", conflicts_with = "after", allow_hyphen_values = true)]
     at: Option<String>,
@@ -103,6 +106,7 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Error> {
         words: Map::new(),
         idempotency_key: args.idempotency_key,
         dry_run: args.dry_run,
+        all_pages: args.all,
         reason: args.reason,
         if_no_approver: args.if_no_approver,
         at,

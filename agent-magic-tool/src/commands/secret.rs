@@ -3,8 +3,8 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
 
-use executor::config::Config;
-use executor::config::secret::{InvalidSecretName, SecretName, SecretPlace, Secrets, weakness};
+use ground::config::Config;
+use ground::config::secret::{InvalidSecretName, SecretName, SecretPlace, Secrets, weakness};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use protocol::code::{Code, Exit};
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-use executor::config::Config;
+use ground::config::Config;
 use protocol::code::{Code, Exit};
 use protocol::digest;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 //! Each example is an ordinary task: rules, confirmations, secrets and limits apply.
 
 use executor::catalog::{Catalog, Sources};
-use executor::config::Config;
+use ground::config::Config;
 use protocol::code::Exit;
 use protocol::duration::PositiveDuration;
 use protocol::handover::Reply;

@@ -3,11 +3,11 @@
 //! It asks no executor and believes nothing but the public key: that the key signed this decision, and that the record of
 //! the task is what the decision is bound to.
 
-use executor::base::webauthn::PublicKey;
 use executor::store::StoreError;
 use executor::store::sqlite::records::RecordReader;
-use executor::task::confirmation::{DecidedBy, Verdict};
-use executor::task::touch::{Unproved, proof_of};
+use ground::base::webauthn::PublicKey;
+use ground::task::confirmation::{DecidedBy, Verdict};
+use ground::task::touch::{Unproved, proof_of};
 use protocol::code::{Code, Exit};
 use protocol::error::chain;
 use protocol::mailbox::Mailbox;

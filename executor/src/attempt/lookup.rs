@@ -8,6 +8,11 @@
 use std::fmt::Debug;
 use std::time::Instant;
 
+use ground::base::jq_pool::Query;
+use ground::task::confirmation::ReplacedValues;
+use ground::task::failure::{Failure, Retry, SideEffect};
+use ground::task::name::SubtoolName;
+use ground::task::{End, Outcome};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -15,13 +20,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Attempt, end, failed, invocation, milliseconds, select_failed};
 use crate::attempt::report::FailedAttempt;
-use crate::base::jq_pool::Query;
 use crate::catalog::definition::{Definition, Lookup, Verify};
 use crate::runner::{Invocation, SubtoolLabel};
-use crate::task::confirmation::ReplacedValues;
-use crate::task::failure::{Failure, Retry, SideEffect};
-use crate::task::name::SubtoolName;
-use crate::task::{End, Outcome};
 
 /// Whether a lookup may be made, by the same rules as a call of the caller's own.
 pub trait LookupRules: Send + Sync + Debug {

@@ -1,13 +1,14 @@
 //! What a result says about the part of all there is that it is: by the definition, or else by the answer itself.
 
+use ground::base::next_page;
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use serde_json::{Map, Value};
 
 use super::Attempt;
-use crate::base::next_page;
+use super::all_pages::has_page;
 use crate::catalog::definition::Definition;
 use crate::runner::{ResponseFacts, Run};
-use crate::task::failure::Failure;
 use protocol::extent;
 
 /// The fields that `result.part` of a definition may give.
@@ -26,8 +27,13 @@ impl Attempt<'_> {
     ) -> Result<(), Failure> {
         let declared = definition.result.as_ref().and_then(|shape| shape.part.as_ref());
         let Some(expression) = declared else {
-            if is_open(&definition.run, meta) && next_page::is_named(data, facts.map(|facts| &facts.headers)) {
-                meta.insert("more_pages".to_owned(), true.into());
+            if is_open(&definition.run, meta) {
+                if next_page::is_named(data, facts.map(|facts| &facts.headers)) {
+                    meta.insert("more_pages".to_owned(), true.into());
+                } else if has_page(definition) {
+                    // It has pages, and does not say whether this was the last one.
+                    meta.insert("more_pages".to_owned(), extent::UNKNOWN.into());
+                }
             }
             return Ok(());
         };

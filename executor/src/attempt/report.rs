@@ -1,9 +1,8 @@
 //! What an attempt is for, and how it ended, as reported to the dispatcher.
 
+use ground::task::End;
+use ground::task::failure::{Retry, SideEffect};
 use protocol::task::TaskId;
-
-use crate::task::End;
-use crate::task::failure::{Retry, SideEffect};
 
 /// How one attempt ended.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ground::base::trust;
 use protocol::code::Code;
 use protocol::command_names::AGENT_COMMANDS;
 use protocol::error::ErrorBody;
@@ -18,7 +19,6 @@ use serde_json::Value;
 use super::packs::loaded::{EnabledPack, PackPlace};
 use super::packs::{MANIFEST, Pack, SHIPPED, is_pack_name};
 use super::{Catalog, LoadProblem, Sources};
-use crate::base::trust;
 
 /// A larger file is not searched for a name.
 const MAX_FILE_BYTES: u64 = 8 << 20;

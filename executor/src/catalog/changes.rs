@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use ground::base::trust;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
 use nix::sys::statfs::{self, FsType};
@@ -17,7 +18,6 @@ use super::Sources;
 use super::file_state::FileState;
 use super::packs::MANIFEST;
 use super::sources::is_definition_file;
-use crate::base::trust;
 
 /// How long events are relied on without a look at every file: a file that is written through a memory map changes
 /// without an event.
@@ -175,10 +175,10 @@ fn watch(folders: &[&Path]) -> io::Result<Inotify> {
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
+    use ground::config::Config;
     use tempfile::TempDir;
 
     use super::*;
-    use crate::config::Config;
 
     /// A folder `subtools` of the search path, and one that is not.
     struct Place(TempDir);

@@ -6,19 +6,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ground::base::schema::{self, InputSchema};
+use ground::base::select;
+use ground::base::template::field_uses::JsonType;
+use ground::base::template::names::DeclaredNames;
+use ground::base::template::{self, TemplateError};
+use ground::config::secret::{InvalidReference, SecretName};
+use ground::task::effect::EffectClass;
 use serde_json::{Map, Value};
 
 use super::definition::{Confirm, Definition, ResultShape};
 use super::deserialize::LocatedMessage;
-use crate::base::schema::{self, InputSchema};
-use crate::base::select;
-use crate::base::template::field_uses::JsonType;
-use crate::base::template::names::DeclaredNames;
-use crate::base::template::{self, TemplateError};
-use crate::config::secret::{InvalidReference, SecretName};
 use crate::runner::steps::Steps;
 use crate::runner::{Invocation, ResponseFacts, Run, TextKind};
-use crate::task::effect::EffectClass;
 
 /// The longest time that a run waits after its approval.
 const MAX_HOLD: Duration = Duration::from_hours(1);

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use ground::task::name::SubtoolName;
+
 use super::Subtool;
 use super::dependencies::NodeVerdict;
-use crate::task::name::SubtoolName;
 
 /// The most subtools that are kept. More than a session uses.
 const MAX_KEPT: usize = 256;

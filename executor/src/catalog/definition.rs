@@ -7,6 +7,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ground::base::schema::InputSchema;
+use ground::config::RateLimit;
+use ground::config::secret::SecretName;
+use ground::task::confirmation::Assurance;
+use ground::task::effect::EffectClass;
+use ground::task::failure::Failure;
+use ground::task::name::SubtoolName;
 use protocol::code::Code;
 use protocol::data_class::DataClass;
 use protocol::duration::PositiveDuration;
@@ -15,15 +22,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::schema::InputSchema;
 use crate::catalog::packs::enabled_files::PinnedPack;
-use crate::config::RateLimit;
-use crate::config::secret::SecretName;
 use crate::runner::{Invocation, ResponseFacts, Run, RunnerContext, RunnerOutput};
-use crate::task::confirmation::Assurance;
-use crate::task::effect::EffectClass;
-use crate::task::failure::Failure;
-use crate::task::name::SubtoolName;
 
 /// One subtool.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use ground::config::secret::SecretName;
 use protocol::nearest::{did_you_mean, nearest};
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{
@@ -14,8 +15,6 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::{Value, json};
 use serde_path_to_error::{Path, Segment};
-
-use crate::config::secret::SecretName;
 
 /// Shorter values are not removed from messages: they would match by accident, and no secret is that short.
 const MIN_SECRET_CHARS: usize = 6;

@@ -4,9 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use ground::config::Config;
 use serde_json::{Value, json};
-
-use crate::config::Config;
 
 /// The settings that say where requests, statements and questions go.
 #[derive(Debug, Clone, Default)]

@@ -11,11 +11,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use ground::base::trust;
 use protocol::paths::create_private;
 use protocol::regular_file;
 use serde::{Deserialize, Serialize};
-
-use crate::base::trust;
 
 /// What a search reads at most, in the time of a millisecond.
 pub const MAX_RECORDS: usize = 2_000;

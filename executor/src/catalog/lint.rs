@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use ground::config::Config;
 use serde::Serialize;
 
 use self::coverage::SeenServers;
@@ -13,7 +14,6 @@ use self::databases::MissingDatabases;
 use self::phrases::MissingPhrases;
 use super::packs::{MANIFEST, SHIPPED};
 use super::{Catalog, Origin, Subtool};
-use crate::config::Config;
 
 mod conditions;
 mod coverage;

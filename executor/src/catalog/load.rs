@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use ground::task::name::SubtoolName;
 use protocol::json::{self, JsonLimits};
 use protocol::regular_file;
 use serde_json::{Map, Value};
@@ -22,7 +23,6 @@ use super::scan::{
 use super::variables::{Variables, choose, fill};
 use super::{Catalog, DefinitionId, LoadProblem, Origin, Subtool, sources};
 use crate::catalog::definition::Definition;
-use crate::task::name::SubtoolName;
 
 /// The text of a definition, and what its file adds to it.
 struct DefinitionText {

@@ -1,8 +1,8 @@
 //! Credentials that stand in a definition in clear, where every reader of the file or of a plan sees them.
 
+use ground::base::credential::{self, HIDDEN};
 use serde_json::Value;
 
-use crate::base::credential::{self, HIDDEN};
 use crate::runner::Run;
 
 /// The places in `run`, like `http.headers.X-Key`, with texts that look like a credential.

@@ -4,12 +4,12 @@
 //! constant ones; intake and each attempt check all of them.
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use ground::base::template::{self, TemplateValues};
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value};
 
 use super::definition::Definition;
-use crate::base::template::{self, TemplateValues};
 
 /// Whether callers have each constant privilege that `definition` requires.
 pub(super) fn may_list(definition: &Definition, granted: &GlobSet) -> bool {

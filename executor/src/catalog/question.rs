@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use ground::task::name::SubtoolName;
 use serde_json::{Map, Value};
 
 use super::destinations::Destinations;
@@ -11,7 +12,6 @@ use super::load::subtool;
 use super::variables::Variables;
 use super::{Origin, Subtool, packs};
 use crate::runner::delegation::QUESTION;
-use crate::task::name::SubtoolName;
 
 /// The pack and the subtool that have its fields.
 const PACK: &str = "human";

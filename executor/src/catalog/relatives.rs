@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ground::base::template;
+use ground::task::effect::EffectClass;
+use ground::task::name::SubtoolName;
 use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value};
 
@@ -11,12 +14,9 @@ use super::compiled::Availability;
 use super::dependencies::{Node, NodeVerdict, verdicts};
 use super::scan::problem;
 use super::{Catalog, DefinitionId, LoadProblem, Subtool};
-use crate::base::template;
 use crate::catalog::definition::{Definition, Lookup};
 use crate::runner::Run;
 use crate::runner::steps::Steps;
-use crate::task::effect::EffectClass;
-use crate::task::name::SubtoolName;
 
 /// What the checking of one definition found.
 #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use aho_corasick::AhoCorasick;
+use ground::task::name::SubtoolName;
 use protocol::json::{self, JsonError, JsonLimits, RawMember};
 use protocol::mailbox::is_resource_exhaustion;
 use protocol::nearest::{did_you_mean, nearest};
@@ -24,7 +25,6 @@ use super::packs::manifest::MAX_MANIFEST_BYTES;
 use super::sources::{SourceFile, SourceFiles};
 use super::{DefinitionId, LoadProblem, Origin, Sources, SourcesStamp};
 use crate::runner::delegation::QUESTION;
-use crate::task::name::SubtoolName;
 
 /// The largest accepted definition file. The definitions of Google's largest API take about 3 MB.
 pub(super) const MAX_FILE_BYTES: u64 = 16 << 20;

@@ -6,6 +6,8 @@ use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use ground::base::trust::{self, Distrust, untrusted};
+use ground::config::{self, Config, PackSettings};
 use protocol::command_executor::ForeignCommands;
 use protocol::paths::Paths;
 use serde::{Deserialize, Serialize};
@@ -18,9 +20,7 @@ use super::packs::loaded::{EnabledPack, PackPlace};
 use super::packs::{MANIFEST, is_pack_name, shipped};
 use super::variables::Variables;
 use super::{LoadProblem, privileges};
-use crate::base::trust::{self, Distrust, untrusted};
 use crate::catalog::definition::Definition;
-use crate::config::{self, Config, PackSettings};
 
 /// The pack that is added if the shell settings ask a human about whole command lines.
 const SHELL_PACK: &str = "shell";

@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
+use ground::config::DefinitionVariable;
 use protocol::nearest::{did_you_mean, nearest};
 use regex::Regex;
 use serde_json::Value;
 
 use super::deserialize::LocatedMessage;
-use crate::config::DefinitionVariable;
 
 static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\{\{\s*vars\.(?<braced>[A-Za-z_]\w*)\s*\}\}|\$vars\.(?<jq>[A-Za-z_]\w*)").expect("a valid pattern")

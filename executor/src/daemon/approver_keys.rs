@@ -6,18 +6,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ground::base::webauthn::{Assertion, Base64Url, RegisteredKey};
+use ground::config::key_file::{KeyFile, KeyFileStamp};
+use ground::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy, MAX_KEY_NAME_CHARS, MAX_KEYS};
+use ground::task::touch::Statement;
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use tokio::sync::watch;
 
-use crate::base::webauthn::{Assertion, Base64Url, RegisteredKey};
-use crate::config::key_file::{KeyFile, KeyFileStamp};
 use crate::dispatcher::{DecisionError, Dispatcher, Effects};
 use crate::intake::approver::ApproverPresence;
 use crate::page::{KeyStanding, KeysView};
-use crate::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy, MAX_KEY_NAME_CHARS, MAX_KEYS};
-use crate::task::touch::Statement;
 
 pub(super) struct ApproverKeyring {
     folder: PathBuf,

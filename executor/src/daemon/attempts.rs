@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use ground::task::Task;
 use protocol::duration::PositiveDuration;
 use protocol::fault;
 use protocol::task::TaskId;
@@ -22,7 +23,6 @@ use crate::catalog::definition::Definition;
 use crate::intake::settings::LiveSettings;
 use crate::runner::attempt_clock::AttemptClock;
 use crate::runner::{Feedback, RunnerContext};
-use crate::task::Task;
 
 /// How long an attempt may take to report its end after it was stopped. A program gets two seconds after SIGTERM, and
 /// two more after SIGKILL.
@@ -50,8 +50,8 @@ impl AttemptPool {
         fault::point("attempt", "started");
         let (cancel, cause) = (CancellationToken::new(), InterruptCause::default());
         self.running.insert(task.id, RunningAttempt { cancel: cancel.clone(), cause: Arc::clone(&cause) });
-        let (settings, data_folder) = (self.settings.current(), Arc::clone(&self.data_folder));
-        let runner_context = Arc::clone(&settings.runner_context);
+        let (lookup_rules, data_folder) = (Arc::new(self.settings.clone()), Arc::clone(&self.data_folder));
+        let runner_context = self.settings.runner_context();
         let background = self.background.clone();
         self.background.spawn(async move {
             let timeout = attempt::timeout(&definition, purpose, &runner_context.config);
@@ -65,7 +65,7 @@ impl AttemptPool {
                 runner_context: Arc::clone(&runner_context),
             };
             let feedback = feedback(&task, &background);
-            let control = AttemptControl { lookup_rules: settings, cancel, cause, clock, feedback };
+            let control = AttemptControl { lookup_rules, cancel, cause, clock, feedback };
             let work = attempt::perform(task, definition, purpose, runner_context, data_folder, control);
             let report = started.supervise(background.tracker().spawn(OffRuntime(Box::pin(work)))).await;
             if !background.send(DaemonEvent::AttemptFinished(Box::new(report))) {

@@ -2,6 +2,8 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use ground::task::Task;
+use ground::task::confirmation::ReplacedValues;
 use protocol::task::TaskId;
 use tokio::runtime::{EnterGuard, Handle};
 use tokio_util::sync::CancellationToken;
@@ -11,8 +13,6 @@ use super::hooks::DeliveryReport;
 use crate::attempt::report::AttemptReport;
 use crate::page::PageMessage;
 use crate::runner::AttemptNews;
-use crate::task::Task;
-use crate::task::confirmation::ReplacedValues;
 
 /// What the event loop receives.
 pub(super) enum DaemonEvent {

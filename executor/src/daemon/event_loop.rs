@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use ground::task::Task;
 use protocol::clock;
 use protocol::error::chain;
 use protocol::mailbox;
@@ -22,7 +23,6 @@ use super::stop::Stop;
 use super::{Daemon, DaemonError, ExitReason, recover};
 use crate::dispatcher::Event;
 use crate::store::StoreError;
-use crate::task::Task;
 
 /// How long the runtime may take to shut down. Whatever still runs at that point has stopped reporting.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);

@@ -4,6 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ground::task::Task;
+use ground::task::name::SubtoolName;
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::error::ErrorBody;
@@ -20,8 +22,6 @@ use crate::catalog::definition::Definition;
 use crate::dispatcher::{Admission, AppliedRateLimit, Dispatcher, DispatcherLimits, Event, RulesChange};
 use crate::intake::{Intake, ValidRun};
 use crate::store::switched_off::SwitchedOffTools;
-use crate::task::Task;
-use crate::task::name::SubtoolName;
 
 /// How long to wait before taking requests again after descriptors or memory ran out.
 const EXHAUSTION_RETRY_INTERVAL: Duration = Duration::from_millis(100);

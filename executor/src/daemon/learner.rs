@@ -5,12 +5,12 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
+use ground::task::Task;
 use protocol::task::{State, TaskId};
 
 use crate::catalog::learned::{LearnedRequest, LearnedRequests, MAX_WORD_BYTES};
 use crate::intake::settings::LiveSettings;
 use crate::store::Change;
-use crate::task::Task;
 
 /// How many searches are kept in mind. The rest is not learned from.
 const MAX_PENDING: usize = 1_000;

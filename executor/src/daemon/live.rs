@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 
+use ground::config::api_keys::ClientKey;
 use protocol::error::chain;
 use protocol::fault;
 use protocol::mailbox::disk::DiskProblem;
@@ -15,7 +16,6 @@ use super::background::DaemonEvent;
 use super::page_endpoint::send_reply;
 use tokio::sync::oneshot;
 
-use crate::config::api_keys::ClientKey;
 use crate::dispatcher::{
     DecideRequest, DecisionError, DecisionResult, Effects, Event, HumanCommand, HumanVerdict, Reassessment,
 };

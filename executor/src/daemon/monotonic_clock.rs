@@ -9,10 +9,9 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use ground::task::Task;
 use jiff::{SignedDuration, Timestamp};
 use protocol::clock::{self, MonotonicTime};
-
-use crate::task::Task;
 
 /// Time synchronization adjusts the system clock by this much; larger differences count as jumps.
 const MAX_CORRECTION: SignedDuration = SignedDuration::from_secs(2);
@@ -74,12 +73,13 @@ fn advance(then: Timestamp, elapsed: Duration, system_time: Timestamp) -> Timest
 
 #[cfg(test)]
 mod tests {
+    use ground::task::confirmation::Confirmation;
+
     use super::*;
-    use crate::task::confirmation::Confirmation;
 
     #[test]
     fn a_new_executor_continues_from_the_time_a_human_was_asked() {
-        let mut task = crate::store::contract::task(None);
+        let mut task = ground::task::sample::stored(None);
         let moment = MonotonicTime::now().expect("this system has boot ids");
         let (asked_at, hour) = (task.created_at, SignedDuration::from_hours(1));
         let asked = Confirmation::sample(&task);

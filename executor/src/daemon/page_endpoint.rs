@@ -3,6 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use ground::config::api_keys::ApiKeys;
+use ground::page_client::site::PageSite;
+use ground::task::Task;
+use ground::task::confirmation::ReplacedValues;
 use jiff::{SignedDuration, Timestamp};
 use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
@@ -11,15 +15,12 @@ use tokio::sync::{broadcast, oneshot, watch};
 
 use super::DaemonError;
 use super::background::{Background, DaemonEvent};
-use crate::config::api_keys::ApiKeys;
 use crate::dispatcher::{DecisionResult, Dispatcher, Event, HumanCommand, Ticket};
 use crate::intake::Intake;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::settings::LiveSettings;
-use crate::page::{self, KeysView, PageContext, PageSessions, PageSite, TaskChange};
+use crate::page::{self, KeysView, PageContext, PageSessions, TaskChange};
 use crate::store::sqlite::records::RecordReader;
-use crate::task::Task;
-use crate::task::confirmation::ReplacedValues;
 
 /// Capacity of the channel of task changes. An open page that falls further behind reads the record again.
 const MAX_TASK_CHANGES: usize = 256;

@@ -8,6 +8,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ground::results::result_file::{ApproverStatus, DataFile, render};
+use ground::task::Task;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::Answer;
 use protocol::mailbox::reuse::{RequestFile, ResultWriter};
@@ -15,9 +17,7 @@ use protocol::regular_file;
 use protocol::task::TaskId;
 
 use crate::intake::approver::ApproverPresence;
-use crate::results::result_file::{ApproverStatus, DataFile, render};
 use crate::store::{Store, StoreError};
-use crate::task::Task;
 
 /// How long to wait before writing again what could not be written.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -214,13 +214,13 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
+    use ground::task::sample::stored;
+    use ground::task::{End, Outcome};
     use protocol::task::{State, Step};
 
     use super::*;
-    use crate::store::contract::task;
     use crate::store::memory::MemoryStore;
     use crate::store::{Change, Transition};
-    use crate::task::{End, Outcome};
 
     fn world() -> (tempfile::TempDir, Mailbox, Publisher) {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     fn ended(outcome: Outcome) -> Task {
-        let task = task(None);
+        let task = stored(None);
         let end = End { at: task.created_at, outcome, meta: serde_json::Map::new() };
         Task { state: State::Succeeded, end: Some(end), ..task }
     }
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_late_result_file_shows_the_state_when_it_is_written() {
         let (_folder, mailbox, mut publisher) = world();
-        let accepted = task(None);
+        let accepted = stored(None);
         let mut store = MemoryStore::default();
         store.commit(&[Change::Accept(Box::new(accepted.clone()))]).expect("committed");
         fs::remove_dir(mailbox.results()).expect("removed");

@@ -7,6 +7,8 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use ground::task::failure::{Retry, SideEffect};
+use ground::task::{End, Outcome, Task};
 use jiff::Timestamp;
 use protocol::clock;
 use protocol::code::Code;
@@ -17,8 +19,6 @@ use protocol::task::{Step, TaskId};
 use crate::attempt::report::{AttemptReport, FailedAttempt, FailureKind};
 use crate::dispatcher::{Action, Dispatcher, Effects, Event};
 use crate::store::{Change, Store, StoreError};
-use crate::task::failure::{Retry, SideEffect};
-use crate::task::{End, Outcome, Task};
 
 /// How long to wait before committing again after the disk was full.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -223,10 +223,10 @@ fn start(change: &Change) -> Option<TaskId> {
 mod tests {
     use std::sync::Arc;
 
+    use ground::config::Config;
     use rusqlite::ffi;
 
     use super::*;
-    use crate::config::Config;
     use crate::dispatcher::{Admission, DispatcherLimits};
     use crate::store::memory::MemoryStore;
 
@@ -244,7 +244,7 @@ mod tests {
     fn admitted(key: Option<&str>) -> (TaskId, Event) {
         let definition = serde_json::json!({"description": "x", "input": {}, "run": {"process": {"argv": ["true"]}}});
         let definition = Arc::new(serde_json::from_value(definition).expect("a valid definition"));
-        let task = crate::store::contract::task(key);
+        let task = ground::task::sample::stored(key);
         (task.id, Event::Admit(Box::new(Admission { task, definition, rate_limits: Vec::new(), earlier: None })))
     }
 

@@ -1,5 +1,6 @@
 //! Recovery: what a new executor takes over from the record and publishes in the mailbox.
 
+use ground::task::Task;
 use jiff::Timestamp;
 use protocol::mailbox::Mailbox;
 use protocol::task::{State, Step};
@@ -10,7 +11,6 @@ use super::task_driver::TaskDriver;
 use crate::dispatcher::{CONFIRMATION_WINDOW, Effects, Event, MAX_RETRY_DELAY, RecoveryInfo};
 use crate::intake::Intake;
 use crate::store::{Store, StoreError};
-use crate::task::Task;
 
 /// Hands the `open` tasks, and the calls, grants and decisions that limits depend on, to the dispatcher.
 pub(super) fn recover(

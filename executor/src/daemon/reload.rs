@@ -8,14 +8,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use ground::config::known::KnownConfigurations;
+use ground::config::{Config, ConfigError, ConfigText, ConfigValues, ParsedConfig, check_in_force};
 use protocol::clock;
 use protocol::error::chain;
 use protocol::mailbox::presence::ConfigProblem;
 use protocol::paths::Paths;
 
 use crate::catalog::Sources;
-use crate::config::known::KnownConfigurations;
-use crate::config::{Config, ConfigError, ConfigText, ConfigValues, ParsedConfig, check_in_force};
 use crate::intake::settings::{Settings, SettingsError};
 use crate::intake::targets::{self, Unmatched};
 

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ground::base::children;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -17,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::background::{Background, DaemonEvent};
 use super::stop::INTERRUPT_TIMEOUT;
-use crate::base::children;
 
 /// How long the event loop may take to begin to stop: a commit on a slow disk can take seconds.
 const MAX_BEGINNING: Duration = Duration::from_secs(10);

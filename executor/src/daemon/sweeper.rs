@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, io};
 
+use ground::config::ExecutorSettings;
+use ground::task::Outcome;
 use jiff::Timestamp;
 use protocol::clock;
 use protocol::mailbox::Mailbox;
@@ -16,11 +18,9 @@ use protocol::task::TaskId;
 
 use super::DaemonError;
 use super::record::RecordKeeper;
-use crate::config::ExecutorSettings;
 use crate::dispatcher::Dispatcher;
 use crate::store::retention::{self, RetainedTask, RetentionLimits};
 use crate::store::{Store, StoreError};
-use crate::task::Outcome;
 
 /// The longest time between two sweeps.
 const MAX_INTERVAL: Duration = Duration::from_hours(1);

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use ground::task::Task;
 use jiff::Timestamp;
 use protocol::fault;
 use protocol::mailbox::request::Answer;
@@ -20,7 +21,6 @@ use crate::dispatcher::{Action, Dispatcher, Effects, Event};
 use crate::intake::settings::LiveSettings;
 use crate::store::StoreError;
 use crate::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
-use crate::task::Task;
 use crate::telemetry::Telemetry;
 
 /// How long a task must have been running until its result file says so instead of `queued`. Most tasks end sooner, and

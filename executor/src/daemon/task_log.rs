@@ -2,15 +2,14 @@
 //!
 //! An input is only logged if the configuration asks for it; otherwise its digest tells whether two were the same.
 
+use ground::config::seal;
+use ground::config::secret::Secrets;
+use ground::task::{Outcome, Task};
 use protocol::clock;
 use protocol::error::ErrorBody;
 use protocol::task::TaskId;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
-
-use crate::config::seal;
-use crate::config::secret::Secrets;
-use crate::task::{Outcome, Task};
 
 /// The most characters of an input in the log.
 const MAX_INPUT_CHARS: usize = 1000;

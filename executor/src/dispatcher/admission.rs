@@ -1,5 +1,6 @@
 //! Admission: accepts a new task, or refuses it with a reason.
 
+use ground::task::Task;
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -10,7 +11,6 @@ use super::{Action, Admission, AppliedRateLimit, Dispatcher, Effects, OpenTask, 
 use crate::catalog::definition::Definition;
 use crate::store::Change;
 use crate::store::switched_off::{self, SwitchedOffTool};
-use crate::task::Task;
 
 impl Dispatcher {
     pub(super) fn admit(&mut self, admission: Admission, now: Timestamp, effects: &mut Effects) {
@@ -84,6 +84,7 @@ impl Dispatcher {
             // The same relative path in another folder is another file.
             let is_same = earlier.tool == task.tool
                 && earlier.asked_input() == &task.input
+                && earlier.notes.all_pages == task.notes.all_pages
                 && earlier.caller.folder == task.caller.folder;
             return Some(if is_same { Answer::SameAs(earlier.id) } else { mismatch(earlier) });
         }
@@ -124,11 +125,11 @@ fn mismatch(earlier: &Task) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use ground::task::Task;
+    use ground::task::effect::EffectClass;
     use serde_json::json;
 
     use super::super::tests::{Bench, definition, limits};
-    use crate::task::Task;
-    use crate::task::effect::EffectClass;
 
     #[test]
     fn exceeding_the_rate_limit_switches_off_a_subtool_with_auto_disable() {

@@ -1,5 +1,6 @@
 //! Cancellation: stops open tasks on behalf of their caller.
 
+use ground::task::effect::EffectClass;
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -9,7 +10,6 @@ use protocol::mailbox::request::Answer;
 use protocol::task::{State, Step, TaskId};
 
 use super::{Action, Dispatcher, Effects, FailureKind, LookupPhase, advance, failed_end};
-use crate::task::effect::EffectClass;
 
 /// How much of a caller's reason is told.
 const MAX_REASON_CHARS: usize = 200;
@@ -90,13 +90,13 @@ impl Dispatcher {
 
 #[cfg(test)]
 mod tests {
+    use ground::task::Task;
+    use ground::task::effect::EffectClass;
     use protocol::caller::Caller;
     use serde_json::json;
 
     use super::super::tests::{Bench, definition, limits};
     use super::super::{Effects, Event};
-    use crate::task::Task;
-    use crate::task::effect::EffectClass;
     use protocol::task::{State, TaskId};
 
     #[test]

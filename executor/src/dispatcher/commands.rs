@@ -1,5 +1,10 @@
 //! What a human commands on the page, or a client with an API key that may decide.
 
+use ground::base::webauthn::Assertion;
+use ground::task::Task;
+use ground::task::grant::GrantId;
+use ground::task::resolution::ResolutionClaim;
+use ground::task::touch::Statement;
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::resolution::ResolvedBy;
@@ -9,11 +14,6 @@ use super::confirmations::DecideRequest;
 use super::decide_scopes::ScopeChange;
 use super::decision_error::DecisionResult;
 use super::{Dispatcher, Effects};
-use crate::base::webauthn::Assertion;
-use crate::task::Task;
-use crate::task::grant::GrantId;
-use crate::task::resolution::ResolutionClaim;
-use crate::task::touch::Statement;
 
 /// Identifies a command, for its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,6 +12,15 @@ use std::ops::SubAssign;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ground::base::webauthn::Assertion;
+use ground::task::Task;
+use ground::task::api_key::ApiKeyRef;
+use ground::task::confirmation::{
+    Confirmation, DecidedBy, Decision, Digest, ReplacedValues, Verdict, denied, drifted, expired,
+};
+use ground::task::fingerprint::Fingerprint;
+use ground::task::grant::{Grant, GrantId};
+use ground::task::touch::Statement;
 use jiff::{SignedDuration, Timestamp};
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -22,16 +31,7 @@ use super::decide_scopes::DecideScopes;
 use super::decision_error::{DecisionError, DecisionResult};
 use super::fair_queue::{QueueKey, queue_key};
 use super::{Action, Dispatcher, Effects, StepDetails, advance_with, failed_end};
-use crate::base::webauthn::Assertion;
 use crate::store::{Change, ConfirmationUpdate};
-use crate::task::Task;
-use crate::task::api_key::ApiKeyRef;
-use crate::task::confirmation::{
-    Confirmation, DecidedBy, Decision, Digest, ReplacedValues, Verdict, denied, drifted, expired,
-};
-use crate::task::fingerprint::Fingerprint;
-use crate::task::grant::{Grant, GrantId};
-use crate::task::touch::Statement;
 use asked_times::AskedTimes;
 pub use asked_times::CONFIRMATION_WINDOW;
 

@@ -5,17 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ground::base::webauthn::Assertion;
+use ground::task::Task;
+use ground::task::api_key::ApiKeyRef;
+use ground::task::confirmation::DecidedBy;
+use ground::task::decide_scope::{DecideScope, ScopeStatus};
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 
 use super::{DecideRequest, DecisionError, Dispatcher, Effects, HumanVerdict};
-use crate::base::webauthn::Assertion;
 use crate::store::Change;
-use crate::task::Task;
-use crate::task::api_key::ApiKeyRef;
-use crate::task::confirmation::DecidedBy;
-use crate::task::decide_scope::{DecideScope, ScopeStatus};
 
 /// The scopes, by the hash of their key.
 pub(super) type DecideScopes = BTreeMap<String, DecideScope>;

@@ -1,10 +1,10 @@
 //! Why the command of a human was not carried out.
 
+use ground::base::webauthn::{Base64Url, WebauthnError};
 use protocol::error::ErrorBody;
 use protocol::task::{State, TaskId};
 
 use super::touch_verifier::TouchRequest;
-use crate::base::webauthn::{Base64Url, WebauthnError};
 
 /// The new states of the decided tasks.
 pub type DecisionResult = Result<Vec<(TaskId, State)>, DecisionError>;

@@ -3,15 +3,15 @@
 //! It depends on the effect class, on what is known about the attempt's effect, and on why it ended. A task that cannot
 //! be repeated and of which no one said what became of it is `unknown`: a caller that reads `failed` would run it again.
 
+use ground::task::effect::EffectClass;
+use ground::task::failure::{Retry, SideEffect};
+use ground::task::{End, Outcome, Task};
 use protocol::code::Code;
 use protocol::task::Step;
 
 use super::OpenTask;
 use super::recovery::{resolve_hint, unknown_outcome};
 use crate::attempt::report::{FailedAttempt, FailureKind};
-use crate::task::effect::EffectClass;
-use crate::task::failure::{Retry, SideEffect};
-use crate::task::{End, Outcome, Task};
 
 /// What decides how a task goes on after an attempt that failed.
 #[derive(Debug, Clone, Copy)]

@@ -3,6 +3,9 @@
 //! The task stays in the state `running` meanwhile. Each lookup waits for a slot and is recorded before it starts,
 //! like an attempt, and counts as one.
 
+use ground::task::effect::EffectClass;
+use ground::task::failure::{Retry, SideEffect};
+use ground::task::{End, Outcome, Task};
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -14,9 +17,6 @@ use super::{
     retry_delay,
 };
 use crate::catalog::definition::Definition;
-use crate::task::effect::EffectClass;
-use crate::task::failure::{Retry, SideEffect};
-use crate::task::{End, Outcome, Task};
 
 /// What an open task has to do next.
 #[derive(Debug)]

@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use ground::task::failure::Retry;
+use ground::task::notes::{AttemptProgress, LastFailure, TaskNotes};
+use ground::task::{End, Outcome, Task};
 use jiff::{SignedDuration, Timestamp};
 use protocol::duration::PositiveDuration;
 use protocol::task::{Step, TaskId};
@@ -12,9 +15,6 @@ use crate::attempt::report::FailedAttempt;
 use crate::catalog::definition::Definition;
 use crate::runner::{AttemptNews, RecordedSignal};
 use crate::store::Change;
-use crate::task::failure::Retry;
-use crate::task::notes::{AttemptProgress, LastFailure, TaskNotes};
-use crate::task::{End, Outcome, Task};
 
 /// The default for `give_up_after`: as long as a caller may still want the result of an ordinary call.
 const GIVE_UP_AFTER: Duration = Duration::from_hours(1);
@@ -116,6 +116,8 @@ pub(super) fn given_up(failed: FailedAttempt, next: Timestamp, give_up_at: Times
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use ground::task::effect::EffectClass;
+    use ground::task::failure::SideEffect;
     use protocol::task::State;
     use serde_json::json;
 
@@ -124,8 +126,6 @@ mod tests {
     use super::super::tests::{Bench, definition, limits, told_sending};
     use super::*;
     use crate::attempt::report::FailureKind;
-    use crate::task::effect::EffectClass;
-    use crate::task::failure::SideEffect;
 
     #[test]
     fn a_task_that_waits_for_its_next_attempt_says_why() {

@@ -8,6 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use ground::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Digest};
+use ground::task::effect::EffectClass;
+use ground::task::failure::{Retry, SideEffect};
+use ground::task::grant::{FieldCoverage, Grant, GrantScope};
 use proptest::prelude::*;
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -18,10 +22,6 @@ use super::tests::{Recorded, command, definition, failure, limits, rate_limits, 
 use super::*;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
-use crate::task::confirmation::{Confirmation, ConfirmationRequest, DecidedBy, Digest};
-use crate::task::effect::EffectClass;
-use crate::task::failure::{Retry, SideEffect};
-use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 
 #[derive(Debug, Clone)]
 enum Act {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use ground::task::Task;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::layout::compact_bytes;
@@ -12,7 +13,6 @@ use protocol::task::TaskId;
 
 use super::fair_queue::{QueueKey, queue_key};
 use super::{DispatcherLimits, OpenTaskLimit};
-use crate::task::Task;
 
 /// The open tasks and the size of their inputs.
 #[derive(Debug, Default)]
@@ -116,13 +116,13 @@ impl QuotaUsage {
 
 #[cfg(test)]
 mod tests {
+    use ground::task::effect::EffectClass;
     use jiff::Timestamp;
     use protocol::caller::Caller;
     use serde_json::json;
 
     use super::super::tests::limits;
     use super::*;
-    use crate::task::effect::EffectClass;
 
     fn of(uid: u32, session: &str, text: &str) -> Task {
         let mut task = Task::sample("t", EffectClass::Once, Timestamp::UNIX_EPOCH);

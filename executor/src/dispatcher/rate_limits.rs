@@ -5,14 +5,14 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use ground::config::RateLimit;
+use ground::task::name::SubtoolName;
 use jiff::{SignedDuration, Timestamp};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 
 use super::fair_queue::{QueueKey, queue_key};
-use crate::config::RateLimit;
-use crate::task::name::SubtoolName;
 
 /// The number of windows below which empty ones are never pruned.
 const MIN_PRUNED_WINDOWS: usize = 1_000;

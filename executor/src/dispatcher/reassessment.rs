@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use ground::task::Task;
+use ground::task::confirmation::{Confirmation, DecidedBy, Decision};
 use jiff::Timestamp;
 use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
@@ -12,8 +14,6 @@ use protocol::task::{State, Step, TaskId};
 use super::{Action, Dispatcher, DispatcherLimits, Effects, StepDetails, advance_with};
 use crate::catalog::definition::Definition;
 use crate::store::{Change, ConfirmationUpdate};
-use crate::task::Task;
-use crate::task::confirmation::{Confirmation, DecidedBy, Decision};
 
 /// What follows from a changed configuration or from changed definitions.
 #[derive(Debug)]
@@ -142,6 +142,10 @@ fn is_outranked(asked: &Confirmation, demanded: &Confirmation) -> bool {
 mod tests {
     use std::cell::Cell;
 
+    use ground::task::confirmation::Assurance;
+    use ground::task::effect::EffectClass;
+    use ground::task::failure::{Retry, SideEffect};
+    use ground::task::grant::Grant;
     use protocol::code::Code;
     use serde_json::json;
 
@@ -150,10 +154,6 @@ mod tests {
     use super::super::{DecideRequest, DecisionError, Event, FailureKind, HumanVerdict, RecoveryInfo};
     use super::*;
     use crate::store::Store as _;
-    use crate::task::confirmation::Assurance;
-    use crate::task::effect::EffectClass;
-    use crate::task::failure::{Retry, SideEffect};
-    use crate::task::grant::Grant;
 
     fn refusal() -> Reassessment {
         Reassessment::Refuse(Box::new(ErrorBody::new(Code::RefusedByPolicy, "a new rule")))
@@ -236,7 +236,7 @@ mod tests {
         bench.admit(&granted, &plain);
         assert_eq!(bench.state(granted.id), State::Queued);
         let mut asked = granted.confirmation.clone().expect("a confirmation");
-        asked.asked_by = vec![crate::task::confirmation::Digest::of(&[b"new"])];
+        asked.asked_by = vec![ground::task::confirmation::Digest::of(&[b"new"])];
         change(&mut bench, vec![(granted.id, Reassessment::Ask(asked))]);
         assert_eq!(bench.state(granted.id), State::AwaitingConfirmation);
         assert_eq!(bench.succeed(running).performed, []);

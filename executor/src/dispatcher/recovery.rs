@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use ground::task::Task;
+use ground::task::confirmation::drifted;
+use ground::task::effect::EffectClass;
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -13,9 +16,6 @@ use super::notes::begin_again;
 use super::{Action, Dispatcher, Effects, OpenTask, Reassessment, advance, failed_end};
 use crate::catalog::definition::Definition;
 use crate::runner::delegation::QuestionAsker;
-use crate::task::Task;
-use crate::task::confirmation::drifted;
-use crate::task::effect::EffectClass;
 
 /// How often a task whose attempts never report is started, in addition to its declared retries: a task that crashes
 /// the executor each time must not do so forever.

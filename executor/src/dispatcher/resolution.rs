@@ -2,6 +2,8 @@
 //!
 //! Ended tasks are not in memory, so the event carries the stored task.
 
+use ground::task::resolution::ResolutionClaim;
+use ground::task::{Task, resolution};
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -12,8 +14,6 @@ use protocol::task::TaskId;
 
 use super::{Action, Dispatcher, Effects};
 use crate::store::Change;
-use crate::task::resolution::ResolutionClaim;
-use crate::task::{Task, resolution};
 
 /// A caller's request to resolve a task.
 #[derive(Debug)]
@@ -75,13 +75,13 @@ fn needs_touch(id: TaskId) -> ErrorBody {
 
 #[cfg(test)]
 mod tests {
+    use ground::task::effect::EffectClass;
     use protocol::task::State;
     use serde_json::json;
 
     use super::super::Event;
     use super::super::tests::{Bench, definition, limits};
     use super::*;
-    use crate::task::effect::EffectClass;
 
     fn resolve(bench: &Bench, id: TaskId, uid: u32, happened: bool) -> Event {
         use crate::store::Store as _;

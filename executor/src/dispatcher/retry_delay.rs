@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use ground::task::Task;
+use ground::task::failure::Retry;
 use jiff::SignedDuration;
 
 use crate::catalog::definition::Definition;
-use crate::task::Task;
-use crate::task::failure::Retry;
 
 /// The longest delay between two attempts, unless a server asks for a longer one.
 pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
@@ -37,15 +37,15 @@ pub(super) fn retry_delay(definition: &Definition, task: &Task, retry: Retry) ->
 
 #[cfg(test)]
 mod tests {
+    use ground::task::sample::stored;
     use serde_json::json;
 
     use super::*;
     use crate::dispatcher::tests::definition;
-    use crate::store::contract::task;
 
     #[test]
     fn a_retry_delay_follows_the_server_up_to_the_limit() {
-        let task = task(None);
+        let task = stored(None);
         let patient = definition(json!({"retries": {"times": 10, "backoff": "1000000h"}}));
         let quick = definition(json!({"retries": {"times": 10, "backoff": "1ms"}}));
         let longest = SignedDuration::try_from(MAX_RETRY_DELAY).expect("it fits");

@@ -9,9 +9,10 @@
 
 use std::collections::HashMap;
 
+use ground::task::Task;
+use ground::task::name::SubtoolName;
+
 use super::confirmations::count_down;
-use crate::task::Task;
-use crate::task::name::SubtoolName;
 
 /// One of several clients that share a server may use this part of the slots, 1 of so many.
 const CLIENT_SHARE: u32 = 4;

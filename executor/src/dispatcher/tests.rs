@@ -5,6 +5,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use ground::task::confirmation::{Confirmation, ConfirmationRequest};
+use ground::task::effect::EffectClass;
+use ground::task::failure::{Failure, Retry, SideEffect};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::mailbox::request::Answer;
@@ -15,9 +18,6 @@ use super::*;
 use crate::runner::Feedback;
 use crate::store::Store as _;
 use crate::store::memory::MemoryStore;
-use crate::task::confirmation::{Confirmation, ConfirmationRequest};
-use crate::task::effect::EffectClass;
-use crate::task::failure::{Failure, Retry, SideEffect};
 
 /// A dispatcher with a store and a clock that tests control.
 pub(super) struct Bench {

@@ -4,18 +4,19 @@
 
 use std::collections::BTreeMap;
 
+use ground::base::webauthn::{Assertion, Base64Url, ExpectedOrigin, RelyingParty};
+use ground::task::Task;
+use ground::task::approver_key::ApproverKeys;
+use ground::task::confirmation::{Assurance, Digest};
+use ground::task::decide_scope::ScopeJudge;
+use ground::task::grant::{Grant, GrantId};
+use ground::task::touch::{self, Statement, TouchProof};
+
 use super::{DecideRequest, DecisionError, Dispatcher, Effects, HumanVerdict};
 use jiff::Timestamp;
 
-use crate::base::webauthn::{Assertion, Base64Url, ExpectedOrigin, RelyingParty};
 use crate::catalog::definition::Definition;
 use crate::store::Change;
-use crate::task::Task;
-use crate::task::approver_key::ApproverKeys;
-use crate::task::confirmation::{Assurance, Digest};
-use crate::task::decide_scope::ScopeJudge;
-use crate::task::grant::{Grant, GrantId};
-use crate::task::touch::{self, Statement, TouchProof};
 
 /// The keys, and for whom they sign.
 #[derive(Debug, Default)]

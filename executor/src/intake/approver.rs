@@ -3,10 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use ground::task::confirmation::Assurance;
 use jiff::Timestamp;
 use protocol::clock;
-
-use crate::task::confirmation::Assurance;
 
 /// Counts the open pages by their event streams.
 #[derive(Debug, Default)]

@@ -1,10 +1,9 @@
 //! The `key=value` words of a request, as values of the subtool's schema.
 
+use ground::base::schema::InputSchema;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value, json};
-
-use crate::base::schema::InputSchema;
 
 /// Converts `words` to the types in the schema, and adds them to `input`.
 ///

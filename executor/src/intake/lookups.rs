@@ -3,16 +3,16 @@
 //! A subtool that only reads and that no rule is about runs without a human, so what its author wrote works. A lookup
 //! that would be refused or would ask is not made: it would have no card of its own.
 
+use ground::task::confirmation::Assurance;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 
 use super::policy::{PolicyCase, PolicyDecision};
-use super::settings::Settings;
+use super::settings::{LiveSettings, Settings};
 use super::trust;
 use crate::attempt::lookup::{LookupCall, LookupRules};
 use crate::catalog::privileges;
 use crate::runner::delegation::too_deep;
-use crate::task::confirmation::Assurance;
 
 impl LookupRules for Settings {
     fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody> {
@@ -40,5 +40,12 @@ impl LookupRules for Settings {
                 Err(refused(format!("`{name}` needs a human itself: {}", ruling.why)))
             }
         }
+    }
+}
+
+/// By the rules at the time of the call: an attempt may take long.
+impl LookupRules for LiveSettings {
+    fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody> {
+        self.current().check(call)
     }
 }

@@ -10,17 +10,17 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use ground::base::template::{self, TemplateValues, condition};
+use ground::config::{self, RuleAction, RuleSample};
+use ground::task::confirmation::{Assurance, Digest, QUESTION};
+use ground::task::effect::EffectClass;
+use ground::task::name::SubtoolName;
 use protocol::caller::Caller;
 use serde_json::{Map, Value};
 
-use crate::base::template::{self, TemplateValues, condition};
 use crate::catalog::definition::{Confirm, Definition};
-use crate::config::{self, RuleAction, RuleSample};
 use crate::runner::sql::{GatePatterns, GateRules, Gates, KnownTables};
 use crate::runner::{Invocation, Run};
-use crate::task::confirmation::{Assurance, Digest, QUESTION};
-use crate::task::effect::EffectClass;
-use crate::task::name::SubtoolName;
 
 /// What policy decides about a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

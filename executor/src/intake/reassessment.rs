@@ -3,6 +3,8 @@
 //! A rule can only become stricter for such a task: one that waits for a human still waits if a new rule would let it
 //! run, since the human may have a reason to look at it, and one that waits for a touch never makes do with less.
 
+use ground::task::Task;
+use ground::task::confirmation::{Confirmation, DecidedBy};
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -15,8 +17,6 @@ use crate::catalog::definition::Definition;
 use crate::catalog::privileges;
 use crate::dispatcher::Reassessment;
 use crate::runner::delegation::QUESTION;
-use crate::task::Task;
-use crate::task::confirmation::{Confirmation, DecidedBy};
 
 impl Intake {
     /// Judges `task` by the settings in force. `definition` is the one that it was accepted with.

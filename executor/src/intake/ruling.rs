@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use ground::config::seal;
+use ground::config::secret::{HiddenTexts, SecretError};
+use ground::task::Task;
+use ground::task::confirmation::{self, Confirmation, ConfirmationRequest};
+use ground::task::failure::Failure;
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::clock::MonotonicTime;
@@ -14,12 +19,7 @@ use super::policy::{PolicyDecision, PolicyRuling};
 use crate::attempt;
 use crate::catalog::Subtool;
 use crate::catalog::definition::Definition;
-use crate::config::seal;
-use crate::config::secret::{HiddenTexts, SecretError};
 use crate::runner::{Invocation, Run};
-use crate::task::Task;
-use crate::task::confirmation::{self, Confirmation, ConfirmationRequest};
-use crate::task::failure::Failure;
 
 /// Whether a call that needs a human waits for one who does not have the page open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use ground::config::{Config, ConfigError};
+use ground::net::clients::HttpClientsError;
 use jiff::Timestamp;
 use protocol::clock;
 use protocol::error::chain;
@@ -13,8 +15,6 @@ use tokio::sync::watch;
 
 use super::policy::{Policy, RuleError};
 use crate::catalog::Sources;
-use crate::config::{Config, ConfigError};
-use crate::net::clients::HttpClientsError;
 use crate::runner::RunnerContext;
 use crate::runner::sql::{GateRules, KnownTables};
 

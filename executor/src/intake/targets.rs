@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use globset::{Glob, GlobMatcher};
+use ground::base::template::field_uses::{FieldComparison, FieldUses, JsonType};
+use ground::config::{AccessSettings, Config, RuleAction};
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::paths::Paths;
 
-use crate::base::template::field_uses::{FieldComparison, FieldUses, JsonType};
 use crate::catalog::check::{declared_fields, declared_types};
 use crate::catalog::{Catalog, SHIPPED, Sources, Subtool};
-use crate::config::{AccessSettings, Config, RuleAction};
 
 /// The most fields whose names are compared for a suggestion.
 const MAX_COMPARED: usize = 2_000;

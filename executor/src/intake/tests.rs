@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::{fs, io};
 
+use ground::task::confirmation;
 use protocol::mailbox::request::{Operation, VERSION};
 
 use super::*;
 use crate::dispatcher::Reassessment;
-use crate::task::confirmation;
 
 const DEFINITIONS: &str = r#"{
     "greet": {
@@ -220,7 +220,7 @@ fn a_task_keeps_its_definition_only_while_that_is_unchanged() {
 
 #[test]
 fn a_rule_that_demands_more_than_a_human_was_asked_for_has_it_asked_again() {
-    use crate::task::confirmation::{Assurance, DecidedBy, Decision, Verdict};
+    use ground::task::confirmation::{Assurance, DecidedBy, Decision, Verdict};
 
     let folder = tempfile::tempdir().expect("a folder");
     let task = {

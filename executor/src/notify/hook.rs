@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use ground::config::{self, NamePatterns};
+use ground::task::Task;
 use jiff::{SignedDuration, Timestamp};
 use protocol::task::State;
 use serde_json::json;
 
-use crate::config::{self, NamePatterns};
 use crate::store::outbox::HookDelivery;
-use crate::task::Task;
 
 pub mod send;
 
@@ -119,12 +119,12 @@ pub fn after_failure(
 
 #[cfg(test)]
 mod tests {
+    use ground::config::Config;
+    use ground::task::sample::stored;
+    use ground::task::{End, Outcome};
     use protocol::caller::Caller;
 
     use super::*;
-    use crate::config::Config;
-    use crate::store::contract::task;
-    use crate::task::{End, Outcome};
 
     fn hooks(toml: &str) -> Hooks {
         let folder = tempfile::tempdir().expect("a folder");
@@ -147,7 +147,7 @@ mod tests {
              [hooks.mine]\ncommand = [\"x\"]\nsessions = [\"s\"]\n",
         );
         let end = End { at: Timestamp::UNIX_EPOCH, outcome: Outcome::Data(1.into()), meta: serde_json::Map::new() };
-        let mail = Task { state: State::Succeeded, end: Some(end), ..task(None) };
+        let mail = Task { state: State::Succeeded, end: Some(end), ..stored(None) };
         assert_eq!(matching(&hooks, &mail), ["all", "mail", "mine"]);
         let caller = Caller { session: None, ..mail.caller.clone() };
         let other = Task { tool: "files_read".parse().expect("a name"), state: State::Unknown, caller, ..mail };
@@ -158,7 +158,7 @@ mod tests {
     fn an_event_contains_neither_the_input_nor_the_data_of_the_task() {
         let end =
             End { at: Timestamp::UNIX_EPOCH, outcome: Outcome::Data("secret".into()), meta: serde_json::Map::new() };
-        let task = Task { state: State::Succeeded, end: Some(end), ..task(None) };
+        let task = Task { state: State::Succeeded, end: Some(end), ..stored(None) };
         let event: serde_json::Value = serde_json::from_str(&event(&task, Path::new("/r.json"))).expect("JSON");
         let expected = json!({"type": "task.final", "id": format!("{}.final", task.id), "timestamp": "1970-01-01T00:00:00Z",
             "data": {"id": task.id.to_string(), "tool": "gmail_search_messages", "status": "succeeded", "success": true,

@@ -6,10 +6,9 @@
 
 use std::collections::BTreeSet;
 
+use ground::task::Task;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-
-use crate::task::Task;
 
 pub mod send;
 
@@ -122,7 +121,7 @@ mod tests {
     fn a_notice_contains_only_the_count_and_the_subtools() {
         let mut tasks = Vec::new();
         for tool in ["send", "pay", "send", "c", "d", "e", "f"] {
-            let mut task = crate::store::contract::task(None);
+            let mut task = ground::task::sample::stored(None);
             task.tool = tool.parse().expect("a name");
             tasks.push(task);
         }

@@ -8,6 +8,12 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
+use ground::config::api_keys::ClientKey;
+use ground::page_client::api_client::{
+    ApiKeyStanding, Gate, GateDecision, GateList, GateNeed, GateOutcome, GateVerdict,
+};
+use ground::task::Task;
+use ground::task::confirmation::{DecidedBy, Digest, ReplacedValues};
 use protocol::clock;
 use protocol::code::Code;
 use protocol::task::{State as TaskState, TaskId};
@@ -18,17 +24,13 @@ use super::actions::{
     ActionResult, PageState, existing_task, invalid_input, not_decided, note, parse_body, pending_task, secret_prefix,
     stopping, word_required,
 };
-use super::api_client::{ApiKeyStanding, Gate, GateDecision, GateList, GateNeed, GateOutcome, GateVerdict};
 use super::background::BackgroundReader;
 use super::card::{Card, question_of};
-use super::gate::refuse;
+use super::door::refuse;
 use super::views::ViewError;
-use crate::config::api_keys::ClientKey;
 use crate::dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
 use crate::runner::ask_user::UserQuestion;
 use crate::store::StoreError;
-use crate::task::Task;
-use crate::task::confirmation::{DecidedBy, Digest, ReplacedValues};
 
 /// The most gates in one answer; the rest is counted.
 const MAX_GATES: u32 = 50;

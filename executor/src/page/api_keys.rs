@@ -9,6 +9,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
+use ground::base::webauthn::Assertion;
+use ground::config::api_keys::ClientKey;
+use ground::task::confirmation::Assurance;
+use ground::task::decide_scope::{DecideScope, ScopeStatus};
 use jiff::Timestamp;
 use protocol::clock;
 use protocol::code::Code;
@@ -18,16 +22,12 @@ use serde_json::json;
 
 use super::Page;
 use super::actions::{ActionResult, not_decided, parse_body, stopping};
-use super::gate::{SessionName, refuse};
+use super::door::{SessionName, refuse};
 use super::views::ViewResult;
 use super::wording::{DisplayTime, span};
-use crate::base::webauthn::Assertion;
-use crate::config::api_keys::ClientKey;
 use crate::dispatcher::HumanCommand;
 use crate::dispatcher::decide_scopes::ScopeChange;
 use crate::store::sqlite::records::RecordReader;
-use crate::task::confirmation::Assurance;
-use crate::task::decide_scope::{DecideScope, ScopeStatus};
 
 /// One key, or a scope whose key was removed.
 #[derive(Debug, Serialize)]

@@ -1,10 +1,11 @@
 //! The word that a human must type to approve what cannot be undone: the name of what it destroys.
 
+use ground::base::template::TemplateValues;
+use ground::config::seal;
+use ground::task::Task;
+
 use super::visible::{TextSpan, line};
-use crate::base::template::TemplateValues;
 use crate::catalog::definition::Definition;
-use crate::config::seal;
-use crate::task::Task;
 
 /// The longest word that is asked for; a longer one is the subtool's name instead.
 const MAX_CHARS: usize = 80;

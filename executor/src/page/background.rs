@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use ground::config::seal;
+use ground::task::Task;
 use jiff::tz::TimeZone;
 use protocol::excerpt;
 use serde::Serialize;
@@ -14,10 +16,8 @@ use super::Page;
 use super::marks::{ApprovedBefore, RiskMark, marks, of_definition};
 use super::visible::{VisibleLine, line};
 use super::wording::state_words;
-use crate::config::seal;
 use crate::intake::policy::PolicyCase;
 use crate::store::StoreError;
-use crate::task::Task;
 
 /// How many approvals of a subtool are looked at.
 const MAX_APPROVALS: u32 = 200;

@@ -1,5 +1,12 @@
 //! The card: one pending task, with everything that an approval of it is bound to.
 
+use ground::base::write_access::WriteAccess;
+use ground::config::{Config, seal};
+use ground::task::Task;
+use ground::task::confirmation::{Assurance, Confirmation, ReplacedValues, TriedChange};
+use ground::task::effect::EffectClass;
+use ground::task::fingerprint::{FileRole, Fingerprint};
+use ground::task::grant::names;
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use serde::Serialize;
@@ -14,18 +21,11 @@ use super::touches::touches;
 use super::visible::{VisibleLine, VisibleText, line};
 use super::wording::{DisplayTime, StartTime, client_words, effect_words, scope_words, span, user};
 use crate::attempt as perform;
-use crate::base::write_access::WriteAccess;
 use crate::catalog::Subtool;
 use crate::catalog::definition::Definition;
-use crate::config::{Config, seal};
 use crate::runner::Run;
 use crate::runner::ask_user::UserQuestion;
 use crate::runner::delegation::{QUESTION, QuestionAsker};
-use crate::task::Task;
-use crate::task::confirmation::{Assurance, Confirmation, ReplacedValues, TriedChange};
-use crate::task::effect::EffectClass;
-use crate::task::fingerprint::{FileRole, Fingerprint};
-use crate::task::grant::names;
 
 mod as_gate;
 

@@ -1,9 +1,9 @@
 //! What the page has the daemon do, and the changes that it hears of.
 
+use ground::base::webauthn::{Assertion, Base64Url, RegisteredKey};
 use protocol::task::{State, TaskId};
 use tokio::sync::oneshot;
 
-use crate::base::webauthn::{Assertion, Base64Url, RegisteredKey};
 use crate::dispatcher::{DecisionResult, HumanCommand};
 
 /// A command, with the channel for its result.

@@ -1,168 +1,252 @@
-//! The door of the API keys: how `serve` asks the page, without a browser and without a session.
+//! The door: checks every request of a browser before it reaches a route.
 //!
-//! A browser cannot pass it: it sends headers of its own, and each of them is refused. Neither can a proxy that tells where
-//! a request came from. So only the headers of a plain client are allowed, each once; the key is the one credential.
-//! Who may not decide is told the same about every path but its own standing.
+//! Any page in the same browser can send requests to a page on loopback. So a request counts only with what our own
+//! page alone can send: exactly our host, exactly our origin, the session's cookie, and a proof of the session's key
+//! (`proof.rs`). Without the proof, a browser with the cookie gets an empty page, whose script asks again with it. A
+//! GET changes nothing. What shows an API key instead has a door of its own (`api_door.rs`).
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::Body;
+use axum::Json;
+use axum::body::{self, Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use protocol::clock;
+use ground::page_client::proof::{PROOF, ProvenRequest};
 use protocol::code::Code;
+use serde_json::json;
 
 use super::Page;
-use super::actions::no_scope;
-use super::gate::{add_headers, check_host, refuse, single, whole};
-use super::views::ViewError;
-use crate::config::api_keys::ClientKey;
-use crate::store::StoreError;
-use crate::store::sqlite::records::RecordReader;
-use crate::task::confirmation::Assurance;
-use crate::task::decide_scope::{DecideScope, ScopeJudge, ScopeStatus};
 
-/// The path at which any valid key learns what it is.
-const STANDING: &str = "/api/key";
-/// How many wrong keys are answered as such in [`WRONG_KEY_WINDOW`].
-const MAX_WRONG_KEYS: usize = 20;
-const WRONG_KEY_WINDOW: Duration = Duration::from_mins(1);
-/// What a plain client sends.
-const ALLOWED: [HeaderName; 8] = [
-    header::HOST,
-    header::AUTHORIZATION,
-    header::USER_AGENT,
-    header::CONNECTION,
-    header::ACCEPT,
-    header::ACCEPT_ENCODING,
-    header::CONTENT_TYPE,
-    header::CONTENT_LENGTH,
+/// The largest request body: a task's input with some room around it.
+pub(super) const MAX_BODY_BYTES: usize = 2 << 20;
+/// The path that answers a browser's nonce.
+const CHALLENGE: &str = "/challenge";
+/// The event stream; its proof is in the query, since a browser sends no header of ours with it.
+const EVENTS: &str = "/events";
+/// How long to wait for the whole body. Our script has it ready and sends it over loopback.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
+
+/// Headers on every response.
+const HEADERS: [(HeaderName, &str); 9] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; \
+         base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+    ),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("permissions-policy"), "camera=(), microphone=(), geolocation=()"),
+    (header::X_DNS_PREFETCH_CONTROL, "off"),
 ];
 
-/// When wrong keys came, the oldest first. A valid key is never refused for them: another program must not be able to
-/// keep it out.
-#[derive(Debug, Default)]
-pub(super) struct WrongKeys(Mutex<VecDeque<Instant>>);
+/// The name of the session that a request belongs to.
+#[derive(Debug, Clone)]
+pub(super) struct SessionName(pub(super) String);
 
-impl WrongKeys {
-    /// Counts a wrong key; returns whether there were too many.
-    fn count(&self, now: Instant) -> bool {
-        let mut times = self.0.lock().expect("no code panics while it holds the lock");
-        while times.front().is_some_and(|at| now.duration_since(*at) >= WRONG_KEY_WINDOW) {
-            times.pop_front();
-        }
-        let is_over = times.len() >= MAX_WRONG_KEYS;
-        if !is_over {
-            times.push_back(now);
-        }
-        is_over
-    }
-}
-
-/// The middleware around the routes of API keys.
+/// The middleware around all routes but those of API keys.
 pub(super) async fn check_request(State(page): State<Arc<Page>>, request: Request, next: Next) -> Response {
     let mut response = match admit(&page, request).await {
-        Ok(request) => next.run(request).await,
+        Ok(request) => {
+            let session = request.extensions().get::<SessionName>().cloned();
+            let mut response = next.run(request).await;
+            // The server keeps connections with a session open longer.
+            if let Some(session) = session {
+                response.extensions_mut().insert(session);
+            }
+            response
+        }
         Err(refusal) => refusal,
     };
     add_headers(&mut response);
     response
 }
 
-/// Returns a request that counts, with its whole body and its key.
+/// Adds what every response has.
+pub(super) fn add_headers(response: &mut Response) {
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+}
+
+/// Returns a request that counts, with its whole body and, unless it needs none, its session.
 async fn admit(page: &Page, request: Request) -> Result<Request, Response> {
     check_host(page, &request)?;
-    check_headers(&request)?;
-    let key = verified_key(page, request.headers())?;
-    let may_decide = page.may_decide(&key).map_err(|error| ViewError::from(error).into_response())?;
-    if !may_decide && request.uri().path() != STANDING {
-        return Err(no_scope());
+    check_sender(page, &request)?;
+    let path = request.uri().path().to_owned();
+    if is_public(&path) || path == "/login" {
+        return Ok(whole(request).await?.map(Body::from));
     }
-    let mut request = whole(request).await?.map(Body::from);
-    request.extensions_mut().insert(key);
+    let idle = page.runner_context().config.page.idle.get();
+    let session = cookie(page, request.headers()).and_then(|cookie| page.context.sessions.session_of(&cookie, idle));
+    let is_view = request.method() != Method::POST && !is_script_only(&path);
+    let session = match session {
+        Some(session) => session,
+        None if is_view => return Err(page.login()),
+        None => {
+            return Err(refuse(
+                StatusCode::UNAUTHORIZED,
+                Code::NotSignedIn,
+                "not signed in; open the page with `agent-magic-tool executor page`",
+            ));
+        }
+    };
+    let mut request = if path == CHALLENGE {
+        request.map(|_| Body::empty())
+    } else {
+        match proof(&request) {
+            None if is_view => return Err(page.opening()),
+            None => return Err(unproven()),
+            Some(proof) => proven(page, &session, &proof, request).await?,
+        }
+    };
+    request.extensions_mut().insert(SessionName(session));
     Ok(request)
 }
 
-fn check_headers(request: &Request) -> Result<(), Response> {
-    let (headers, is_post) = (request.headers(), request.method() == Method::POST);
-    if let Some(name) = headers.keys().find(|name| !ALLOWED.contains(name)) {
-        let message = format!("a client of this door sends no `{name}`; a browser and a proxy have no access to it");
-        return Err(refuse(StatusCode::FORBIDDEN, Code::ForeignRequest, &message));
+/// The proof of a request, if it has one.
+fn proof(request: &Request) -> Option<String> {
+    if request.uri().path() == EVENTS {
+        return request.uri().query()?.strip_prefix("proof=").map(str::to_owned);
     }
-    if let Some(name) = headers.keys().find(|name| single(headers, name).is_none()) {
-        let message = format!("the header `{name}` must occur once");
-        return Err(refuse(StatusCode::BAD_REQUEST, Code::BadRequest, &message));
+    single(request.headers(), &HeaderName::from_static(PROOF)).map(str::to_owned)
+}
+
+/// Requires that the session's key proves the request with its whole body.
+async fn proven(page: &Page, session: &str, proof: &str, request: Request) -> Result<Request, Response> {
+    let request = whole(request).await?;
+    let uri = request.uri();
+    let target = uri.path_and_query().filter(|_| uri.path() != EVENTS).map_or(uri.path(), |target| target.as_str());
+    let given = ProvenRequest { method: request.method().as_str(), target, body: request.body() };
+    if page.context.sessions.is_proven(session, given, proof) { Ok(request.map(Body::from)) } else { Err(unproven()) }
+}
+
+fn unproven() -> Response {
+    refuse(StatusCode::FORBIDDEN, Code::ProofRequired, "the proof of the session's key is missing or wrong")
+}
+
+/// Reads the whole body; refuses one that is too large or too slow.
+pub(super) async fn whole(request: Request) -> Result<axum::http::Request<Bytes>, Response> {
+    let length = single(request.headers(), &header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
+    if length.is_some_and(|length| length > MAX_BODY_BYTES) {
+        return Err(too_large());
     }
-    if !is_post && request.method() != Method::GET {
-        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "only GET and POST are allowed"));
+    let (head, stream) = request.into_parts();
+    match tokio::time::timeout(BODY_TIMEOUT, body::to_bytes(stream, MAX_BODY_BYTES)).await {
+        Ok(Ok(bytes)) => Ok(Request::from_parts(head, bytes)),
+        // Also if the connection was closed early; then nothing reads this answer.
+        Ok(Err(_)) => Err(too_large()),
+        Err(_) => Err(refuse(StatusCode::REQUEST_TIMEOUT, Code::TimedOut, "the request took too long")),
     }
-    if request.uri().query().is_some() {
-        return Err(refuse(StatusCode::BAD_REQUEST, Code::BadRequest, "a request of this door has no query"));
+}
+
+/// Requires what our own page sends: for a GET that a script sends, and for each POST, that it comes from the page.
+fn check_sender(page: &Page, request: &Request) -> Result<(), Response> {
+    let headers = request.headers();
+    // A service worker would stay in the browser and answer in our place.
+    let is_worker = single(headers, &SEC_FETCH_DEST).is_some_and(|dest| dest.ends_with("worker"));
+    if is_worker || headers.contains_key(SERVICE_WORKER) {
+        return Err(refuse(StatusCode::FORBIDDEN, Code::ForeignRequest, "this page has no workers"));
     }
-    if is_post && single(headers, &header::CONTENT_TYPE) != Some("application/json") {
-        let message = "the content type must be application/json";
-        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::BadRequest, message));
+    if request.method() == Method::POST {
+        return check_origin(page, headers);
     }
-    if !is_post && single(headers, &header::CONTENT_LENGTH).is_some_and(|length| length != "0") {
-        return Err(refuse(StatusCode::BAD_REQUEST, Code::BadRequest, "a GET has no body"));
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, Code::BadRequest, "only GET, HEAD and POST are allowed"));
+    }
+    // Only our own script fetches streams and fragments.
+    let site = single(headers, &SEC_FETCH_SITE);
+    if is_script_only(request.uri().path()) && site.is_some_and(|site| site != "same-origin") {
+        return Err(refuse(StatusCode::FORBIDDEN, Code::ForeignRequest, "only the page itself may request this"));
     }
     Ok(())
 }
 
-/// The key that the request shows. The answer to any wrong one is the same.
-fn verified_key(page: &Page, headers: &HeaderMap) -> Result<ClientKey, Response> {
-    let shown = single(headers, &header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-    if let Some(key) = shown.and_then(|shown| page.context.api_keys.verify(shown)) {
-        return Ok(key);
-    }
-    if page.wrong_keys.count(Instant::now()) {
-        let message = "too many wrong API keys; try again in a minute";
-        return Err(refuse(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, message));
-    }
-    tracing::warn!("a request with a wrong API key");
-    let message = "show a valid API key, as `Authorization: Bearer amt_…`; this one is unknown, revoked or expired";
-    let mut response = refuse(StatusCode::UNAUTHORIZED, Code::BadApiKey, message);
-    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    Err(response)
+/// Whether a path answers our script rather than showing a page.
+fn is_script_only(path: &str) -> bool {
+    [EVENTS, CHALLENGE].contains(&path) || path.starts_with("/card/") || path.starts_with("/question/")
 }
 
-impl Page {
-    /// Whether this key may decide now. The dispatcher asks itself again at each decision.
-    pub(super) fn may_decide(&self, key: &ClientKey) -> Result<bool, StoreError> {
-        let (expires_at, key) = (key.expires_at, key.reference());
-        let scopes = self.read(RecordReader::decide_scopes)?;
-        // The human gave it to the entry that was shown.
-        let scope = scopes.iter().find(|scope| scope.key == key && scope.expires_at == expires_at);
-        Ok(scope.is_some_and(|scope| self.scope_status(scope) == ScopeStatus::Live))
-    }
+/// Whether a path is a static file, which needs no session.
+fn is_public(path: &str) -> bool {
+    matches!(path, "/page.css" | "/page.js" | "/icon.svg" | "/icon-waiting.svg" | "/favicon.ico")
+        || path.starts_with("/page/")
+}
 
-    /// Whether a scope of the record holds.
-    pub(super) fn scope_status(&self, scope: &DecideScope) -> ScopeStatus {
-        let keys = self.keys().keys;
-        scope.status(ScopeJudge {
-            instance: &self.context.site.instance,
-            keys: &keys,
-            is_touch_demanded: self.context.approver.assurance() >= Assurance::Touch,
-            now: clock::now(),
-        })
+/// Requires exactly our host name, which stops DNS rebinding.
+pub(super) fn check_host(page: &Page, request: &Request) -> Result<(), Response> {
+    let misdirected =
+        || refuse(StatusCode::MISDIRECTED_REQUEST, Code::ForeignRequest, "this is not the host name of the page");
+    if request.version() != Version::HTTP_11 || request.uri().authority().is_some() {
+        return Err(refuse(StatusCode::BAD_REQUEST, Code::BadRequest, "only HTTP/1.1 with a path is accepted"));
+    }
+    // A request with two lengths can be read in two ways. Hyper may show only this header of the two, and our own script
+    // never sends it.
+    let headers = request.headers();
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        return Err(refuse(StatusCode::BAD_REQUEST, Code::BadRequest, "a body needs a Content-Length header"));
+    }
+    match single(headers, &header::HOST) {
+        Some(host) if host == format!("{}:{}", page.context.site.host, page.context.site.port) => Ok(()),
+        _ => Err(misdirected()),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wrong_keys_are_counted_in_a_window() {
-        let (wrong, start) = (WrongKeys::default(), Instant::now());
-        for _ in 0..MAX_WRONG_KEYS {
-            assert!(!wrong.count(start));
-        }
-        assert!(wrong.count(start) && wrong.count(start + WRONG_KEY_WINDOW / 2));
-        assert!(!wrong.count(start + WRONG_KEY_WINDOW), "the first ones are too long ago");
+/// Requires that our own page sent the request, as JSON.
+fn check_origin(page: &Page, headers: &HeaderMap) -> Result<(), Response> {
+    if single(headers, &header::ORIGIN) != Some(page.context.site.origin().as_str()) {
+        return Err(refuse(StatusCode::FORBIDDEN, Code::ForeignRequest, "only the page itself may request this"));
     }
+    if single(headers, &SEC_FETCH_SITE).is_some_and(|site| site != "same-origin") {
+        return Err(refuse(StatusCode::FORBIDDEN, Code::ForeignRequest, "only the page itself may request this"));
+    }
+    if single(headers, &header::CONTENT_TYPE) != Some("application/json") {
+        return Err(refuse(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Code::BadRequest,
+            "the content type must be application/json",
+        ));
+    }
+    Ok(())
+}
+
+/// The value of a header that occurs exactly once.
+pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+/// The session cookie; `None` if it occurs twice, since one of the two was planted.
+fn cookie(page: &Page, headers: &HeaderMap) -> Option<String> {
+    let cookie_name = page.context.site.cookie_name();
+    // As bytes: other programs on this host may have left cookies that are not ASCII.
+    let cookies = headers.get_all(header::COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+    let ours: Vec<_> = cookies
+        .map(<[u8]>::trim_ascii)
+        .filter_map(|pair| pair.strip_prefix(cookie_name.as_bytes())?.strip_prefix(b"="))
+        .map(String::from_utf8_lossy)
+        .collect();
+    match ours.as_slice() {
+        [one] => Some(one.clone().into_owned()),
+        _ => None,
+    }
+}
+
+fn too_large() -> Response {
+    refuse(StatusCode::PAYLOAD_TOO_LARGE, Code::RequestTooLarge, "request body too large")
+}
+
+/// An error response that the page's script can read.
+pub(super) fn refuse(status: StatusCode, code: Code, message: &str) -> Response {
+    (status, Json(json!({"error": {"code": code, "message": message}}))).into_response()
 }

@@ -14,18 +14,18 @@ use axum::extract;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
+use ground::task::Outcome;
 use protocol::excerpt;
 use protocol::task::State;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::gate::SessionName;
+use super::door::SessionName;
 use super::session::SessionChange;
 use super::visible::{self, VisibleLine};
 use super::wording::state_words;
 use super::{Page, TaskChange};
-use crate::task::Outcome;
 
 /// The most characters of a reason.
 const MAX_WHY_CHARS: usize = 160;

@@ -2,13 +2,13 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use ground::config::seal;
+use ground::task::Task;
 use protocol::code::Code;
 use serde_json::{Map, Value};
 
 use super::Page;
-use super::gate::refuse;
-use crate::config::seal;
-use crate::task::Task;
+use super::door::refuse;
 
 /// Returns an edited input of `task` with its hidden values sealed.
 pub(super) fn sealed_edit(

@@ -11,6 +11,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
+use ground::base::webauthn::{ALGORITHMS, Assertion, Base64Url, ExpectedOrigin, Registration, RelyingParty};
+use ground::task::approver_key::{ApproverKeys, EnrolledBy};
 use protocol::clock;
 use protocol::code::Code;
 use serde::{Deserialize, Serialize};
@@ -19,13 +21,11 @@ use serde_json::json;
 use super::Page;
 use super::actions::{ActionResult, not_decided, parse_body, stopping};
 use super::command::PageCommand;
-use super::gate::{SessionName, refuse};
+use super::door::{SessionName, refuse};
 use super::views::ViewResult;
 use super::visible::{VisibleLine, line};
 use super::wording::DisplayTime;
-use crate::base::webauthn::{ALGORITHMS, Assertion, Base64Url, ExpectedOrigin, Registration, RelyingParty};
 use crate::dispatcher::TouchRequest;
-use crate::task::approver_key::{ApproverKeys, EnrolledBy};
 
 /// How long a human may take to make a key.
 const REGISTRATION_LIFETIME: Duration = Duration::from_mins(5);

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
+use ground::base::{credential, suspicion};
+use ground::config::programs::ProgramSettings;
 use regex::Regex;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -14,9 +16,7 @@ use unicode_security::confusable_detection::skeleton;
 use url::Url;
 
 use super::visible::{VisibleLine, line, plain_line};
-use crate::base::{credential, suspicion};
 use crate::catalog::definition::Definition;
-use crate::config::programs::ProgramSettings;
 use crate::runner::Run;
 
 /// The most marks of one kind; the rest is counted.

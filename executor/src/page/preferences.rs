@@ -9,12 +9,13 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use ground::page_client::write_private;
 use protocol::code::Code;
 use serde::{Deserialize, Serialize};
 
+use super::Page;
 use super::actions::parse_body;
-use super::gate::refuse;
-use super::{Page, write_private};
+use super::door::refuse;
 
 /// The file in the executor's folder.
 const FILE_NAME: &str = "page-preferences.json";

@@ -10,6 +10,19 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, Query, State as Context};
 use axum::http::StatusCode;
+use ground::base::webauthn::{Base64Url, PublicKey};
+use ground::config::Config;
+use ground::config::api_keys::{ApiKeyOptions, ApiScopes};
+use ground::config::secret::Secrets;
+use ground::task::api_key::ApiKeyRef;
+use ground::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
+use ground::task::confirmation::{
+    Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, TriedChange, Verdict,
+};
+use ground::task::decide_scope::DecideScope;
+use ground::task::fingerprint::{FileRole, Fingerprint};
+use ground::task::grant::{FieldCoverage, Grant, GrantScope};
+use ground::task::{End, Outcome, Task};
 use http_body_util::BodyExt as _;
 use minijinja::{State as Rendering, UndefinedBehavior};
 use protocol::caller::Caller;
@@ -19,27 +32,14 @@ use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
 
-use super::gate::SessionName;
+use super::door::SessionName;
 use super::session::BrowserKind;
 use super::*;
-use crate::base::webauthn::soft_key::SoftKey;
-use crate::base::webauthn::{Base64Url, PublicKey};
 use crate::catalog::Sources;
-use crate::config::Config;
-use crate::config::api_keys::{ApiKeyOptions, ApiScopes};
-use crate::config::secret::Secrets;
 use crate::intake::settings::{LiveSettings, Settings};
+use crate::soft_key::SoftKey;
 use crate::store::sqlite::SqliteStore;
-use crate::store::{Change, Store as _, Transition, contract};
-use crate::task::api_key::ApiKeyRef;
-use crate::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
-use crate::task::confirmation::{
-    Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, TriedChange, Verdict,
-};
-use crate::task::decide_scope::DecideScope;
-use crate::task::fingerprint::{FileRole, Fingerprint};
-use crate::task::grant::{FieldCoverage, Grant, GrantScope};
-use crate::task::{End, Outcome, Task};
+use crate::store::{Change, Store as _, Transition};
 
 const VIEWS: [&str; 13] = [
     "api-keys", "card", "grants", "history", "keys", "login", "message", "sessions", "subtool", "subtools", "task",
@@ -110,7 +110,7 @@ async fn the_server_gives_the_names_that_the_samples_have() {
     let mut actual = Names::new();
     let context = || Context(Arc::clone(&page));
     let of = |id: TaskId| Path(id.to_string());
-    let secret = make_link(folder.path()).expect("a link");
+    let secret = ground::page_client::link::make_link(folder.path()).expect("a link");
     page.context.sessions.log_in(&secret, BrowserKind::of("Firefox/1 Linux")).expect("the link is valid");
     let session = || Extension(SessionName("another".to_owned()));
     let search = || Query(serde_json::from_value(json!({})).expect("an empty query"));
@@ -265,7 +265,7 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
             caller: sample_caller(),
             created_at: now,
             state,
-            ..contract::task(None)
+            ..ground::task::sample::stored(None)
         };
         let asking = ConfirmationRequest {
             why: "it writes".to_owned(),

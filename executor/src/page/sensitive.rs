@@ -7,10 +7,9 @@
 
 use std::sync::LazyLock;
 
+use ground::base::hidden;
 use serde_json::Value;
 use unicode_security::skeleton;
-
-use crate::base::hidden;
 
 /// Words that name a secret, each as a whole word; a space stands for any separator.
 const SECRETS: [&str; 46] = [

@@ -16,6 +16,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
+use ground::page_client::peer;
 use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -25,8 +26,8 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::gate::{self, MAX_BODY_BYTES, SessionName};
-use super::{Page, actions, api, api_keys, assets, door, events, keys, peer, preferences, views};
+use super::door::{self, MAX_BODY_BYTES, SessionName};
+use super::{Page, actions, api, api_door, api_keys, assets, events, keys, preferences, views};
 
 /// The most time and bytes for the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -87,7 +88,7 @@ pub(super) fn routes(page: Arc<Page>) -> Router {
         .route("/undo", post(actions::undo))
         .fallback(views::not_found)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn_with_state(Arc::clone(&page), gate::check_request))
+        .layer(middleware::from_fn_with_state(Arc::clone(&page), door::check_request))
         .merge(routes_of_api_keys(&page))
         .with_state(page)
 }
@@ -100,7 +101,7 @@ fn routes_of_api_keys(page: &Arc<Page>) -> Router<Arc<Page>> {
         .route("/api/gate/{id}", get(api::gate).post(api::decide))
         .route("/api/{*rest}", get(api::not_found).post(api::not_found))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn_with_state(Arc::clone(page), door::check_request))
+        .layer(middleware::from_fn_with_state(Arc::clone(page), api_door::check_request))
 }
 
 /// Serves until `ended` is cancelled.
@@ -156,7 +157,7 @@ async fn serve_connection(stream: TcpStream, routes: Router, connections: Arc<Co
                 let response = match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
                     Ok(Ok(response)) => response,
                     Ok(Err(never)) => match never {},
-                    Err(_) => gate::refuse(StatusCode::REQUEST_TIMEOUT, Code::TimedOut, "the request took too long"),
+                    Err(_) => door::refuse(StatusCode::REQUEST_TIMEOUT, Code::TimedOut, "the request took too long"),
                 };
                 if response.extensions().get::<SessionName>().is_some() {
                     connections.mark_signed_in(&connection);

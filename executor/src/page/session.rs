@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
+use ground::page_client::client::TERMINAL;
+use ground::page_client::link::use_link;
+use ground::page_client::proof::{ChallengeAnswer, ProvenRequest, SessionKey};
+use ground::task::confirmation::nonce;
 use jiff::Timestamp;
 use protocol::{clock, digest};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::broadcast;
-
-use super::link::use_link;
-use super::proof::{ChallengeAnswer, ProvenRequest, SessionKey};
-use crate::task::confirmation::nonce;
 
 /// The most nonces of one session that were given out and not used. A browser uses each at once.
 const MAX_NONCES: usize = 64;
@@ -24,8 +24,6 @@ const MAX_NONCES: usize = 64;
 const MIN_DIGITS: usize = 4;
 /// Capacity of the channel of changes; a receiver that falls behind looks at the sessions themselves.
 const MAX_CHANGES: usize = 16;
-/// What a terminal of this program calls itself.
-pub(super) const TERMINAL: &str = "agent-magic-tool";
 
 /// The sessions of the page.
 #[derive(Debug)]
@@ -253,7 +251,8 @@ fn hash(secret: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::link::make_link;
+    use ground::page_client::link::make_link;
+
     use super::*;
 
     const HOUR: Duration = Duration::from_hours(1);

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
+use agent_loop::model::provider::client;
+use ground::config::Config;
+use ground::task::fingerprint::{FileRole, Fingerprint};
 use serde_json::Value;
 use url::Url;
 
 use crate::catalog::Subtool;
-use crate::config::Config;
-use crate::model::provider::client;
 use crate::runner::Run;
-use crate::task::fingerprint::{FileRole, Fingerprint};
 
 /// `plan` is what the run sends, `Null` if there is no input to plan with; `files` are those that it executes.
 pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value, files: &[Fingerprint], config: &Config) -> Vec<String> {

@@ -7,6 +7,10 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use axum::{Extension, Json};
+use ground::config::seal;
+use ground::task::confirmation::DecidedBy;
+use ground::task::grant::{FieldCoverage, Grant, GrantStatus};
+use ground::task::{Outcome, Task};
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -21,7 +25,7 @@ use tokio::task::spawn_blocking;
 use super::actions::undo_of;
 use super::background::BackgroundReader;
 use super::card::{Card, CardCaller, fields, question_of};
-use super::gate::{SessionName, refuse};
+use super::door::{SessionName, refuse};
 use super::touches::touches;
 use super::visible::{VisibleLine, VisibleText, line};
 use super::wording::{
@@ -31,13 +35,9 @@ use super::wording::{
 use super::{Page, form};
 use crate::catalog::Subtool;
 use crate::catalog::listing::Listing;
-use crate::config::seal;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::store::StoreError;
 use crate::store::sqlite::records::{HistoryFilter, RecordReader};
-use crate::task::confirmation::DecidedBy;
-use crate::task::grant::{FieldCoverage, Grant, GrantStatus};
-use crate::task::{Outcome, Task};
 
 mod export;
 mod sessions;

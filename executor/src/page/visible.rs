@@ -11,7 +11,7 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::Value;
 use unicode_security::MixedScript as _;
 
-use crate::base::hidden;
+use ground::base::hidden;
 use rows::TextBlock;
 
 mod filters;

@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use ground::task::Task;
+use ground::task::confirmation::{Confirmation, DecidedBy, Verdict};
+use ground::task::effect::EffectClass;
 use jiff::Timestamp;
 use protocol::caller::MCP_CLIENT;
 use protocol::task::{State, Step};
 use serde::Serialize;
 
 use crate::catalog::definition::Definition;
-use crate::task::Task;
-use crate::task::confirmation::{Confirmation, DecidedBy, Verdict};
-use crate::task::effect::EffectClass;
 
 /// A point in time, and how long ago it was.
 #[derive(Debug, Serialize)]
@@ -182,13 +182,14 @@ pub(super) fn user(uid: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ground::task::api_key::ApiKeyRef;
+    use ground::task::confirmation::Decision;
+
     use super::*;
-    use crate::task::api_key::ApiKeyRef;
-    use crate::task::confirmation::Decision;
 
     #[test]
     fn a_decision_says_who_made_it() {
-        let task = crate::store::contract::task(None);
+        let task = ground::task::sample::stored(None);
         let words = |verdict: Verdict, by: DecidedBy, answer: Option<serde_json::Value>| {
             let mut confirmation = Confirmation::sample(&task);
             let decision = Decision::new(task.created_at, verdict, by);

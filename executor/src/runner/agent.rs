@@ -3,7 +3,7 @@
 //! A sub-agent is our agent loop in its own process, `agent-magic-tool agent --delegated`. It reads its brief from
 //! standard input and is killed with its process group. For the tasks it runs it is a caller like any other, one
 //! level deeper than its own caller. Its tool scope is part of each of its requests, and the intake enforces it.
-//! The loop itself is in `executor/src/agent/`.
+//! The loop itself is in `agent-loop/src/`.
 //!
 //! A remote agent is called over our own HTTP API ([`api`]) or over A2A ([`a2a`]). The depth travels with each call, and
 //! a call that would be too deep is refused before anything is sent.
@@ -12,6 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use agent_loop::brief::AgentBrief;
+use agent_loop::model::provider::client::trust_of;
+use agent_loop::model::registry::ModelRegistry;
+use ground::base::template;
+use ground::config::secret::SecretName;
 use protocol::caller::session_label;
 use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
@@ -28,10 +33,6 @@ use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, HeardClass, Invocation, JsonSchema,
     Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
 };
-use crate::base::template;
-use crate::config::secret::SecretName;
-use crate::model::provider::client::trust_of;
-use crate::model::registry::ModelRegistry;
 
 mod a2a;
 mod api;
@@ -97,26 +98,6 @@ pub enum AgentProtocol {
     Api,
     /// The agent2agent protocol, over JSON-RPC.
     A2a,
-}
-
-/// The instructions for a sub-agent: one JSON document on its standard input.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AgentBrief {
-    pub prompt: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub system: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub steps: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost: Option<f64>,
-    /// Whether its tasks fail that need a human, unless one has the page open.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unattended: bool,
 }
 
 /// What the agent loop prints when it ends.

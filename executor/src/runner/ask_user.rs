@@ -4,14 +4,14 @@
 //! passes the answer on. Accepting, declining and dismissing are three different answers, as in MCP's elicitation.
 //! A secret that the human types is kept in the secret store, and the caller gets its name.
 
+use ground::base::schema::{InputSchema, Problem};
+use ground::config::secret::{SecretName, Secrets};
 use serde_json::{Map, json};
 
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
     RunnerContext, RunnerOutput, Serialize, TextKind, Value,
 };
-use crate::base::schema::{InputSchema, Problem};
-use crate::config::secret::{SecretName, Secrets};
 
 /// The only field of a question without a form.
 const ANSWER: &str = "answer";

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use ground::task::fingerprint::Fingerprint;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number};
 
@@ -12,7 +13,6 @@ use super::{
     CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
     RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields, input_file,
 };
-use crate::task::fingerprint::Fingerprint;
 use protocol::extent::DataExtent;
 
 mod fetch_url;

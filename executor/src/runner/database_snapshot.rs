@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use ground::config::secret::Secrets;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{Config, Failure, RunnerContext, sql};
-use crate::config::secret::Secrets;
 
 /// Returns what callers may see of the database `name`, as [`sql::snapshot`] returns it.
 pub fn take(name: &str, config: &Config, secrets: Secrets) -> Result<Value, ErrorBody> {

@@ -12,6 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use agent_loop::model::ledger::Ledger;
+use agent_loop::model::provider::ToolDefinition;
+use ground::config::Config;
+use ground::results::handover;
+use ground::results::trigger::Trigger;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::data_class::DataClass;
@@ -26,11 +31,6 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Failure, Invocation, Retry};
-use crate::config::Config;
-use crate::model::ledger::Ledger;
-use crate::model::provider::ToolDefinition;
-use crate::results::handover;
-use crate::results::trigger::Trigger;
 
 /// After this long without an answer, assume that the executor is stopping and takes no more requests.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

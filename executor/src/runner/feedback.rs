@@ -3,11 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ground::task::failure::{Failure, Retry};
+use ground::task::notes::AttemptProgress;
 use protocol::code::Code;
 use tokio::sync::oneshot;
-
-use crate::task::failure::{Failure, Retry};
-use crate::task::notes::AttemptProgress;
 
 /// Tells the executor how a running attempt gets on. The default tells it nothing.
 #[derive(Clone, Default)]

@@ -2,13 +2,13 @@
 //!
 //! What a template may contain is the matter of `base/template.rs`.
 
+use ground::base::template::TemplateValues;
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Invocation;
-use crate::base::template::TemplateValues;
-use crate::task::failure::Failure;
 
 /// Returns the fields of a definition as templates; constants are templates too.
 pub(super) fn of(definition: &impl Serialize) -> Map<String, Value> {

@@ -8,15 +8,15 @@
 
 use std::collections::BTreeMap;
 
+use ground::config::secret::SecretName;
+use ground::task::fingerprint::Fingerprint;
 use url::Url;
 
 use super::{
     CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
     JsonSchema, Map, Retry, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value,
 };
-use crate::config::secret::SecretName;
 use crate::runner::input_file;
-use crate::task::fingerprint::Fingerprint;
 
 mod address;
 mod api_error;

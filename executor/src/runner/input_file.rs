@@ -8,15 +8,15 @@ use std::fs::File;
 use std::io::{self, Seek as _};
 use std::path::{Path, PathBuf};
 
+use ground::base::own_folders::OwnFolders;
+use ground::config::Config;
+use ground::task::failure::Failure;
+use ground::task::fingerprint::{FileRole, Fingerprint, hash_copy};
 use protocol::code::Code;
 
 use super::builtin::roots::Roots;
 use super::process::held;
 use super::{Invocation, RunnerContext};
-use crate::base::own_folders::OwnFolders;
-use crate::config::Config;
-use crate::task::failure::Failure;
-use crate::task::fingerprint::{FileRole, Fingerprint, hash_copy};
 
 /// How often a file is looked for again.
 const MAX_TRIES: usize = 8;
@@ -132,10 +132,10 @@ fn changed(path: &str, how: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use ground::config::secret::Secrets;
     use protocol::caller::Caller;
 
     use super::*;
-    use crate::config::secret::Secrets;
 
     #[test]
     fn only_files_inside_the_roots_can_be_used() {

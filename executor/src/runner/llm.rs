@@ -7,6 +7,14 @@
 
 use std::sync::Arc;
 
+use agent_loop::model::conversation::{JournalEntry, TokenUsage, ToolCall, ToolResult, Turn, TurnEnd};
+use agent_loop::model::fallback;
+use agent_loop::model::ledger::{Budgeted, DailyBudget};
+use agent_loop::model::provider::client::{ModelClient, trust_of};
+use agent_loop::model::provider::{ModelRequest, Provider as _, ToolDefinition};
+use agent_loop::model::registry::{self, ChosenModel, ModelRegistry};
+use agent_loop::model::view::{self, CallStyle, ContextBounds};
+use ground::config::secret::SecretName;
 use protocol::data_class::DataClass;
 use protocol::json::parse_answer;
 use serde_json::{Map, json};
@@ -14,17 +22,9 @@ use url::Url;
 
 use super::delegation::{CalledTask, Delegation, too_deep};
 use super::{
-    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Retry, Runner,
+    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
     RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
 };
-use crate::config::secret::SecretName;
-use crate::model::conversation::{JournalEntry, TokenUsage, ToolCall, ToolResult, Turn, TurnEnd};
-use crate::model::fallback;
-use crate::model::ledger::{Budgeted, DailyBudget};
-use crate::model::provider::client::{ModelClient, trust_of};
-use crate::model::provider::{FailureClass, ModelFailure, ModelRequest, Provider as _, ToolDefinition};
-use crate::model::registry::{self, ChosenModel, ModelRegistry};
-use crate::model::view::{self, CallStyle, ContextBounds};
 
 /// The most of a call's result that the model gets to read.
 const MAX_RESULT_BYTES: usize = 50_000;
@@ -396,21 +396,6 @@ fn without_code_fence(text: &str) -> &str {
     let text = text.trim();
     let inside = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
     inside.and_then(|inside| inside.strip_suffix("```")).unwrap_or(text).trim()
-}
-
-impl From<ModelFailure> for Failure {
-    fn from(failed: ModelFailure) -> Self {
-        let retry = match failed.retry_after {
-            _ if !failed.class.is_transient() => Retry::Never,
-            Some(pause) => Retry::After(pause),
-            None => Retry::Later,
-        };
-        let hint = match failed.class {
-            FailureClass::Budget => "a human can raise the budget under [agent] in config.toml",
-            _ => "the provider's answer is in the executor's log",
-        };
-        Self::new(failed.class.code(), failed.message).hint(hint).retry(retry)
-    }
 }
 
 #[cfg(test)]

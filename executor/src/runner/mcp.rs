@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use ground::base::template;
+use ground::config::secret::SecretName;
 use serde_json::{Map, json};
 use url::Url;
 
@@ -15,8 +17,6 @@ use super::{
     CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
     JsonSchema, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
 };
-use crate::base::template;
-use crate::config::secret::SecretName;
 use crate::runner::attempt_clock::AttemptClock;
 use connection::{NotConnected, ServerConnection};
 use mcp::client::ClientError;

@@ -13,6 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use encoding_rs::Encoding;
+use ground::base::own_folders::OwnFolders;
+use ground::base::template;
+use ground::config::programs::{self, ProgramSettings};
+use ground::task::fingerprint::{FileRole, Fingerprint, check_shown};
 use nix::unistd::{AccessFlags, access};
 use tempfile::TempDir;
 
@@ -21,11 +25,7 @@ use super::{
     CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
     JsonSchema, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value, checked_places,
 };
-use crate::base::own_folders::OwnFolders;
-use crate::base::template;
-use crate::config::programs::{self, ProgramSettings};
 use crate::runner::input_file::{self, OpenedInput};
-use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
 use argument::{Argument, ArgumentOptions, OutputFile};
 use group::ProgramExit;
 use named_files::{arguments_in, code_folders, scripts_named};

@@ -7,14 +7,13 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ground::config::ExecutorSettings;
+use ground::task::failure::Failure;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::result::LARGE_BYTES;
 use protocol::task::TaskId;
-
-use crate::config::ExecutorSettings;
-use crate::task::failure::Failure;
 
 /// The bytes of the results that exist.
 #[derive(Debug, Default)]
@@ -158,8 +157,9 @@ fn full(share: Share, caller: &Caller, (used, limit): (u64, u64), setting: &str)
 
 #[cfg(test)]
 mod tests {
+    use ground::config::Config;
+
     use super::*;
-    use crate::config::Config;
 
     fn caller(session: &str) -> Caller {
         Caller { session: Some(session.to_owned()), ..Caller::default() }

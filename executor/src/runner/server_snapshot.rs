@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ground::config::secret::Secrets;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::Value;
@@ -11,7 +12,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::attempt_clock::AttemptClock;
 use super::mcp::{self, McpServer, SignInLink};
 use super::{Config, Failure, RunnerContext};
-use crate::config::secret::Secrets;
 
 /// How long a server may take in all, apart from a sign-in: `npx` and `uvx` download one at its first start.
 const MAX_TIME: Duration = Duration::from_mins(2);

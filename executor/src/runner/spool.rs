@@ -5,15 +5,15 @@ use std::path::Path;
 use std::pin::pin;
 
 use futures_util::{Stream, StreamExt as _};
+use ground::config::ExecutorSettings;
+use ground::config::secret::{HiddenTexts, Secrets};
+use ground::net::clients::too_large;
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use tokio::io::AsyncWriteExt as _;
 
 use super::result_space::ResultSpace;
 use super::{Invocation, OutputData, RunnerContext};
-use crate::config::ExecutorSettings;
-use crate::config::secret::{HiddenTexts, Secrets};
-use crate::net::clients::too_large;
-use crate::task::failure::Failure;
 
 /// The content type of bytes of which nothing is known.
 pub(super) const BYTES: &str = "application/octet-stream";

@@ -6,6 +6,9 @@
 
 use std::sync::OnceLock;
 
+use ground::config::DatabaseSettings;
+use ground::config::secret::SecretName;
+use ground::task::confirmation::ReplacedValues;
 use serde_json::{Map, json};
 use sql::guard::RefusalKind;
 use url::Url;
@@ -14,9 +17,6 @@ use super::{
     CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Invocation,
     JsonSchema, Retry, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
 };
-use crate::config::DatabaseSettings;
-use crate::config::secret::SecretName;
-use crate::task::confirmation::ReplacedValues;
 use databases::OpenDatabase;
 
 mod change;

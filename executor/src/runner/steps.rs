@@ -11,6 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use ground::base::template::names::{self, ITEM, STEPS};
+use ground::base::template::{self, TemplateValues};
+use ground::task::failure::SideEffect;
+use ground::task::name::SubtoolName;
+use ground::task::notes::AttemptProgress;
 use protocol::task::TaskId;
 use serde_json::{Map, json};
 
@@ -19,11 +24,6 @@ use super::{
     CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Feedback, Invocation,
     JsonSchema, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value,
 };
-use crate::base::template::names::{self, ITEM, STEPS};
-use crate::base::template::{self, TemplateValues};
-use crate::task::failure::SideEffect;
-use crate::task::name::SubtoolName;
-use crate::task::notes::AttemptProgress;
 use protocol::extent::{self, DataExtent};
 
 /// More would be a program, which an agent writes better itself.

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use ground::base::webauthn::Base64Url;
+use ground::task::Task;
+use ground::task::decide_scope::DecideScope;
+use ground::task::grant::{Grant, GrantId};
 use jiff::Timestamp;
 use protocol::resolution::{Resolution, ResolvedBy};
 use protocol::task::{State, Step, TaskId};
 
 use super::outbox::{DeliveryState, HookDelivery, Outbox, UndeliveredHook};
 use super::{Change, ConfirmationRecord, EndedRecord, RecordedStep, Store, StoreError};
-use crate::base::webauthn::Base64Url;
 use crate::store::retention::RetainedTask;
-use crate::task::Task;
-use crate::task::decide_scope::DecideScope;
-use crate::task::grant::{Grant, GrantId};
 
 #[derive(Debug, Default)]
 pub struct MemoryStore {

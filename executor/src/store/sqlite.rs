@@ -10,6 +10,12 @@ use std::str::FromStr;
 use std::time::Duration;
 use std::{fs, io};
 
+use ground::base::webauthn::Base64Url;
+use ground::task::Task;
+use ground::task::confirmation::{Confirmation, Digest};
+use ground::task::decide_scope::DecideScope;
+use ground::task::grant::{Grant, GrantId};
+use ground::task::notes::TaskNotes;
 use jiff::Timestamp;
 use protocol::fault;
 use protocol::resolution::Resolution;
@@ -20,13 +26,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Change, ConfirmationRecord, EndedRecord, RecordedStep, Store, StoreError};
-use crate::base::webauthn::Base64Url;
 use crate::store::retention::RetainedTask;
-use crate::task::Task;
-use crate::task::confirmation::{Confirmation, Digest};
-use crate::task::decide_scope::DecideScope;
-use crate::task::grant::{Grant, GrantId};
-use crate::task::notes::TaskNotes;
 use damage::{DamageGuard, OpenedFile};
 
 mod damage;

@@ -8,6 +8,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use ground::task::name::SubtoolName;
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::clock;
@@ -18,8 +19,6 @@ use protocol::regular_file;
 use protocol::task::TaskId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-
-use crate::task::name::SubtoolName;
 
 /// The extension of the files that say since when something is on again.
 const SWITCHED_ON: &str = "on";

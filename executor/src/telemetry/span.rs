@@ -7,17 +7,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use ground::config::secret::Secrets;
+use ground::task::effect::EffectClass;
+use ground::task::name::SubtoolName;
+use ground::task::{Outcome, Task};
 use jiff::Timestamp;
 use protocol::digest;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::config::secret::Secrets;
 use crate::store::Transition;
-use crate::task::effect::EffectClass;
-use crate::task::name::SubtoolName;
-use crate::task::{Outcome, Task};
 
 /// The most spans that wait for the collector.
 const MAX_PENDING: usize = 4096;
@@ -185,8 +185,9 @@ fn span_id(task: TaskId, attempt: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ground::task::sample::stored;
+
     use super::*;
-    use crate::store::contract::task;
 
     fn step(task: &Task, step: Step, from: State, attempt: u32) -> Transition {
         Transition {
@@ -205,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_task_has_a_root_span_and_a_child_span_for_each_attempt() {
-        let task = task(None);
+        let task = stored(None);
         let mut traces = TaskTraces::default();
         let secrets = Secrets::new("/nowhere".into(), std::collections::BTreeMap::new());
         traces.open(&task, None, &secrets);
@@ -230,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_full_buffer_drops_and_counts_spans() {
-        let task = task(None);
+        let task = stored(None);
         let trace = TaskTrace {
             tool: task.tool.clone(),
             effect: task.effect,

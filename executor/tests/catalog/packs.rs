@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use executor::catalog::lint::{LintScope, lint};
 use executor::catalog::{Catalog, Origin, SHIPPED, Sources};
-use executor::config::Config;
 use executor::runner::{Invocation, Run};
+use ground::config::Config;
 use protocol::caller::Caller;
 use serde_json::Value;
 

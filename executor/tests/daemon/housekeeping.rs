@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use executor::store::sqlite::SqliteStore;
 use executor::store::{Change, Store as _, Transition};
-use executor::task::effect::EffectClass;
-use executor::task::{End, Outcome, Task};
+use ground::task::effect::EffectClass;
+use ground::task::{End, Outcome, Task};
 use jiff::SignedDuration;
 use protocol::caller::Caller;
 use protocol::clock;

@@ -292,7 +292,7 @@ fn executor_of_the_environment() {
     let report = PathBuf::from(std::env::var_os(ENDED).expect("set with the folder"));
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let ended =
-        match executor::daemon::run(&paths(Path::new(&folder)), executor::base::jq_pool::JqPool::in_process(), || {}) {
+        match executor::daemon::run(&paths(Path::new(&folder)), ground::base::jq_pool::JqPool::in_process(), || {}) {
             Ok(ended) => format!("{ended:?}"),
             Err(error) => format!("{error}"),
         };

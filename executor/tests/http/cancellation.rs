@@ -1,6 +1,6 @@
 //! Cancellation: it is immediate, and the failure says whether the request may have taken effect.
 
-use executor::task::failure::SideEffect;
+use ground::task::failure::SideEffect;
 use protocol::code::Code;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

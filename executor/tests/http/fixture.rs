@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use executor::config::Config;
-use executor::config::secret::Secrets;
 use executor::runner::{Invocation, OutputData, Run, RunnerContext, RunnerOutput};
-use executor::task::failure::Failure;
+use ground::config::Config;
+use ground::config::secret::Secrets;
+use ground::task::failure::Failure;
 use protocol::caller::Caller;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;

@@ -1,6 +1,6 @@
 //! Jobs: a server accepts a request and does the work later.
 
-use executor::task::failure::SideEffect;
+use ground::task::failure::SideEffect;
 use protocol::code::Code;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -1,7 +1,7 @@
 //! The shipped packs: their definitions are valid, and the subtools of Gmail and GitHub work.
 
 use executor::catalog::definition::Definition;
-use executor::task::failure::{Failure, SideEffect};
+use ground::task::failure::{Failure, SideEffect};
 use protocol::code::Code;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;

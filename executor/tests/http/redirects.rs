@@ -1,6 +1,6 @@
 //! Redirects: followed only for GET and HEAD and after a 303, and never with a secret to another origin.
 
-use executor::task::failure::SideEffect;
+use ground::task::failure::SideEffect;
 use protocol::code::Code;
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use executor::runner::OutputData;
-use executor::task::failure::{Retry, SideEffect};
+use ground::task::failure::{Retry, SideEffect};
 use protocol::code::Code;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;

@@ -1,7 +1,7 @@
 //! OAuth: concurrent callers share one renewal, rotated tokens are stored, and a human is needed only if the server
 //! refuses the grant.
 
-use executor::task::failure::{Retry, SideEffect};
+use ground::task::failure::{Retry, SideEffect};
 use protocol::code::Code;
 use serde_json::{Value, json};
 

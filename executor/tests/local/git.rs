@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use executor::task::failure::Failure;
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
-use executor::task::failure::SideEffect;
+use ground::task::failure::SideEffect;
 use protocol::code::Code;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ fn shell(script: &str) -> Value {
 }
 
 /// Performs `script`, and cancels it as soon as the file `ready` exists. Returns the time from then to its end.
-async fn cancelled_when_ready(world: &World, script: &str) -> (executor::task::failure::Failure, Duration) {
+async fn cancelled_when_ready(world: &World, script: &str) -> (ground::task::failure::Failure, Duration) {
     let cancel = CancellationToken::new();
     let ready = world.home().join("ready");
     let canceller = async {

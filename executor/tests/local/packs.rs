@@ -1,8 +1,8 @@
 //! The shipped packs are well-formed, and contain the descriptions that a model needs.
 
-use executor::base::schema::InputSchema;
-use executor::base::select::select_with;
-use executor::task::effect::EffectClass;
+use ground::base::schema::InputSchema;
+use ground::base::select::select_with;
+use ground::task::effect::EffectClass;
 use serde_json::{Value, json};
 
 use crate::{World, pack};

@@ -2,7 +2,7 @@
 
 use executor::runner::process::Process;
 use executor::runner::{OutputData, Runner as _, RunnerOutput};
-use executor::task::failure::{Retry, SideEffect};
+use ground::task::failure::{Retry, SideEffect};
 use protocol::code::Code;
 use serde_json::{Value, json};
 

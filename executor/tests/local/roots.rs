@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use executor::runner::Invocation;
-use executor::task::failure::SideEffect;
+use ground::task::failure::SideEffect;
 use nix::sys::stat::Mode;
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -85,7 +85,7 @@ async fn a_path_that_leads_out_fails_the_same_way_whether_or_not_something_is_th
         ("link.txt".to_owned(), "dangling.txt".to_owned()),
     ];
     for (there, not_there) in pairs {
-        let masked = |failure: executor::task::failure::Failure, path: &str| {
+        let masked = |failure: ground::task::failure::Failure, path: &str| {
             (
                 failure.error.code,
                 failure.error.message.replace(path, "PATH"),

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::keywords::is_type;
+use protocol::json::is_type;
 
 /// Writes the default that `field`, or what it refers to, declares into `cleaned`, and returns whether there is one.
 pub(crate) fn keep(resolved: Option<&Value>, field: &Value, cleaned: &mut Map<String, Value>) -> bool {

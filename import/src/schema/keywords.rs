@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use protocol::json::is_type;
 use serde_json::{Map, Number, Value};
 
 use super::{Cleaned, append_description};
@@ -139,19 +140,6 @@ pub(super) fn enumeration(own: &Map<String, Value>, cleaned: &mut Map<String, Va
         append_description(cleaned, &format!("One of {} values, like {}.", kept.len(), first.join(", ")));
     } else {
         cleaned.insert("enum".to_owned(), kept.into());
-    }
-}
-
-pub(super) fn is_type(kind: &str, value: &Value) -> bool {
-    match kind {
-        "string" => value.is_string(),
-        "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0),
-        "number" => value.is_number(),
-        "boolean" => value.is_boolean(),
-        "array" => value.is_array(),
-        "object" => value.is_object(),
-        "null" => value.is_null(),
-        _ => false,
     }
 }
 

@@ -197,7 +197,7 @@ impl Connection {
     }
 }
 
-/// Reads a result that is none of the known ones: servers send structured content alone, or nothing at all.
+/// Reads a result of an unknown kind: servers send structured content alone, or nothing at all.
 fn unusual(result: ServerResult) -> Result<ToolAnswer, ClientError> {
     let result = serde_json::to_value(result).unwrap_or_default();
     let known = ["content", "structuredContent", "isError"];

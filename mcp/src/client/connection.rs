@@ -194,7 +194,7 @@ impl Connection {
         self.dropped.has_lost_session() || self.service.is_closed() || self.peer().is_transport_closed()
     }
 
-    /// The last line that a program printed among its messages and that is none.
+    /// The last line that a program printed among its messages without being one.
     pub fn noise(&self) -> Option<String> {
         self.dropped.noise()
     }

@@ -33,7 +33,7 @@ pub(super) struct ExposedTools {
 
 /// The result of `list tools --format=mcp`.
 #[derive(Deserialize)]
-struct Listed {
+struct ToolList {
     tools: Vec<ListedTool>,
 }
 
@@ -117,7 +117,7 @@ fn list(settings: &ServerSettings) -> Result<Vec<Tool>, String> {
     let words = ["list", "tools", "--format=mcp", "--full", "--limit=1000000"].map(str::to_owned);
     let shell: &dyn Shell = &*settings.shell;
     let printed = shell.call(&words, "", &settings.caller);
-    let listed: Listed =
+    let listed: ToolList =
         serde_json::from_str(&printed.stdout).map_err(|error| format!("{error}; {}", printed.stderr.trim_end()))?;
     let is_served = |tool: &ListedTool| settings.exposed.is_match(&tool.name) && tool.name != command_executor::NAME;
     let mut tools: Vec<_> = listed.tools.into_iter().filter(is_served).map(tool).collect();

@@ -19,7 +19,7 @@ pub(super) struct ResultChanges {
 #[derive(Debug)]
 struct FollowedFile {
     id: TaskId,
-    /// What was announced last; `None` before the first look at a file that is final already, or while there is none.
+    /// What was announced last; `None` before the first look at a file that is final already, or before there is one.
     seen: Option<ResultNow>,
     is_over: bool,
 }

@@ -94,6 +94,9 @@ pub struct RunRequest {
     pub idempotency_key: Option<String>,
     #[serde(default)]
     pub dry_run: bool,
+    /// Whether the result is to have all pages of a list, not only the first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all_pages: bool,
     /// The agent's reason, shown to the human who confirms the task.
     #[serde(default)]
     pub reason: Option<String>,

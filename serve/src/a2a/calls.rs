@@ -19,7 +19,7 @@ use super::wire::{
 use crate::http::{HttpClient, ServeState};
 use crate::json_input;
 use crate::service::io_error;
-use crate::turn::{Question, QuestionLimits, WhenBusy};
+use crate::service::turn::{Question, QuestionLimits, WhenBusy};
 
 /// How many tasks a page of a list has at most, and if the client does not say.
 const MAX_PAGE_SIZE: usize = 100;

@@ -1,6 +1,6 @@
 //! The agent card: what any client may know of this agent.
 
-use executor::config::ServeSettings;
+use ground::config::ServeSettings;
 use serde_json::{Value, json};
 
 /// The path of the JSON-RPC binding, and the beginning of those of the HTTP+JSON binding.

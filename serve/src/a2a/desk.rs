@@ -16,7 +16,7 @@ use super::record::{TaskOwner, TaskRecord, TurnPlace};
 use super::store::TaskStore;
 use super::wire::{A2aMessage, A2aUpdate};
 use crate::service::SessionService;
-use crate::turn::{Asker, TurnStream};
+use crate::service::turn::{Asker, TurnStream};
 
 /// How many tasks are kept of each client.
 const MAX_TASKS_OF_CLIENT: usize = 200;

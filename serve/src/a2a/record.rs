@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use executor::model::conversation::StopReason;
+use agent_loop::model::conversation::StopReason;
 use jiff::Timestamp;
 use protocol::clock;
 use protocol::code::Code;
@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::error::words;
 use super::store::{StoredTask, TaskStore};
 use super::wire::{A2aArtifact, A2aMessage, A2aState, A2aStatus, A2aTask, A2aUpdate, agent_message, own_metadata};
-use crate::turn::{Asker, SessionEvent, TurnOutcome, TurnStream};
+use crate::service::turn::{Asker, SessionEvent, TurnOutcome, TurnStream};
 
 /// Whose task it is: tasks of other clients do not exist for a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::record::{TaskOwner, TurnPlace};
 use super::wire::{A2aMessage, A2aState};
-use crate::turn::Asker;
+use crate::service::turn::Asker;
 
 const VERSION: u32 = 1;
 
@@ -71,7 +71,7 @@ impl StoredTask {
 }
 
 impl TaskStore {
-    /// Opens the folder, which is created if there is none. Its tasks are read one by one, the oldest first.
+    /// Opens the folder, which is created if it does not exist. Its tasks are read one by one, the oldest first.
     pub(super) fn open(folder: &Path) -> io::Result<(Self, impl Iterator<Item = StoredTask> + use<>)> {
         create_private(folder)?;
         let mut paths = Vec::new();

@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
 
-use executor::config::Config;
-use executor::config::api_keys::ApiKeys;
-use executor::model::conversation::StopReason;
-use executor::page::api_client::GateClient;
+use agent_loop::model::conversation::StopReason;
+use ground::config::Config;
+use ground::config::api_keys::ApiKeys;
+use ground::page_client::api_client::GateClient;
 use http_body_util::BodyExt as _;
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -26,8 +26,10 @@ use super::store::{StoredTask, TaskStore};
 use super::wire::{A2aMessage, A2aPart, A2aState};
 use super::*;
 use crate::http::HistoryKeeper;
+use crate::service::turn::{
+    Asker, EventId, GateNews, LoggedEvent, SessionEvent, TaskNews, TurnOutcome, TurnStream, TurnUsage,
+};
 use crate::service::{ServiceContext, SessionService};
-use crate::turn::{Asker, EventId, GateNews, LoggedEvent, SessionEvent, TaskNews, TurnOutcome, TurnStream, TurnUsage};
 
 const TASK: &str = "0190a0b0c0d07e0f8a0b0c0d0e0f0a0b";
 

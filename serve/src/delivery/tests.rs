@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use agent_loop::model::conversation::StopReason;
 use axum::response::IntoResponse as _;
-use executor::model::conversation::StopReason;
 use hyper::service::service_fn;
 use mcp::http_listener;
 use protocol::code::Code;
@@ -23,7 +23,7 @@ use crate::proxy::answer::{AnswerEnd, AnswerStream};
 use crate::proxy::failure::ProxyFailure;
 use crate::proxy::format::{AnswerFormat, respond};
 use crate::proxy::tests::outcome;
-use crate::turn::{EventId, LoggedEvent, SessionEvent, TurnStream};
+use crate::service::turn::{EventId, LoggedEvent, SessionEvent, TurnStream};
 
 /// How much fits into a connection whose client does not read.
 const CONNECTION_BYTES: usize = 64;
@@ -125,7 +125,7 @@ const DOORS: [(&str, TurnEnding); 11] = [
     ("the protocols of models, error", failed),
     ("the protocols of models, streamed answer", done),
     ("the protocols of models, streamed error", failed),
-    // The turn goes on after a restart, whoever reads that.
+    // The turn goes on after a restart, also if its client does not read that.
     ("the own API, events of a turn", stopping),
     ("the protocols of models, error", stopping),
     ("the protocols of models, streamed error", stopping),

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use executor::page::api_client::{Gate, GateDecision, GateError, GateList};
+use ground::page_client::api_client::{Gate, GateDecision, GateError, GateList};
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::task::TaskId;
@@ -26,8 +26,8 @@ use super::stream::{self, StreamEnd};
 use super::{HttpClient, ServeState, openapi};
 use crate::delivery;
 use crate::json_input;
+use crate::service::turn::{EventId, Question, QuestionLimits, TurnOutcome, TurnStream, TurnUsage, WhenBusy};
 use crate::service::{SessionInfo, SessionState};
-use crate::turn::{EventId, Question, QuestionLimits, TurnOutcome, TurnStream, TurnUsage, WhenBusy};
 
 /// How long `submit` waits for an answer unless it says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);

@@ -6,16 +6,16 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use axum::body::{self, Body, Bytes, HttpBody};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use executor::config::api_keys::ClientKey;
+use ground::config::api_keys::ClientKey;
 use hyper::body::{Frame, SizeHint};
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -23,10 +23,9 @@ use protocol::tool_scope::ToolScope;
 use tokio::sync::Semaphore;
 
 use super::error::ApiError;
+use super::model_protocol::ModelProtocol;
 use super::{Bearer, HistoryKeeper, HttpClient, ServeState};
-use crate::a2a;
 use crate::limits::ConcurrencyPermit;
-use crate::proxy::ProxyProtocol;
 
 /// The largest request body.
 const MAX_BODY_BYTES: usize = 4 << 20;
@@ -109,19 +108,20 @@ enum Needed {
     Ask,
 }
 
+/// How a request is answered that was refused before it reached a route: in the form of its protocol. `None` if that is
+/// our own.
+pub(crate) type Refusal = fn(Option<ModelProtocol>, &str, StatusCode, &ErrorBody) -> Option<Response>;
+
 /// The middleware around all routes.
-pub(crate) async fn check_request(State(state): State<Arc<ServeState>>, request: Request, next: Next) -> Response {
+pub(crate) async fn check_request(state: &ServeState, request: Request, next: Next, refusal: Refusal) -> Response {
     let origin = request.headers().get(header::ORIGIN).cloned();
-    let allowed = origin.filter(|origin| is_allowed_origin(&state, origin));
+    let allowed = origin.filter(|origin| is_allowed_origin(state, origin));
     let path = request.uri().path().to_owned();
-    let protocol = ProxyProtocol::of(&path, request.headers());
-    let mut response = match Box::pin(admit(&state, request)).await {
+    let protocol = ModelProtocol::of(&path, request.headers());
+    let mut response = match Box::pin(admit(state, request)).await {
         Ok((request, _)) if is_preflight(&request) => StatusCode::NO_CONTENT.into_response(),
         Ok((request, permit)) => next.run(request).await.map(|body| Body::new(PermittedBody { body, _permit: permit })),
-        Err(error) => match protocol {
-            Some(protocol) => protocol.refusal(error.0, error.1),
-            None => a2a::error::too_large(&path, &error.1).unwrap_or_else(|| error.into_response()),
-        },
+        Err(error) => refusal(protocol, &path, error.0, &error.1).unwrap_or_else(|| error.into_response()),
     };
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -320,7 +320,7 @@ fn identify(
         may_read: true,
         depth: depth(headers),
     };
-    // A proxy is no program of our own user, whoever runs it: it speaks for others.
+    // A proxy does not count as a program of our own user, even if they run it: it speaks for others.
     let is_forwarded = state.settings.proxies.contains(&connection.peer.ip().to_canonical())
         || headers
             .keys()
@@ -547,15 +547,5 @@ mod tests {
         assert!(arrives(MAX_BODY_BYTES).await.is_ok());
         let ApiError(status, error) = arrives(MAX_BODY_BYTES + 1).await.expect_err("too large");
         assert_eq!((status, error.code), (StatusCode::PAYLOAD_TOO_LARGE, Code::RequestTooLarge));
-        for (path, key, value) in [("/a2a", "code", -32600), ("/a2a/message:send", "code", 413)] {
-            let response = a2a::error::too_large(path, &error).expect("a path of the protocol");
-            assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
-            let body = body::to_bytes(response.into_body(), MAX_BODY_BYTES).await.expect("a body");
-            let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
-            assert_eq!(body["error"][key], value, "{body}");
-            assert_eq!(body["jsonrpc"] == "2.0", path == "/a2a", "{body}");
-        }
-        assert!(a2a::error::too_large("/api/v1/submit", &error).is_none());
-        assert!(a2a::error::too_large("/a2a", &ErrorBody::new(Code::BadApiKey, "no")).is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! The OpenAPI document of the own API, made from the types that it reads and writes.
 
-use executor::page::api_client::{Gate, GateDecision, GateList};
+use ground::page_client::api_client::{Gate, GateDecision, GateList};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::api::{DecisionAnswer, Health, SessionChange, SessionList, SubmitAnswer, SubmitPending, SubmitRequest};
 use super::stream_types::ErrorAnswer;
 use crate::service::SessionState;
-use crate::turn::SessionEvent;
+use crate::service::turn::SessionEvent;
 
 /// One operation of the API.
 struct Operation {

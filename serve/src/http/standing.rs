@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use executor::page::api_client::GateClient;
+use ground::page_client::api_client::GateClient;
 
 use super::Bearer;
 use crate::service::SessionService;

@@ -10,7 +10,7 @@ use axum::response::Response;
 use futures_util::stream;
 
 use crate::delivery;
-use crate::turn::{EventId, LoggedEvent, SessionEvent, TurnStream};
+use crate::service::turn::{EventId, LoggedEvent, SessionEvent, TurnStream};
 
 /// How often an idle stream says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(25);

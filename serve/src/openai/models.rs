@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::OpenAiResult;
 use crate::http::ServeState;
+use crate::http::model_protocol::is_ollama_client;
+use crate::proxy::AGENT_MODEL;
 use crate::proxy::failure::ProxyFailure;
 use crate::proxy::request::client_of;
-use crate::proxy::{AGENT_MODEL, is_ollama_client};
 
 pub(super) async fn list(State(state): State<Arc<ServeState>>, request: Request) -> Response {
     if is_ollama_client(request.headers()) {

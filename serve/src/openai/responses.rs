@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
+use agent_loop::model::conversation::StopReason;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use executor::model::conversation::StopReason;
 use serde_json::{Map, Value, json};
 
 use super::errors::OpenAiError;
@@ -20,7 +20,7 @@ use crate::proxy::message::{self, ClientText};
 use crate::proxy::question::{Prompt, answering_model, ask};
 use crate::proxy::request::ProxyRequest;
 use crate::proxy::unix_seconds;
-use crate::turn::TurnUsage;
+use crate::service::turn::TurnUsage;
 
 pub(super) async fn create(State(state): State<Arc<ServeState>>, request: Request) -> OpenAiResult {
     let request = ProxyRequest::read(request).await?;
@@ -47,7 +47,7 @@ pub(super) async fn create(State(state): State<Arc<ServeState>>, request: Reques
     Ok(Box::pin(respond(answer, format, streams)).await)
 }
 
-/// Everything about a response that was stored: there is none.
+/// Everything about a stored response: no response is stored.
 pub(super) async fn stored(request: Request) -> OpenAiError {
     let id = request.uri().path().trim_start_matches("/v1/responses/").split('/').next().unwrap_or_default();
     let message = format!("no response `{id}`: responses are not stored here; ask again, the session has the history");

@@ -7,13 +7,13 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use executor::model::conversation::StopReason;
+use agent_loop::model::conversation::StopReason;
 use protocol::task::TaskId;
 
 use super::failure::ProxyFailure;
 use crate::delivery::Receipt;
 use crate::service::stopping;
-use crate::turn::{LoggedEvent, SessionEvent, TurnOutcome, TurnStream};
+use crate::service::turn::{LoggedEvent, SessionEvent, TurnOutcome, TurnStream};
 
 /// How long a stream may be silent. Servers between us and the client close one after a minute or so.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -106,7 +106,7 @@ impl AnswerStream {
         Self { is_one_step: true, ..Self::new(turn) }
     }
 
-    /// The next piece. After an end or a failure there is none.
+    /// The next piece. After an end or a failure there are no more.
     pub(crate) async fn next(&mut self) -> AnswerPiece {
         if let Some(ready) = self.ready.pop_front() {
             return ready;

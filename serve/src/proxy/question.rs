@@ -26,7 +26,7 @@
 
 use std::sync::Arc;
 
-use executor::agent::input::InputPlace;
+use agent_loop::input::InputPlace;
 use protocol::digest;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -39,7 +39,7 @@ use super::message::{ClientText, SenderRole};
 use super::request::ProxyRequest;
 use crate::http::{HistoryKeeper, HttpClient, ServeState};
 use crate::service::FIRST_EVENT;
-use crate::turn::{
+use crate::service::turn::{
     ClientConversation, ClientMessage, LoggedEvent, Question, QuestionLimits, SessionEvent, TurnOutcome, TurnStream,
     WhenBusy,
 };

@@ -15,7 +15,7 @@ use protocol::task::TaskId;
 use serde_json::Value;
 
 use super::revoked::{RevokedKeys, cancel_of_revoked, revoked};
-use crate::turn::Asker;
+use crate::service::turn::Asker;
 
 /// How often it is tried again.
 const INTERVAL: Duration = Duration::from_millis(200);

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use executor::agent::driver::LoopCommand;
-use executor::agent::input::{ChatCommand, InputPlace};
-use executor::agent::machine::Spending;
+use agent_loop::driver::LoopCommand;
+use agent_loop::input::{ChatCommand, InputPlace};
+use agent_loop::machine::Spending;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -13,7 +13,7 @@ use protocol::task::State;
 use serde_json::Value;
 
 use super::SessionService;
-use crate::turn::Asker;
+use crate::service::turn::Asker;
 
 impl SessionService {
     /// Performs the commands in their order, and returns what they print. A program is told of the first that fails, and

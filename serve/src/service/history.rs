@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use executor::model::conversation::{JournalEntry, StopReason};
+use agent_loop::model::conversation::{JournalEntry, StopReason};
 use protocol::task::TaskId;
 
 use super::log::EarlierTurn;

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use executor::agent::journal::{Journal, JournalHeader, SessionClient, SessionStore};
-use executor::model::conversation::JournalEntry;
+use agent_loop::journal::{Journal, JournalHeader, SessionClient, SessionStore};
+use agent_loop::model::conversation::JournalEntry;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 
 use super::SessionInfo;
 use super::quotas::too_many_sessions;
-use crate::slack::SlackThread;
-use crate::turn::Asker;
+use super::turn::Asker;
 
 /// The longest id of a client.
 const MAX_ID_CHARS: usize = 128;
@@ -60,7 +59,7 @@ impl SessionIndex {
         })
     }
 
-    /// The session of the client; a new one if there is none, unless its key has `max_sessions`.
+    /// The session of the client; a new one if it has no session yet, unless its key has `max_sessions`.
     pub(super) fn find_or_create(
         &self,
         asker: &Asker,
@@ -159,11 +158,15 @@ fn is_of(header: &JournalHeader, asker: &Asker) -> bool {
         Some(_) => client.is_some_and(|client| client.key == asker.key),
         None if asker.interface == "slack" => client.is_some_and(|client| {
             client.key.is_none()
-                && SlackThread::channel_of(&client.id)
-                    .is_some_and(|of| Some(of) == SlackThread::channel_of(&asker.session))
+                && slack_channel(&client.id).is_some_and(|of| Some(of) == slack_channel(&asker.session))
         }),
         None => true,
     }
+}
+
+/// The channel of a thread's session, as Slack's adapter names those.
+fn slack_channel(session: &str) -> Option<&str> {
+    session.strip_prefix("slack-")?.rsplit_once('-').map(|(channel, _)| channel)
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::http::stream_types::ErrorShape;
-use crate::turn::{TaskNews, TurnOutcome, TurnUsage};
+use crate::error_shape::ErrorShape;
+use crate::service::turn::{TaskNews, TurnOutcome, TurnUsage};
 
 /// A session in a list.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

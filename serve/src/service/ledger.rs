@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::turn::{Asker, QuestionLimits, WhenBusy};
+use crate::service::turn::{Asker, QuestionLimits, WhenBusy};
 
 /// How many answers, and how many notes about tasks, a session keeps for clients that do not come back for them.
 const MAX_KEPT: usize = 16;

@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use executor::agent::driver::LoopCommand;
-use executor::agent::journal::{self, Journal};
-use executor::agent::machine::{Budget, LoopPhase, Machine};
-use executor::agent::model_factory::ModelFactory;
-use executor::agent::own_tasks::OwnTasksShell;
-use executor::agent::session_loop::{LoopContext, LoopOptions, LoopSender, SessionLoop};
-use executor::config::Config;
-use executor::model::conversation::JournalEntry;
-use executor::results::trigger::Trigger;
+use agent_loop::driver::LoopCommand;
+use agent_loop::journal::{self, Journal};
+use agent_loop::machine::{Budget, LoopPhase, Machine};
+use agent_loop::model::conversation::JournalEntry;
+use agent_loop::model_factory::ModelFactory;
+use agent_loop::own_tasks::OwnTasksShell;
+use agent_loop::session_loop::{LoopContext, LoopOptions, LoopSender, SessionLoop};
+use ground::config::Config;
+use ground::results::trigger::Trigger;
 use protocol::caller::{Caller, SHARED_LABEL};
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -32,7 +32,7 @@ use super::quotas::{Quotas, TurnPermit};
 use super::revoked::{RevokedKeys, revoked};
 use super::{QuestionState, send_error, send_preface, stopping};
 use crate::limits::ConcurrencyLimit;
-use crate::turn::{Asker, QuestionLimits, WhenBusy};
+use crate::service::turn::{Asker, QuestionLimits, WhenBusy};
 
 /// What a loop gets from the service.
 pub(super) struct LiveParts {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use executor::agent::driver::{LoopEvent, LoopObserver};
-use executor::agent::machine::Spending;
-use executor::agent::outcome;
-use executor::model::conversation::StopReason;
-use executor::model::provider::ModelFailure;
-use executor::results::shown;
+use agent_loop::driver::{LoopEvent, LoopObserver};
+use agent_loop::machine::Spending;
+use agent_loop::model::conversation::StopReason;
+use agent_loop::model::provider::ModelFailure;
+use agent_loop::outcome;
+use ground::results::shown;
 use protocol::command_executor::OpenedTask;
 use protocol::error::ErrorBody;
 use protocol::mailbox::Mailbox;
@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::ledger::QuestionLedger;
 use super::quotas::TurnPermit;
-use crate::turn::{EventId, GateNews, LoggedEvent, SessionEvent, TaskNews, TurnOutcome};
+use crate::service::turn::{EventId, GateNews, LoggedEvent, SessionEvent, TaskNews, TurnOutcome};
 
 /// How much text of past events is kept for a client that comes back, in bytes. The current turn is always kept whole.
 const MAX_KEPT_BYTES: usize = 1 << 20;
@@ -185,7 +185,7 @@ impl EventLog {
         self.lock().known_questions = count;
     }
 
-    /// Counts the last question as taken back; `false` if there is none.
+    /// Counts the last question as taken back; `false` if there is no question.
     pub(crate) fn take_back(&self) -> bool {
         let mut state = self.lock();
         state.last_answer.clear();
@@ -233,7 +233,7 @@ impl EventLog {
         self.lock().asking.push_back(asking);
     }
 
-    /// Keeps the permit until this turn ends, whoever listens.
+    /// Keeps the permit until this turn ends, also if no client listens.
     pub(crate) fn hold(&self, turn: u64, permit: TurnPermit) {
         let mut state = self.lock();
         if state.turn == turn && !state.is_over {

@@ -1,11 +1,11 @@
 //! What one API key may have: questions at once, and sessions. Our own user without a key, and Slack, have no limit here.
 
-use executor::config::ServeSettings;
+use ground::config::ServeSettings;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 
 use crate::limits::{ConcurrencyLimit, ConcurrencyPermit};
-use crate::turn::Asker;
+use crate::service::turn::Asker;
 
 /// Counts a question from when it is taken until its turn ends. `None` is that of a client without a limit.
 pub(crate) type TurnPermit = Option<ConcurrencyPermit<String>>;
@@ -55,7 +55,7 @@ fn key_name(key: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use executor::config::Config;
+    use ground::config::Config;
 
     use super::*;
 

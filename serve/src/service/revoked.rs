@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use executor::config::api_keys::{ApiKeys, ClientKey};
+use ground::config::api_keys::{ApiKeys, ClientKey};
 use protocol::caller::Caller;
 use protocol::clock;
 use protocol::code::Code;
@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 
 use super::SessionService;
 use super::log::EventLog;
-use crate::turn::Asker;
+use crate::service::turn::Asker;
 
 /// How often revoked keys are looked for if the file of keys reports no change: changes may be missed.
 const INTERVAL: Duration = Duration::from_secs(5);

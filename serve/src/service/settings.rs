@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use executor::agent::model_factory::ModelFactory;
-use executor::config::Config;
-use executor::model::prompt::PromptMode;
+use agent_loop::model::prompt::PromptMode;
+use agent_loop::model_factory::ModelFactory;
+use ground::config::Config;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;

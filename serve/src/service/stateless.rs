@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use executor::agent::driver::LoopCommand;
-use executor::agent::journal::{Journal, SessionClient};
-use executor::agent::machine::Budget;
-use executor::agent::own_tasks::OwnTasksShell;
-use executor::agent::session_loop::{LoopContext, LoopOptions, SessionLoop};
-use executor::model::conversation::{JournalEntry, Turn};
+use agent_loop::driver::LoopCommand;
+use agent_loop::journal::{Journal, SessionClient};
+use agent_loop::machine::Budget;
+use agent_loop::model::conversation::{JournalEntry, Turn};
+use agent_loop::own_tasks::OwnTasksShell;
+use agent_loop::session_loop::{LoopContext, LoopOptions, SessionLoop};
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::shell::Shell;
@@ -19,7 +19,7 @@ use super::live::{LiveParts, lower, watch_tasks};
 use super::log::{EventLog, EventSender};
 use super::quotas::TurnPermit;
 use super::revoked::{RevokedKeys, cancel_waiting};
-use crate::turn::{Asker, ClientConversation, ClientMessage, TurnStream};
+use crate::service::turn::{Asker, ClientConversation, ClientMessage, TurnStream};
 
 /// The id of a client whose session is not kept.
 const STATELESS: &str = "stateless";

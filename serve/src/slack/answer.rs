@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ground::config::slack::SlackMode;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::{Value, json};
@@ -15,8 +16,7 @@ use super::recorder::RecordNote;
 use super::records::{GateRecord, OpenQuestion};
 use super::reply::{ReplyCall, SlackReply};
 use super::web::{CallError, DELETE, POST, SlackToken, UPDATE, post_body, update_body};
-use crate::turn::{EventId, GateNews, Question, SessionEvent, TurnOutcome, TurnStream};
-use executor::config::slack::SlackMode;
+use crate::service::turn::{EventId, GateNews, Question, SessionEvent, TurnOutcome, TurnStream};
 
 /// How long a service that stops may be ahead of us.
 const STOP_NOTICE: Duration = Duration::from_secs(5);

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use executor::config::secret::SecretError;
+use ground::config::secret::SecretError;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 
 use crate::service::SessionService;
-use crate::turn::{Asker, EventId, Question, TurnStream};
+use crate::service::turn::{Asker, EventId, Question, TurnStream};
 
 /// What Slack needs of the sessions.
 pub trait SlackSessions: Send + Sync + 'static {

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ground::config::slack::{SlackGate, SlackSettings};
 use protocol::code::Code;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -18,8 +19,7 @@ use super::recorder::{RecordNote, SlackRecorder};
 use super::records::{GateRecord, OpenQuestion};
 use super::web::{CallError, SlackToken, SlackWeb, UPDATE};
 use crate::service::FIRST_EVENT;
-use crate::turn::{Asker, EventId, Question, SessionEvent};
-use executor::config::slack::{SlackGate, SlackSettings};
+use crate::service::turn::{Asker, EventId, Question, SessionEvent};
 
 /// What is said to someone who may not ask, once.
 const STRANGER: &str = "Sorry, I may not answer you here. The person who runs me can add you to `users`, or this \

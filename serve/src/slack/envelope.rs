@@ -3,12 +3,12 @@
 //! Decides what is a question, from the message and the settings alone; whether it came before is decided by the
 //! records.
 
+use ground::config::slack::SlackSettings;
 use protocol::task::TaskId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::plain::{mentions, mentions_someone, plain};
-use executor::config::slack::SlackSettings;
 
 /// The button that cancels a task.
 pub(crate) const NO_BUTTON: &str = "agent_magic_tool_no";
@@ -35,11 +35,6 @@ pub(crate) struct SlackThread {
 impl SlackThread {
     pub(crate) fn session(&self) -> String {
         format!("slack-{}-{}", self.channel, self.ts)
-    }
-
-    /// The channel of a thread's session.
-    pub(crate) fn channel_of(session: &str) -> Option<&str> {
-        session.strip_prefix("slack-")?.rsplit_once('-').map(|(channel, _)| channel)
     }
 
     pub(crate) fn is_direct(&self) -> bool {

@@ -112,7 +112,7 @@ pub(crate) fn gate_text(message: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// The message about a task that waits. Its button cancels the task; there is none that approves it.
+/// The message about a task that waits. Its button cancels the task; no button approves it.
 pub(crate) fn waiting_message(thread: &SlackThread, task: TaskId, text: &str) -> Value {
     let button = json!({"type": "button", "action_id": NO_BUTTON, "style": "danger", "value": task.to_string(),
                         "text": {"type": "plain_text", "text": "No"}});

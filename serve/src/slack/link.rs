@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ground::config::slack::SlackSettings;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +14,6 @@ use super::envelope::SlackIdentity;
 use super::recorder::SlackRecorder;
 use super::socket::{SlackSocket, SocketContext, SocketEnd};
 use super::web::{CallError, SlackWeb};
-use executor::config::slack::SlackSettings;
 
 /// What keeps connections to Slack open.
 pub(crate) struct SlackLink {

@@ -95,7 +95,7 @@ pub(crate) struct SlackRecords {
 }
 
 impl SlackRecords {
-    /// Loads what is in `folder`, which is created if there is none.
+    /// Loads what is in `folder`, which is created if it does not exist.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         create_private(folder)?;
         let path = folder.join(FILE);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{SinkExt as _, StreamExt as _};
+use ground::config::slack::SlackSettings;
 use protocol::error::innermost_cause;
 use reqwest::{StatusCode, Upgraded};
 use serde_json::json;
@@ -23,7 +24,6 @@ use super::contract::SlackTiming;
 use super::envelope::{SlackIdentity, SocketFrame};
 use super::recorder::SlackRecorder;
 use super::web::{CallError, SlackToken, SlackWeb};
-use executor::config::slack::SlackSettings;
 
 /// An envelope is a message, and a message has at most 40,000 characters.
 const MAX_FRAME_BYTES: usize = 8 << 20;

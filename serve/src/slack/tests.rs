@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use executor::config::SecretSource;
-use executor::config::secret::Secrets;
-use executor::model::conversation::StopReason;
+use agent_loop::model::conversation::StopReason;
+use ground::config::SecretSource;
+use ground::config::secret::Secrets;
+use ground::config::slack::SlackSettings;
 use protocol::error::ErrorBody;
 use protocol::task::{State, TaskId};
 use serde_json::{Value, json};
@@ -17,10 +18,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{SlackConnector, SlackError, SlackSessions, SlackTiming};
-use crate::turn::{
+use crate::service::turn::{
     Asker, EventId, GateNews, LoggedEvent, Question, SessionEvent, TaskNews, TurnOutcome, TurnStream, TurnUsage,
 };
-use executor::config::slack::SlackSettings;
 use stand_in::{APP_TOKEN, BOT_TOKEN, StandIn};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use executor::config::secret::{Secret, SecretName};
+use ground::config::secret::{Secret, SecretName};
 use protocol::error::innermost_cause;
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, StatusCode};

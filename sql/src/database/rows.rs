@@ -6,8 +6,7 @@
 
 use std::collections::HashSet;
 
-use base64::Engine as _;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use super::settings::RowCaps;
 
@@ -177,14 +176,6 @@ fn cut_text(mut text: String, max_bytes: usize) -> String {
     text
 }
 
-/// Returns bytes as JSON: as text if they are UTF-8 without control characters, else as an object.
-pub(crate) fn bytes_to_json(bytes: &[u8]) -> Json {
-    match std::str::from_utf8(bytes) {
-        Ok(text) if !text.chars().any(|c| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) => Json::from(text),
-        _ => json!({ "base64": base64::engine::general_purpose::STANDARD.encode(bytes) }),
-    }
-}
-
 /// Returns a float as JSON; what JSON does not have is text.
 pub(crate) fn float_to_json(float: f64) -> Json {
     match serde_json::Number::from_f64(float) {
@@ -244,6 +235,8 @@ fn keeps_numbers(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn collector(rows: usize, bytes: usize, cell_bytes: usize) -> RowCollector {
@@ -297,10 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_cannot_be_read_are_encoded() {
-        assert_eq!(bytes_to_json("grüß".as_bytes()), json!("grüß"));
-        assert_eq!(bytes_to_json(&[0xff, 0x00]), json!({"base64": "/wA="}));
-        assert_eq!(bytes_to_json(b"a\0"), json!({"base64": "YQA="}));
+    fn a_number_without_a_json_form_is_a_text() {
         assert_eq!(float_to_json(f64::NEG_INFINITY), json!("-Infinity"));
     }
 }

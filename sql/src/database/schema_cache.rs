@@ -46,7 +46,7 @@ impl SchemaCache {
         reading.as_ref().is_none_or(|reading| reading.began.elapsed() >= MAX_AGE)
     }
 
-    /// Returns the schema, reading it if there is none of that freshness. A failure is shared by those who waited for it.
+    /// Returns the schema, reading it if none is as fresh as that. A failure is shared by those who waited for it.
     pub(crate) async fn get<F>(
         &self,
         freshness: Freshness,

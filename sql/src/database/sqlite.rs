@@ -21,7 +21,7 @@ use serde_json::Value as Json;
 use super::error::{ConstraintKind, DatabaseError, shortened, without_quoted};
 use super::pool::Pool;
 use super::replaced::{self, Replacing};
-use super::rows::{RowCollector, Rows, bytes_to_json, float_to_json};
+use super::rows::{RowCollector, Rows, float_to_json};
 use super::settings::{DatabaseSettings, RowCaps};
 use super::stop::Stop;
 use super::write::{ReadChange, WriteMode, WriteOutcome, WriteQuery};
@@ -29,6 +29,7 @@ use super::{Access, SqlStatement};
 use crate::dialect::Dialect;
 use crate::schema::Schema;
 use crate::value::Value;
+use crate::value::bytes_to_json;
 
 /// How many instructions of SQLite's machine run between two looks at the clock.
 const INSTRUCTIONS_PER_CHECK: i32 = 1_000;

@@ -94,7 +94,7 @@ pub struct WriteOutcome {
 }
 
 impl WriteQuery {
-    /// The change as it is run: with the rows that it writes, if somebody looks at them.
+    /// The change as it is run: with the rows that it writes, if they are shown.
     pub(crate) fn run(&self) -> &SqlStatement {
         self.written.as_ref().map_or(&self.statement, |written| &written.statement)
     }
@@ -104,7 +104,7 @@ impl WriteQuery {
         if self.touched.is_some() || self.written.is_some() { COMPARED } else { caps }
     }
 
-    /// Leaves out what nobody looks at.
+    /// Leaves out what is not shown.
     pub(crate) fn for_mode(mut self, mode: &WriteMode) -> Self {
         if *mode == (WriteMode::Commit { expected: None }) {
             (self.touched, self.written, self.replaced, self.settled) = (None, None, None, None);

@@ -17,11 +17,11 @@ use super::catalog::{Catalog, WrittenTable};
 use super::dialects::folded;
 use super::functions::may_call;
 use super::set_off::{TableChange, set_off};
-use super::table_use::TableAccess;
 use super::text::{on_a_deep_stack, parse_one};
 use super::view::read_tables;
 use crate::dialect::Dialect;
 use crate::rules::{AccessLists, AccessRules};
+use crate::schema::TableAccess;
 use crate::schema::{Schema, Table, TableKind, TableName};
 
 /// What is known of the database of a statement.

@@ -13,10 +13,10 @@ use super::functions;
 use super::print::{exact, full_name, keep_name};
 use super::refusal::{Refusal, RefusalKind};
 use super::scope::{CteName, Source};
-use super::table_use::TableAccess;
 use super::text::{parse_again, shortened};
 use super::walk::{OutputColumns, Walk};
 use crate::dialect::Dialect;
+use crate::schema::TableAccess;
 use crate::schema::TableName;
 
 /// Most relations of a statement. Each table with hidden columns is replaced by a query that names all others.

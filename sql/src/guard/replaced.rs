@@ -14,11 +14,11 @@ use super::Guard;
 use super::catalog::WrittenTable;
 use super::dialects::{folded, same};
 use super::set_off::{TableChange, set_off};
-use super::table_use::TableAccess;
 use super::text::{on_a_deep_stack, parse_one};
 use super::touched::Assigned;
 use super::trigger::may_set;
 use crate::dialect::Dialect;
+use crate::schema::TableAccess;
 use crate::schema::{Column, Key, KeyColumn, Table, TableName, Trigger, TriggerBody};
 
 /// The rows of a table that a statement overwrites or removes, found by what it writes.
@@ -117,7 +117,7 @@ impl Visitor for ReplacementSearch {
 
 impl Guard<'_> {
     /// Returns how the rows are found that `statement` overwrites or removes besides those that it names by a condition;
-    /// `None` if there are none. Fails, with the reason, if they cannot be found.
+    /// `None` if there are no such rows. Fails, with the reason, if they cannot be found.
     pub(super) fn replaced(
         &self,
         statement: &Statement,

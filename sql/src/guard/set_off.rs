@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::catalog::{Catalog, WrittenTable};
 use super::dialects::same;
-use super::table_use::TableAccess;
 use super::trigger;
 use crate::dialect::Dialect;
+use crate::schema::TableAccess;
 use crate::schema::{ForeignKey, ReferenceAction, TableName, Trigger, TriggerBody};
 
 /// A change of a table.

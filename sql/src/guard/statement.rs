@@ -8,12 +8,13 @@ use sqlparser::ast::{
 use super::limit::UnlimitedQuery;
 use super::print::{full_name, keep_as_it_is, print};
 use super::refusal::Refusal;
-use super::table_use::{TableAccess, TableUse};
+use super::table_use::TableUse;
 use super::text::shortened;
 use super::touched::ShownChange;
 use super::walk::Walk;
 use super::{Guard, GuardedStatement, RowOrder, StatementKind};
 use crate::dialect::Dialect;
+use crate::schema::TableAccess;
 use crate::schema::{TableKind, TableName};
 
 /// What `SHOW` may tell in PostgreSQL.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::schema::TableName;
+use crate::schema::{TableAccess, TableName};
 
 /// What a statement does with one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,29 +15,5 @@ pub struct TableUse {
 impl fmt::Display for TableUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.name.schema, self.name.name, self.access.as_str())
-    }
-}
-
-/// How a statement uses a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TableAccess {
-    Read,
-    Insert,
-    Update,
-    Delete,
-}
-
-impl TableAccess {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Insert => "insert",
-            Self::Update => "update",
-            Self::Delete => "delete",
-        }
-    }
-
-    pub fn is_write(self) -> bool {
-        self != Self::Read
     }
 }

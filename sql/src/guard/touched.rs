@@ -10,11 +10,11 @@ use super::dialects::{folded, same, written_name};
 use super::print::exact;
 use super::replaced::ReplacedRows;
 use super::set_off::TableChange;
-use super::table_use::TableAccess;
 use super::text::parse_one;
 use super::volatile::volatile;
 use super::{Guard, GuardedStatement};
 use crate::dialect::Dialect;
+use crate::schema::TableAccess;
 use crate::schema::{Column, Key, Table, TableName};
 
 /// A change of more rows cannot be compared with what was shown.

@@ -9,8 +9,8 @@ use sqlparser::tokenizer::{Token, Tokenizer, Word};
 use super::catalog::{Catalog, WrittenTable};
 use super::dialects::{folded, parser_dialect, same};
 use super::functions::lists;
-use super::table_use::TableAccess;
 use crate::dialect::Dialect;
+use crate::schema::TableAccess;
 use crate::schema::TableKind;
 
 /// Statements that may write anything, or run what is not in the text.

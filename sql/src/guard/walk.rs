@@ -14,8 +14,9 @@ use sqlparser::ast::Ident;
 use super::catalog::Catalog;
 use super::dialects::folded;
 use super::scope::{CteName, Scopes};
-use super::table_use::{TableAccess, TableUse};
+use super::table_use::TableUse;
 use crate::dialect::Dialect;
+use crate::schema::TableAccess;
 use crate::schema::TableName;
 
 /// The names of a query's columns; `None` if one of them is not known.

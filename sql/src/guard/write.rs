@@ -14,9 +14,9 @@ use super::dialects::same;
 use super::print::{exact, full_name};
 use super::refusal::Refusal;
 use super::scope::{CteName, Scope, Source, StrictNames, has};
-use super::table_use::TableAccess;
 use super::walk::Walk;
 use crate::dialect::Dialect;
+use crate::schema::TableAccess;
 use crate::schema::{TableKind, TableName};
 
 /// The table that a statement writes to.

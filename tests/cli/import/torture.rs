@@ -14,7 +14,7 @@ const SPECS: &str = "AGENT_MAGIC_TOOL_TEST_SPECS";
 const DISCOVERY: &str = "AGENT_MAGIC_TOOL_TEST_DISCOVERY";
 
 /// The path of an npm package's file; reports that a test is skipped if the packages are not installed.
-pub(super) fn spec(path: &str) -> Option<PathBuf> {
+pub(in crate::cli) fn spec(path: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os(SPECS) else {
         skip(&format!("{SPECS} does not name a folder with npm packages of API descriptions"));
         return None;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Sender};
 
-use executor::agent::input::{ChatInput, InputPlace, TypedQuestion};
-use executor::agent::journal::SessionStore;
-use executor::config::{Config, RuleAction};
-use executor::model::registry::ModelRegistry;
-use executor::results::shown::preview;
+use agent_loop::input::{ChatInput, InputPlace, TypedQuestion};
+use agent_loop::journal::SessionStore;
+use agent_loop::model::registry::ModelRegistry;
+use ground::config::{Config, RuleAction};
+use ground::results::shown::preview;
 use protocol::code::Exit;
 
 use super::Args;
@@ -140,7 +140,7 @@ impl Chat<'_> {
             Activity::Idle if !had_text => self.say("nothing is running; /exit or Ctrl-D leaves"),
             Activity::Idle | Activity::Working => {
                 // If the session has ended, the next question reports it.
-                state.send(executor::agent::driver::LoopCommand::Cancel);
+                state.send(agent_loop::driver::LoopCommand::Cancel);
             }
         }
     }
@@ -216,7 +216,7 @@ impl Chat<'_> {
     }
 
     /// Shows the question after `finished`, if another one waits.
-    fn next_question(&self, finished: &executor::page::terminal::PendingQuestion) {
+    fn next_question(&self, finished: &ground::page_client::terminal::PendingQuestion) {
         if let Some(next) = self.running.state.next_question(finished.id) {
             self.say(&question::text(&next));
         }

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use executor::agent::driver::LoopCommand;
-use executor::agent::own_tasks::OwnTasksShell;
-use executor::agent::session::{Session, SessionOptions};
-use executor::config::Config;
-use executor::runner::agent::AgentBrief;
+use agent_loop::brief::AgentBrief;
+use agent_loop::driver::LoopCommand;
+use agent_loop::own_tasks::OwnTasksShell;
+use agent_loop::session::{Session, SessionOptions};
+use ground::config::Config;
 use protocol::caller::Caller;
 use protocol::code::Exit;
 use protocol::mailbox::MAX_REQUEST_BYTES;

@@ -3,8 +3,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use executor::agent::driver::{LoopEvent, LoopObserver};
-use executor::model::provider::ModelFailure;
+use agent_loop::driver::{LoopEvent, LoopObserver};
+use agent_loop::model::provider::ModelFailure;
 use protocol::command_executor::OpenedTask;
 use protocol::excerpt;
 

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use executor::agent::driver::LoopCommand;
-use executor::agent::journal::SessionStore;
-use executor::agent::machine::Spending;
-use executor::agent::outcome;
-use executor::agent::session::Session;
-use executor::config::Config;
-use executor::model::conversation::{self, StopReason, TokenUsage};
-use executor::model::provider::ModelFailure;
-use executor::model::registry;
+use agent_loop::driver::LoopCommand;
+use agent_loop::journal::SessionStore;
+use agent_loop::machine::Spending;
+use agent_loop::model::conversation::{self, StopReason, TokenUsage};
+use agent_loop::model::provider::ModelFailure;
+use agent_loop::model::registry;
+use agent_loop::outcome;
+use agent_loop::session::Session;
+use ground::config::Config;
 use protocol::code::{Code, Exit};
 use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;

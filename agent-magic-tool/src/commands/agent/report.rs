@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use executor::model::conversation::JournalEntry;
+use agent_loop::model::conversation::JournalEntry;
 
 use super::one_shot::Outcome;
 use crate::error::Error;

@@ -1,6 +1,6 @@
 //! The words in which the plain output and the chat tell of the same things.
 
-use executor::model::conversation::{EndedTask, ToolCall};
+use agent_loop::model::conversation::{EndedTask, ToolCall};
 use protocol::command_executor::OpenedTask;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use executor::page::client::PageClient;
+use ground::page_client::client::PageClient;
 use serde_json::json;
 
 use super::stage::Stage;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use executor::page::client::PageClient;
+use ground::page_client::client::PageClient;
 use protocol::error::ErrorBody;
 use protocol::paths::Paths;
 use serde::Deserialize;

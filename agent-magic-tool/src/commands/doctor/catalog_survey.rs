@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use executor::catalog::{Catalog, CheckOutcome, LoadProblem, Subtool};
-use executor::config::Config;
 use executor::runner::Run;
+use ground::config::Config;
 
 /// What all subtools together need and have.
 #[derive(Debug, Default)]

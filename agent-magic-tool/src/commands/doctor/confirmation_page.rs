@@ -1,7 +1,7 @@
 //! Checks the confirmation page: where it is, how secure an approval is, and which tasks wait for one. Changes
 //! nothing.
 
-use executor::config::Config;
+use ground::config::Config;
 use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::task::State;

@@ -7,10 +7,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use executor::base::children;
-use executor::config::state;
 use executor::store::sqlite;
 use executor::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
+use ground::base::children;
+use ground::config::state;
 use protocol::duration::PositiveDuration;
 use protocol::error::chain;
 use protocol::mailbox::{Mailbox, disk, is_older};

@@ -1,8 +1,8 @@
 //! Checks the deliveries to hooks. Changes nothing.
 
-use executor::config::Config;
 use executor::store::outbox::UndeliveredHook;
 use executor::store::sqlite;
+use ground::config::Config;
 use protocol::error::chain;
 use protocol::paths::Paths;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use executor::base::write_access::WriteAccess;
+use ground::base::write_access::WriteAccess;
 
 use super::Check;
 

@@ -11,7 +11,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use executor::page::{LINK_LIFETIME, PageSite, links_folder, make_link};
+use ground::page_client::link::{LINK_LIFETIME, links_folder, make_link};
+use ground::page_client::site::PageSite;
 use protocol::code::{Code, Exit};
 use protocol::mailbox::Mailbox;
 use protocol::paths::DISPLAYS;

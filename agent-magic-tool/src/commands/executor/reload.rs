@@ -3,9 +3,9 @@
 //! The executor reads a changed file by itself before it does anything else. So this command only asks it: the answer
 //! is about the file as it is now.
 
-use executor::config::ConfigText;
 use executor::intake::policy::Policy;
 use executor::intake::targets::{self, Unmatched};
+use ground::config::ConfigText;
 use protocol::code::{Code, Exit};
 use protocol::mailbox::Mailbox;
 use serde_json::json;

@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use executor::base::credential;
-use executor::config::secret::Secrets;
 use executor::runner::mcp::McpServer;
+use ground::base::credential;
+use ground::config::secret::Secrets;
 use import::agents::{
     AgentPlace, BaseFolder, PLACES, ServerSettings, StoredValue, credential_in_command, credential_in_url,
 };

@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use executor::agent::blocking_model::BlockingModel;
-use executor::agent::model_factory::ModelFactory;
-use executor::config::Config;
-use executor::model::conversation::{TokenUsage, TurnEnd};
-use executor::model::prompt::PromptMode;
-use executor::model::provider::ModelFailure;
-use executor::model::registry::{cost, rounded_cost};
+use agent_loop::blocking_model::BlockingModel;
+use agent_loop::model::conversation::{TokenUsage, TurnEnd};
+use agent_loop::model::prompt::PromptMode;
+use agent_loop::model::provider::ModelFailure;
+use agent_loop::model::registry::{cost, rounded_cost};
+use agent_loop::model_factory::ModelFactory;
+use ground::config::Config;
 use import::file;
 use import::phrases::drafting::{self, BATCH, MIN_PHRASES, Undescribed};
 use protocol::code::Code;

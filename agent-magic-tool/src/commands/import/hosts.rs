@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use executor::catalog::Sources;
 use executor::catalog::packs::report::PackSurvey;
-use executor::config::Config;
-use executor::config::secret::{SecretName, SecretPlace, Secrets};
 use executor::runner::mcp::McpServer;
+use ground::config::Config;
+use ground::config::secret::{SecretName, SecretPlace, Secrets};
 use serde_json::{Map, Value};
 use url::Url;
 

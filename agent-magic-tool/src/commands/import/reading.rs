@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use executor::config::Config;
-use executor::net::download;
+use ground::config::Config;
+use ground::net::download;
 use import::ImportError;
 use import::document::{Document, MAX_DOCUMENT_BYTES};
 use import::kinds::{Kind, Reading};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
 use executor::catalog::Sources;
-use executor::config::Config;
+use ground::config::Config;
 use import::file::SourceRecord;
 use import::kinds::{self, Reading};
 use protocol::code::{Code, Exit};

@@ -5,11 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use executor::base::credential;
 use executor::catalog::problems_of_definitions;
-use executor::config::secret::{SecretName, Secrets};
 use executor::runner::mcp::{McpServer, McpTransport, SignInLink};
 use executor::runner::server_snapshot;
+use ground::base::credential;
+use ground::config::secret::{SecretName, Secrets};
 use import::agents::{credential_in_command, credential_in_url, is_credential_value};
 use import::document::Document;
 use protocol::code::Code;

@@ -7,9 +7,9 @@ use std::path::Path;
 use executor::catalog::packs::SHIPPED;
 use executor::catalog::packs::report::PackSurvey;
 use executor::catalog::{Sources, merged_over, variables_in};
-use executor::config::Config;
-use executor::config::secret::{SecretName, SecretPlace};
 use executor::runner::mcp::McpServer;
+use ground::config::Config;
+use ground::config::secret::{SecretName, SecretPlace};
 use serde_json::{Map, Value};
 use url::{Origin, Url};
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use executor::base::hidden;
 use executor::catalog::{Catalog, Origin, Sources};
+use ground::base::hidden;
 use import::document::Document;
 use import::file::{self, GroupedFile, Merge, SourceRecord};
 use import::kinds::Kind;

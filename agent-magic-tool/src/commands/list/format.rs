@@ -6,15 +6,17 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::Line;
+use super::{Line, Need, typescript};
 use crate::context::Context;
 use crate::error::Error;
-use crate::output::Output;
+use crate::output::{MAX_DOCUMENT_BYTES, Output};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// {name: {description, input}}
     Json,
+    /// Typed signatures of `TypeScript` with comments: `name(input: {...})`
+    Typescript,
     /// [name, ...]
     Names,
     /// `{hits: [{tool, score, matched_in}], _meta: {total_candidates}}`
@@ -36,6 +38,11 @@ impl Format {
     pub(super) fn has_schemas(self) -> bool {
         !matches!(self, Self::Names | Self::Hits | Self::Table)
     }
+
+    /// Whether a model reads it as it is, and so pays for each schema.
+    pub(super) fn is_read(self) -> bool {
+        matches!(self, Self::Json | Self::Typescript)
+    }
 }
 
 /// Prints the page. One whose size the caller chose with `--limit` is printed as it is.
@@ -49,6 +56,7 @@ pub(super) fn print(
     let output = DocumentOutput { output: &context.output, is_whole: has_limit };
     match format {
         Format::Json => output.json(&ByName(lines)),
+        Format::Typescript => context.output.text(&signatures(lines, has_limit)),
         Format::Names => output.json(&lines.iter().map(|line| &line.entry.name).collect::<Vec<_>>()),
         Format::Hits => {
             let hit = |line: &Line| match &line.hit {
@@ -108,6 +116,25 @@ impl DocumentOutput<'_> {
     }
 }
 
+/// The subtools as typed signatures; those without a schema, and what does not fit, as comments of a line.
+fn signatures(lines: &[Line], is_whole: bool) -> String {
+    let (mut text, mut explained) = (String::new(), ExplainedNeeds::default());
+    for Line { entry, has_schema, needs, .. } in lines {
+        let needs = needs.as_ref().map(|needs| explained.text(needs));
+        let input = serde_json::from_str(entry.input.get()).ok().filter(|_| *has_schema);
+        let signature = input.map(|input| typescript::signature(&entry.name, &entry.description, &input));
+        let fits = |one: &String| is_whole || text.len() + one.len() <= MAX_DOCUMENT_BYTES;
+        let written = if let Some(signature) = signature.filter(fits) {
+            needs.map(|needs| format!("// needs {needs}\n")).unwrap_or_default() + &signature
+        } else {
+            let needs = needs.map(|needs| format!(" (needs {needs})")).unwrap_or_default();
+            format!("// {}: {}{needs}\n", entry.name, typescript::comment(first_sentence(&entry.description)))
+        };
+        text.push_str(&written);
+    }
+    if text.is_empty() { "// no subtool matches\n".to_owned() } else { text }
+}
+
 fn tools(lines: &[Line], tool: impl Fn(&super::ListingEntry) -> serde_json::Value) -> Vec<serde_json::Value> {
     lines.iter().map(|line| tool(&line.entry)).collect()
 }
@@ -120,6 +147,20 @@ fn rounded(score: f64) -> f64 {
 pub(super) fn first_sentence(description: &str) -> &str {
     let line = description.lines().next().unwrap_or_default();
     line.split_once(". ").map_or(line, |(sentence, _)| sentence)
+}
+
+/// What was explained so far: what several subtools lack is explained once.
+#[derive(Default)]
+struct ExplainedNeeds<'a>(Vec<&'a Need>);
+
+impl<'a> ExplainedNeeds<'a> {
+    fn text(&mut self, need: &'a Need) -> String {
+        if self.0.contains(&need) {
+            return need.named();
+        }
+        self.0.push(need);
+        need.explained()
+    }
 }
 
 /// Serializes as one object keyed by name, in order of relevance.
@@ -135,18 +176,11 @@ struct ListedTool<'a> {
 }
 
 impl Serialize for ByName<'_> {
-    /// What several subtools lack is explained once.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        let mut explained = Vec::new();
+        let mut explained = ExplainedNeeds::default();
         for Line { entry, has_schema, needs, .. } in self.0 {
-            let needs = needs.as_ref().map(|needs| {
-                if explained.contains(&needs) {
-                    return needs.named();
-                }
-                explained.push(needs);
-                needs.explained()
-            });
+            let needs = needs.as_ref().map(|needs| explained.text(needs));
             let (description, input) = if *has_schema {
                 (&*entry.description, Some(&*entry.input))
             } else {

@@ -5,7 +5,6 @@ use executor::catalog::listing::Listing;
 use protocol::mailbox::Mailbox;
 use search::{MatchedWords, Unusable};
 
-use super::format::Format;
 use super::{ListQuery, ListingPage, packs};
 use crate::context::Context;
 
@@ -19,20 +18,20 @@ pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &List
     if let Some(best) = &listed.best_of_none {
         notes.push(no_close_match(best));
     }
-    if selection.format == Format::Json && lines.iter().any(|line| !line.has_schema) {
+    if selection.format.is_read() && lines.iter().any(|line| !line.has_schema) {
         let whose = if lines.iter().any(|line| line.has_schema) { "the others'" } else { "their" };
-        notes.push(format!("{whose} inputs: agent-magic-tool list tools NAME"));
+        let uncut = if listed.is_cut { ", a large one whole with --full" } else { "" };
+        notes.push(format!("{whose} inputs: agent-magic-tool list tools NAME{uncut}"));
     }
-    if selection.format == Format::Json && selection.query.is_some() && !lines.is_empty() && is_new(selection.context) {
+    if selection.format.is_read() && selection.query.is_some() && !lines.is_empty() && is_new(selection.context) {
         notes.push("to run one: agent-magic-tool run NAME key=value --wait".to_owned());
     }
-    if listed.is_cut {
+    if listed.is_cut && lines.iter().all(|line| line.has_schema) {
         notes.push("large inputs are shortened; whole: agent-magic-tool list tools NAME --full".to_owned());
     }
     if listed.total > lines.len() && listed.best_of_none.is_none() {
-        let more = listed.total - lines.len() - listed.rest.len();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        notes.push(format!("left out by --limit: {}{more}", listed.rest.join(", ")));
+        let instead = if selection.query.is_some() { ", or search for other words" } else { "" };
+        notes.push(format!("{} more are left out: --limit N{instead}", listed.total - lines.len()));
         if selection.query.is_none() && selection.pack.is_none() && listing.groups().len() > 1 {
             notes.push("what there is, in groups: agent-magic-tool list packs".to_owned());
         }

@@ -60,6 +60,24 @@ pub(super) fn keep_required(schema: &RawValue) -> Shortened {
     shorten_to(schema, 0, |parsed| keep_named(parsed, ""))
 }
 
+/// `schema` without what a caller takes for granted: that there are no other parameters, and that a text is not empty.
+pub(super) fn without_formalities(schema: Box<RawValue>) -> Box<RawValue> {
+    // In a string the quotation marks would be escaped, so these are keys.
+    const FORMALITIES: [(&str, &str); 4] = [
+        (",\"additionalProperties\":false", ""),
+        ("\"additionalProperties\":false,", ""),
+        ("\"minLength\":1,", ""),
+        (",\"minLength\":1}", "}"),
+    ];
+    let mut text = schema.get().to_owned();
+    for (formality, rest) in FORMALITIES {
+        if text.contains(formality) {
+            text = text.replace(formality, rest);
+        }
+    }
+    RawValue::from_string(text).unwrap_or(schema)
+}
+
 fn shorten_to(schema: &RawValue, max_bytes: usize, prepare: impl Fn(&mut Value)) -> Shortened {
     let whole = || Shortened { schema: schema.to_owned(), is_cut: false };
     if schema.get().len() <= max_bytes {
@@ -256,6 +274,34 @@ mod tests {
         assert_eq!(cut["properties"]["field_7"], field());
         assert_eq!(cut["properties"]["field_8"]["type"], "string");
         assert_eq!(cut["properties"].as_object().map(Map::len), Some(40));
+    }
+
+    #[test]
+    fn formalities_are_left_out_wherever_they_stand() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "a": {"type": "string", "minLength": 1, "description": "\"minLength\":1, and \"additionalProperties\":false"},
+                "b": {"minLength": 1},
+                "c": {"type": "string", "minLength": 10},
+                "d": {"additionalProperties": false, "type": "object"},
+                "e": {"type": "string", "minLength": 1},
+            },
+            "additionalProperties": false,
+        });
+        let raw = serde_json::value::to_raw_value(&schema).expect("JSON");
+        let left: Value = serde_json::from_str(without_formalities(raw).get()).expect("JSON");
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "a": {"type": "string", "description": "\"minLength\":1, and \"additionalProperties\":false"},
+                "b": {"minLength": 1},
+                "c": {"type": "string", "minLength": 10},
+                "d": {"type": "object"},
+                "e": {"type": "string"},
+            },
+        });
+        assert_eq!(left, expected);
     }
 
     #[test]

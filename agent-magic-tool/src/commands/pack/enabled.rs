@@ -1,6 +1,6 @@
 //! Writes into the configuration whether a pack is enabled, and leaves everything else byte for byte as it is.
 
-use executor::config::{Config, ConfigText};
+use ground::config::{Config, ConfigText};
 use toml_edit::{Document, DocumentMut, Item, Table};
 
 use crate::commands::setup::change::{Change, read};

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use executor::config::WakeSettings;
+use ground::config::WakeSettings;
 use protocol::duration::PositiveDuration;
 use serde::Serialize;
 

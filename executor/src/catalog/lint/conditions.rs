@@ -1,7 +1,8 @@
 //! Comparisons in `confirm.when` that tell nothing: then a human is always asked, or never.
 
+use ground::base::template::field_uses::{FieldComparison, FieldUses};
+
 use super::{Finding, Level, finding};
-use crate::base::template::field_uses::{FieldComparison, FieldUses};
 use crate::catalog::Subtool;
 use crate::catalog::check::declared_types;
 use crate::catalog::definition::Confirm;

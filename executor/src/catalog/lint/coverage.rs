@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use ground::config::Config;
+
 use super::{Finding, warning};
 use crate::catalog::Subtool;
-use crate::config::Config;
 use crate::runner::Run;
 
 /// The servers that were looked at, each with its file.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ground::config::Config;
+
 use super::{Finding, Level};
 use crate::catalog::packs::LoadedPack;
 use crate::catalog::{Catalog, Subtool, counted};
-use crate::config::Config;
 use crate::runner::Run;
 
 /// How many subtools of each pack lack a database, by its name.

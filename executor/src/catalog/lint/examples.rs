@@ -1,12 +1,12 @@
 //! A dry run of every example: builds what would be sent, and sends nothing.
 
+use ground::config::Config;
 use protocol::caller::Caller;
 use serde_json::{Map, Value};
 
 use super::{Finding, Level, finding};
 use crate::catalog::Subtool;
 use crate::catalog::definition::Lookup;
-use crate::config::Config;
 use crate::runner::Invocation;
 
 pub(super) fn check(subtool: &Subtool, config: &Config, findings: &mut Vec<Finding>) {

@@ -4,9 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use ground::config::offset_in;
 use serde_json::value::RawValue;
-
-use crate::config::offset_in;
 
 /// The objects of a file by their keys.
 type RawObject<'a> = BTreeMap<String, &'a RawValue>;

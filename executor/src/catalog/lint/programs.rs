@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use ground::config::Config;
+use ground::config::programs::find;
+
 use super::{Finding, Level, LintScope, warning};
 use crate::catalog::packs::shipped;
 use crate::catalog::{Catalog, Origin, Subtool};
-use crate::config::Config;
-use crate::config::programs::find;
 use crate::runner::Run;
 
 const CODE: &str = "missing-program";

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use ground::task::name::SubtoolName;
 use search::{Document, Index, IndexWriter, LearnedRequests, Unusable, Verb};
 use serde_json::Map;
 
 use super::{Finding, LintScope, warning};
 use crate::catalog::Catalog;
 use crate::catalog::listing::verb_of;
-use crate::task::name::SubtoolName;
 
 /// Two subtools tie if the lower score is at least this share of the higher one.
 const MIN_TIE_RATIO: f64 = 0.98;

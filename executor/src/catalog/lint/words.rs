@@ -1,7 +1,8 @@
 //! Words that a model reads and that have another purpose than to say what the subtool does.
 
+use ground::base::suspicion;
+
 use super::{Finding, warning};
-use crate::base::suspicion;
 use crate::catalog::Subtool;
 
 pub(super) fn check(subtool: &Subtool, findings: &mut Vec<Finding>) {

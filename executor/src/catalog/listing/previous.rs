@@ -114,12 +114,12 @@ impl Copier<'_> {
 mod tests {
     use std::fs;
 
+    use ground::config::Config;
     use serde_json::{Map, json};
 
     use super::*;
     use crate::catalog::Sources;
     use crate::catalog::listing::Listing;
-    use crate::config::Config;
 
     /// A folder of definitions and the cached listing of it.
     struct CachedFolder {

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use ground::base::template;
 use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::MANIFEST;
 use super::loaded::{LoadedPack, globs};
-use crate::base::template;
 use crate::catalog::definition::{Confirm, Definition};
 use crate::catalog::deserialize::LocatedMessage;
 use crate::catalog::variables::{Variables, names_in};

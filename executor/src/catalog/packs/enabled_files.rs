@@ -8,6 +8,10 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use ground::base::trust::{self, Distrust, untrusted};
+use ground::base::write_access::WriteAccess;
+use ground::task::failure::Failure;
+use ground::task::fingerprint::{FileRole, Fingerprint};
 use jiff::Timestamp;
 use protocol::clock;
 use protocol::code::Code;
@@ -16,11 +20,7 @@ use protocol::regular_file;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::base::trust::{self, Distrust, untrusted};
-use crate::base::write_access::WriteAccess;
 use crate::catalog::file_state::FileState;
-use crate::task::failure::Failure;
-use crate::task::fingerprint::{FileRole, Fingerprint};
 
 /// The name of the record in the folder of the packs.
 const RECORD: &str = ".enabled.json";

@@ -6,6 +6,9 @@
 use std::collections::BTreeMap;
 
 use globset::Glob;
+use ground::config::RateLimit;
+use ground::task::effect::EffectClass;
+use ground::task::name::SubtoolName;
 use protocol::duration::PositiveDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,9 +16,6 @@ use serde_json::{Map, Value};
 
 use super::is_pack_name;
 use crate::catalog::deserialize::{LocatedMessage, Mended, deserialize_mending};
-use crate::config::RateLimit;
-use crate::task::effect::EffectClass;
-use crate::task::name::SubtoolName;
 
 /// The largest manifest.
 pub(in crate::catalog) const MAX_MANIFEST_BYTES: u64 = 256 << 10;

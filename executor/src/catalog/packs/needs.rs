@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use globset::Glob;
+use ground::config::programs::find;
+use ground::config::{Config, DefinitionVariable};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::manifest::{PackManifest, PackNeed};
-use crate::config::programs::find;
-use crate::config::{Config, DefinitionVariable};
 
 /// One need of a pack on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ground::base::trust::{self, untrusted};
+use ground::config::Config;
+use ground::config::secret::{SecretError, Secrets};
 use jiff::Timestamp;
 use protocol::clock;
 use protocol::paths::Paths;
@@ -20,12 +23,9 @@ use super::loaded::{EnabledPack, LoadedPack, PackPlace};
 use super::manifest::{MAX_MANIFEST_BYTES, PackManifest};
 use super::needs::NeedReport;
 use super::{MANIFEST, SHIPPED, is_pack_name, shipped};
-use crate::base::trust::{self, untrusted};
 use crate::catalog::definition::Annotations;
 use crate::catalog::sources::taken_name;
 use crate::catalog::{Catalog, CheckOutcome, LoadProblem, Sources};
-use crate::config::Config;
-use crate::config::secret::{SecretError, Secrets};
 
 /// What can be said of a pack in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use ground::task::Task;
+use ground::task::confirmation::{DecidedBy, Verdict};
+use ground::task::grant::{Grant, GrantId};
 use jiff::Timestamp;
 
 use super::after;
 use crate::dispatcher::Dispatcher;
 use crate::store::ConfirmationRecord;
-use crate::task::Task;
-use crate::task::confirmation::{DecidedBy, Verdict};
-use crate::task::grant::{Grant, GrantId};
 
 impl Dispatcher {
     /// Restores the stored grants.

@@ -2,6 +2,8 @@
 //!
 //! An approval is another thing: the human who schedules a task is there now, and may be away when it starts.
 
+use ground::task::Task;
+use ground::task::confirmation::Confirmation;
 use jiff::Timestamp;
 use protocol::task::{State, Step, TaskId};
 
@@ -9,8 +11,6 @@ use crate::catalog::definition::Definition;
 use crate::dispatcher::{Action, Dispatcher, Effects, StepDetails, advance_with};
 use crate::runner::Run;
 use crate::store::ConfirmationUpdate;
-use crate::task::Task;
-use crate::task::confirmation::Confirmation;
 
 impl Dispatcher {
     /// Whether a new task is a question that is asked later.
@@ -67,6 +67,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use ground::task::Task;
+    use ground::task::confirmation::DecidedBy;
     use serde_json::json;
 
     use super::super::{DecideRequest, HumanVerdict};
@@ -74,8 +76,6 @@ mod tests {
     use crate::dispatcher::Event;
     use crate::dispatcher::HumanCommand;
     use crate::dispatcher::tests::{Bench, command, definition, limits, unconfirmed};
-    use crate::task::Task;
-    use crate::task::confirmation::DecidedBy;
     use protocol::mailbox::request::Answer;
     use protocol::task::{State, TaskId};
 
@@ -96,7 +96,7 @@ mod tests {
         for (is_busy, crashes) in [(false, false), (true, false), (false, true)] {
             let mut bench = Bench::new(limits(1));
             if is_busy {
-                bench.start(crate::task::effect::EffectClass::Once, &definition(json!({})));
+                bench.start(ground::task::effect::EffectClass::Once, &definition(json!({})));
             }
             let task = in_an_hour(&bench);
             bench.admit(&task, &question());

@@ -1,13 +1,13 @@
 //! The start of an approved task: whether its approval still holds when its turn comes.
 
+use ground::task::Task;
+use ground::task::confirmation::{Confirmation, DecidedBy, Decision, expired, no_longer_approved};
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
 
 use crate::dispatcher::{Dispatcher, Effects};
-use crate::task::Task;
-use crate::task::confirmation::{Confirmation, DecidedBy, Decision, expired, no_longer_approved};
 
 impl Dispatcher {
     /// Whether a queued task may start. If its approval has expired or was revoked, ends the task and returns false.

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use ground::task::effect::EffectClass;
+use ground::task::failure::{Retry, SideEffect};
+use ground::task::grant::{FieldCoverage, Grant, GrantScope};
 use protocol::mailbox::request::Answer;
 use serde_json::json;
 
@@ -11,9 +14,6 @@ use super::*;
 use crate::catalog::definition::Definition;
 use crate::dispatcher::HumanCommand;
 use crate::store::Store as _;
-use crate::task::effect::EffectClass;
-use crate::task::failure::{Retry, SideEffect};
-use crate::task::grant::{FieldCoverage, Grant, GrantScope};
 
 fn plain() -> Arc<Definition> {
     definition(json!({}))

@@ -3,6 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ground::base::webauthn::{Base64Url, PublicKey};
+use ground::task::Task;
+use ground::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
+use ground::task::confirmation::{Digest, Verdict};
+use ground::task::effect::EffectClass;
+use ground::task::failure::{Retry, SideEffect};
+use ground::task::touch::relying_party_id;
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
@@ -10,17 +17,10 @@ use super::super::Event;
 use super::super::tests::{Bench, Turn, command, definition, limits, unconfirmed};
 use super::*;
 use crate::attempt::report::FailureKind;
-use crate::base::webauthn::soft_key::{Ceremony, SoftKey};
-use crate::base::webauthn::{Base64Url, PublicKey};
 use crate::catalog::definition::Definition;
 use crate::dispatcher::HumanCommand;
+use crate::soft_key::{Ceremony, SoftKey};
 use crate::store::Store as _;
-use crate::task::Task;
-use crate::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
-use crate::task::confirmation::{Digest, Verdict};
-use crate::task::effect::EffectClass;
-use crate::task::failure::{Retry, SideEffect};
-use crate::task::touch::relying_party_id;
 
 const INSTANCE: &str = "0123456789abcdef";
 

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ground::base::webauthn::{PublicKey, WebauthnError};
+use ground::task::approver_key::{ApproverKey, EnrolledBy};
+use ground::task::confirmation::{DecidedBy, Verdict};
+use ground::task::grant::FieldCoverage;
+use ground::task::touch::{Unproved, proof_of};
 use protocol::task::{State, TaskId};
 use serde_json::{Value, json};
 
 use super::super::tests::{Bench, Turn, command, definition, limits, unconfirmed};
 use super::*;
-use crate::base::webauthn::soft_key::{Ceremony, SoftKey};
-use crate::base::webauthn::{PublicKey, WebauthnError};
 use crate::dispatcher::HumanCommand;
+use crate::soft_key::{Ceremony, SoftKey};
 use crate::store::Store as _;
-use crate::task::approver_key::{ApproverKey, EnrolledBy};
-use crate::task::confirmation::{DecidedBy, Verdict};
-use crate::task::grant::FieldCoverage;
-use crate::task::touch::{Unproved, proof_of};
 
 const INSTANCE: &str = "0123456789abcdef";
 const PARTY: &str = "amt-0123456789ab.localhost";
@@ -401,6 +401,6 @@ fn a_changed_record_is_not_proved() {
     assert_eq!(proof.check(&proof.public_key), Err(WebauthnError::WrongChallenge));
 }
 
-fn decision_of(task: &mut Task) -> &mut crate::task::confirmation::Decision {
+fn decision_of(task: &mut Task) -> &mut ground::task::confirmation::Decision {
     task.confirmation.as_mut().and_then(|asked| asked.decision.as_mut()).expect("a decision")
 }

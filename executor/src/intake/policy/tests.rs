@@ -1,9 +1,9 @@
 //! Tests of the policy.
 
+use ground::config::Config;
 use serde_json::json;
 
 use super::*;
-use crate::config::Config;
 
 fn policy(confirm: &str) -> Result<Policy, RuleError> {
     let folder = tempfile::tempdir().expect("a folder");

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ground::config::secret::{Secret, SecretName};
+use ground::config::{HookReceiver, HookSettings};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use protocol::duration::PositiveDuration;
 use protocol::fault;
@@ -16,8 +18,6 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::event_id;
-use crate::config::secret::{Secret, SecretName};
-use crate::config::{HookReceiver, HookSettings};
 use crate::runner::{RunnerContext, process};
 use crate::store::outbox::HookDelivery;
 

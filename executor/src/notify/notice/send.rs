@@ -9,13 +9,13 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ground::base::children;
+use ground::config::programs;
 use protocol::duration::PositiveDuration;
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use super::Notice;
-use crate::base::children;
-use crate::config::programs;
 use crate::notify::hook;
 use crate::runner::RunnerContext;
 

@@ -36,7 +36,7 @@ pub(in crate::page) async fn deny_session(
     let waiting =
         page.read(|records| records.waiting(MAX_DENIED)).map_err(|error| ViewError::from(error).into_response())?;
     let is_of_session =
-        |task: &&crate::task::Task| task.caller.uid == caller.uid && task.caller.session == caller.session;
+        |task: &&ground::task::Task| task.caller.uid == caller.uid && task.caller.session == caller.session;
     let tasks: Vec<_> = waiting
         .iter()
         .filter(is_of_session)

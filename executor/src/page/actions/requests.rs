@@ -9,6 +9,9 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use ground::base::jq_pool::Query;
+use ground::results::handover;
+use ground::task::{Outcome, Task};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::handover::{PendingRequest, Reply};
@@ -20,12 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ActionResult, PageState, existing_task, parse_body, stopping};
 use crate::attempt;
-use crate::base::jq_pool::Query;
 use crate::catalog::definition::Undo;
 use crate::page::Page;
-use crate::page::gate::refuse;
-use crate::results::handover;
-use crate::task::{Outcome, Task};
+use crate::page::door::refuse;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

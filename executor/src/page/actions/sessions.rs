@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{ActionResult, CurrentSession, PageState, parse_body};
-use crate::page::gate::refuse;
+use crate::page::door::refuse;
 use crate::page::session::BrowserKind;
 
 #[derive(Deserialize)]

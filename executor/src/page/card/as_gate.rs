@@ -1,16 +1,18 @@
 //! A card as JSON, for a client with an API key: the same content, without what only a browser can use.
 
+use ground::base::hidden;
+use ground::page_client::api_client::{
+    Gate, GateCaller, GateChange, GateField, GateFile, GateForm, GateNeed, PlainText,
+};
+use ground::task::confirmation::Assurance;
 use protocol::task::TaskId;
 
 use super::{Card, ShownChange, ShownField, ShownFile};
-use crate::base::hidden;
-use crate::page::api_client::{Gate, GateCaller, GateChange, GateField, GateFile, GateForm, GateNeed, PlainText};
 use crate::page::diff::LineDiff;
 use crate::page::form::words;
 use crate::page::visible::{VisibleText, plain_line};
 use crate::page::wording::StartTime;
 use crate::runner::ask_user::UserQuestion;
-use crate::task::confirmation::Assurance;
 
 impl Card {
     /// `question` is what the task asks, if it asks one.

@@ -2,10 +2,10 @@
 //!
 //! What a client sends back stays as it is: values, names of fields, patterns.
 
+use ground::base::hidden;
 use serde_json::{Map, Value};
 
 use super::plain;
-use crate::base::hidden;
 use crate::page::visible::VisibleText;
 
 /// Keywords that say something to programs alone.

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use axum::extract::{Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
+use ground::config::seal;
+use ground::task::confirmation::DecidedBy;
+use ground::task::{Outcome, Task};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{HistoryQuery, ViewError, ViewResult, decided_by};
-use crate::config::seal;
 use crate::page::Page;
 use crate::page::wording::decided_words;
-use crate::task::confirmation::DecidedBy;
-use crate::task::{Outcome, Task};
 
 /// The most tasks in one file; the search narrows it, and `before` goes on.
 const MAX_EXPORTED: u32 = 20_000;

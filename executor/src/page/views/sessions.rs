@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::ViewResult;
 use crate::page::Page;
-use crate::page::gate::SessionName;
+use crate::page::door::SessionName;
 use crate::page::wording::DisplayTime;
 
 pub(in crate::page) async fn sessions(

@@ -3,11 +3,11 @@
 //! A template gets the names, descriptions and labels of definitions, servers and agents as they are. It writes each of
 //! them through one of these.
 
+use ground::base::hidden;
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
 
 use super::{VisibleLine, VisibleText, line, notes};
-use crate::base::hidden;
 
 pub(in crate::page) fn add_filters(templates: &mut Environment<'_>) {
     templates.add_filter("line", |text: Value| Serde(line(&plain(&text))));

@@ -1,7 +1,8 @@
 //! Visible text without a browser: characters that are not visible are written out, and named.
 
+use ground::page_client::api_client::PlainText;
+
 use super::{TextSpan, VisibleLine, VisibleText, name_of};
-use crate::page::api_client::PlainText;
 
 /// A longer run of spaces gets a note, since it can push what follows out of view.
 const MAX_PLAIN_SPACES: usize = 8;

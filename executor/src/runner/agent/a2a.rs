@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use ground::net::clients::FetchedPage;
+use ground::task::failure::{Failure, Retry, SideEffect};
 use protocol::code::Code;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Method, Response};
@@ -13,8 +15,6 @@ use url::Url;
 use super::events::RemoteEvents;
 use super::remote::{RemoteAnswer, RemoteCall, RemoteEndpoint, RemoteJob, ReturnWait, spent};
 use super::task::{RemoteTask, TaskPhase};
-use crate::net::clients::FetchedPage;
-use crate::task::failure::{Failure, Retry, SideEffect};
 
 /// Where an agent's card is, below its address or its host.
 const CARD: &str = "/.well-known/agent-card.json";

@@ -7,6 +7,7 @@
 use std::future::pending;
 use std::time::Duration;
 
+use ground::task::failure::{Failure, SideEffect};
 use protocol::code::Code;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Method, StatusCode};
@@ -15,7 +16,6 @@ use url::Url;
 
 use super::events::RemoteEvents;
 use super::remote::{RemoteAnswer, RemoteCall, RemoteJob, ReturnWait};
-use crate::task::failure::{Failure, SideEffect};
 
 /// The header of a message's own key.
 const REPEAT_KEY: &str = "idempotency-key";

@@ -2,11 +2,10 @@
 
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
+use ground::net::clients::{body_failure, too_large};
+use ground::task::failure::Failure;
 use reqwest::Response;
 use url::Url;
-
-use crate::net::clients::{body_failure, too_large};
-use crate::task::failure::Failure;
 
 /// One event.
 #[derive(Debug, Default, PartialEq, Eq)]

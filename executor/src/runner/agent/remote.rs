@@ -5,6 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use agent_loop::model::reported_usage;
+use ground::config::secret::{Secret, SecretName};
+use ground::net::clients::{bytes, header, next_hop, send_failure};
+use ground::task::failure::{Failure, Retry};
+use ground::task::notes::AttemptProgress;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::excerpt;
@@ -17,12 +22,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::config::secret::{Secret, SecretName};
-use crate::model::reported_usage;
-use crate::net::clients::{bytes, header, next_hop, send_failure};
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
-use crate::task::failure::{Failure, Retry};
-use crate::task::notes::AttemptProgress;
 
 /// How many agents started each other before the request.
 pub(super) const DEPTH_HEADER: HeaderName = HeaderName::from_static("x-agent-depth");

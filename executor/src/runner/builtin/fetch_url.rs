@@ -2,6 +2,7 @@
 //!
 //! The HTTP client decides which addresses are allowed; `page.rs` decodes the bytes.
 
+use ground::task::failure::{Failure, Retry};
 use protocol::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,6 @@ use url::Url;
 use super::interrupt::blocking;
 use super::{Limit, whole_number};
 use crate::runner::{RunnerContext, RunnerOutput};
-use crate::task::failure::{Failure, Retry};
 use body_text::{PageContent, WebPage};
 
 mod body_text;

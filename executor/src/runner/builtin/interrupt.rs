@@ -2,10 +2,9 @@
 
 use std::io::{self, Read};
 
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use tokio_util::sync::CancellationToken;
-
-use crate::task::failure::Failure;
 
 /// Runs `work` on a thread that may block.
 ///

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Metadata;
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,6 @@ use super::roots::{FoundPath, Roots, within_roots};
 use super::walk::{self, Pattern};
 use super::{Limit, whole_number};
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
-use crate::task::failure::Failure;
 
 /// The most entries that are returned.
 pub(super) const MAX_ENTRIES: u64 = 200;

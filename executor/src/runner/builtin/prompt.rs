@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use agent_loop::model::prompt::{self, PromptSection, SectionChange};
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,10 +14,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::blocking;
-use crate::model::prompt::{self, PromptError, PromptSection, SectionChange};
 use crate::runner::delegation::Delegation;
 use crate::runner::{RunnerContext, RunnerOutput};
-use crate::task::failure::Failure;
 
 /// Shows the sections of the system prompt, or one of them. Templates.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -114,23 +114,5 @@ fn outline(section: &PromptSection) -> Value {
     match &section.text {
         Some(text) => json!({"name": section.name, "bytes": text.len()}),
         None => json!({"name": section.name, "sections": section.sections.iter().map(outline).collect::<Vec<_>>()}),
-    }
-}
-
-impl From<PromptError> for Failure {
-    fn from(error: PromptError) -> Self {
-        let message = protocol::error::chain(&error);
-        match error {
-            PromptError::Unknown { .. } => Self::new(Code::NotFound, message),
-            PromptError::NotAFile { .. } => Self::new(Code::Rejected, message)
-                .hint("name one of the sections that it contains, as listed by `read_prompt_sections`"),
-            PromptError::TooLarge { .. } => Self::new(Code::Rejected, message),
-            PromptError::Io { .. } => Self::new(Code::Io, message),
-            PromptError::Untrusted { .. }
-            | PromptError::Duplicate { .. }
-            | PromptError::Cycle { .. }
-            | PromptError::NotASection { .. } => Self::new(Code::BadConfig, message)
-                .hint("tell the user to repair the folder `prompt/` beside config.toml"),
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,6 @@ use super::roots::{Roots, within_roots};
 use super::{Limit, missing, whole_number};
 use crate::runner::input_file;
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
-use crate::task::failure::Failure;
 use protocol::extent::DataExtent;
 
 /// The most lines that are returned at once.

@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt as _};
+use ground::base::own_folders::{ClosedFolders, OwnFolders};
+use ground::config::Config;
+use ground::task::failure::Failure;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use protocol::code::Code;
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::blocking;
-use crate::base::own_folders::{ClosedFolders, OwnFolders};
-use crate::config::Config;
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
-use crate::task::failure::Failure;
 
 /// The folders that an invocation may read.
 #[derive(Debug)]
@@ -147,7 +147,10 @@ impl Roots {
 
     fn outside(&self, path: &str) -> Failure {
         Failure::new(Code::OutsideRoots, format!("`{path}` is outside the folders that may be read"))
-            .hint(format!("use a path in one of: `{}`", self.shown_roots()))
+            .hint(format!(
+                "use a path in one of: `{}`; the folder from which you call is one, others are `[files] roots` of the configuration",
+                self.shown_roots()
+            ))
     }
 
     fn shown_roots(&self) -> String {

@@ -9,6 +9,7 @@ use std::io;
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkMatch};
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,6 @@ use super::roots::{Roots, within_roots};
 use super::walk::{self, Pattern};
 use super::{Limit, missing, whole_number};
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
-use crate::task::failure::Failure;
 use protocol::extent::DataExtent;
 
 /// The most hits that are returned.
@@ -142,8 +142,9 @@ fn search(
     }
     let mut data = if arguments.count {
         by_file.sort_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
-        hits.more = by_file.len() > limit.count();
-        let most = by_file.iter().take(limit.count());
+        let first = usize::try_from(passed_over).unwrap_or(usize::MAX);
+        hits.more = by_file.len() > first.saturating_add(limit.count());
+        let most = by_file.iter().skip(first).take(limit.count());
         let most: Vec<_> = most.map(|(lines, path)| json!({ "path": path, "lines": lines })).collect();
         json!({ "lines": hits.count, "files": by_file.len(), "most": most, "files_searched": files, "more": hits.more })
     } else {

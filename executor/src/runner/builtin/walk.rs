@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet};
+use ground::task::failure::Failure;
 use ignore::{DirEntry, WalkBuilder};
 use protocol::code::Code;
 use protocol::excerpt;
 
 use super::roots::FoundPath;
-use crate::task::failure::Failure;
 
 /// The most characters of a glob, or of what is wrong with it, in a message.
 const MAX_SHOWN_CHARS: usize = 200;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use ground::base::template::{self, TemplateValues};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
 
 use super::{Code, Failure, Http};
-use crate::base::template::{self, TemplateValues};
 
 /// Returns the URL without the declared query parameters, at the configured endpoint.
 pub(super) fn address(

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
+use ground::net::clients::header;
+use ground::task::failure::SideEffect;
 use protocol::excerpt;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use super::{Auth, Code, Failure, Method, Retry};
-use crate::net::clients::header;
-use crate::task::failure::SideEffect;
 
 /// The longest message; enough for the first lines of an error page.
 pub(super) const MAX_MESSAGE_CHARS: usize = 500;

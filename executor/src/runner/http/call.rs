@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ground::config::secret::Secret;
+use ground::net::clients::{MAX_REDIRECTS, next_hop, send_failure, too_many_redirects};
+use ground::task::failure::SideEffect;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
@@ -11,10 +14,7 @@ use super::oauth::AccessToken;
 use super::pagination::Parameter;
 use super::request::Draft;
 use super::{CancellationToken, Code, Failure, Http, Invocation, Method, RunnerContext, RunnerOutput};
-use crate::config::secret::Secret;
-use crate::net::clients::{MAX_REDIRECTS, next_hop, send_failure, too_many_redirects};
 use crate::runner::ResponseFacts;
-use crate::task::failure::SideEffect;
 
 /// One attempt in progress.
 pub(super) struct HttpCall<'a> {

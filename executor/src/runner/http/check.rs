@@ -1,11 +1,11 @@
 //! Finds mistakes in a definition that its types cannot express.
 
+use ground::base::template;
+use ground::config::secret::SecretName;
 use url::Url;
 
 use super::parts::FormPart;
 use super::{Auth, Body, DefinitionMistake, DefinitionMistakes, Http, Method, TextKind};
-use crate::base::template;
-use crate::config::secret::SecretName;
 
 /// Headers that belong to the connection; a definition that set them could break the framing of the request.
 const RESERVED_HEADERS: [&str; 9] =

@@ -1,12 +1,12 @@
 //! Evaluates the jq expressions of a request over the body of a response.
 
+use ground::base::jq_pool::Query;
+use ground::base::select::{self, SelectError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::call::HttpCall;
 use super::{Code, Failure, ResponseFacts};
-use crate::base::jq_pool::Query;
-use crate::base::select::{self, SelectError};
 
 /// Returns what `expression` finds in `data`, with `$status` and `$headers` of `facts`.
 pub(super) async fn evaluate(

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use ground::base::misplaced;
 use protocol::duration::PositiveDuration;
 use serde_json::{Value, json};
 use url::Url;
@@ -11,7 +12,6 @@ use url::Url;
 use super::address::endpoint;
 use super::call::{HttpCall, HttpResponse, RequestTarget};
 use super::{Code, Deserialize, Failure, JsonSchema, Retry, RunnerOutput, Serialize, expression, response};
-use crate::base::misplaced;
 use crate::runner::OutputData;
 
 /// The default for `until`.

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ground::config::secret::{Secret, SecretName, Secrets};
+use ground::task::failure::SideEffect;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::{Code, Failure, Retry, RunnerContext};
-use crate::config::secret::{Secret, SecretName, Secrets};
-use crate::task::failure::SideEffect;
 
 mod grant;
 mod request;

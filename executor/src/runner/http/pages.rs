@@ -1,5 +1,6 @@
 //! Fetches several pages and joins them to one result.
 
+use ground::base::misplaced;
 use reqwest::header::{HeaderMap, LINK};
 use serde_json::Value;
 use url::Url;
@@ -10,7 +11,6 @@ use super::pagination::{Counter, Parameter, pointer};
 use super::placement::PlacedValue;
 use super::request::{Draft, DraftBody};
 use super::{Code, Failure, Pagination, RunnerOutput, response};
-use crate::base::misplaced;
 use protocol::extent::{DataExtent, More};
 
 /// What is known after a page.
@@ -24,6 +24,8 @@ struct PageWalk<'a> {
     last: Option<Value>,
     /// The next page, if it is on another server.
     elsewhere: Option<String>,
+    /// Whether the last page named itself, or had nothing new.
+    leads_back: bool,
 }
 
 /// Fetches page after page and joins their items.
@@ -36,6 +38,8 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
     let mut remaining_bytes = response::limit(call.http, call.context);
     let mut target = RequestTarget::Declared;
     let mut walk = PageWalk::start(call, pagination);
+    // All pages are never fewer than usual.
+    let max_pages = call.draft.max_pages.map_or(pagination.max_pages, |all| all.max(pagination.max_pages));
     let (mut envelope, mut items, mut pages) = (Value::Null, Vec::new(), 0);
     let (next, facts) = loop {
         let answer = call.send(&target).await?;
@@ -56,12 +60,18 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
                 .hint("the API does not know the parameter that `pagination` declares"));
         }
         (walk.on_page, walk.last) = (taken.len(), taken.last().cloned());
-        let next = walk.next(&body, &headers, &url)?.filter(|next| *next != target);
+        let next = walk.next(&body, &headers, &url)?;
+        // A page that names itself, or one that was there before, says nothing about the rest.
+        let leads_back = next.as_ref() == Some(&target) || (pages > 1 && !taken.is_empty() && items.ends_with(&taken));
+        if leads_back {
+            walk.leads_back = true;
+        }
+        let next = next.filter(|_| !leads_back);
         items.append(&mut taken);
         envelope = if pages == 1 { body } else { updated(envelope, body) };
         let is_enough = call.draft.max_items.is_some_and(|enough| items.len() as u64 >= enough);
         match next {
-            Some(next) if pages < pagination.max_pages && !is_enough => {
+            Some(next) if pages < max_pages && !is_enough => {
                 if let RequestTarget::Page(_, Value::Number(number)) = &next {
                     walk.counter = number.as_u64().unwrap_or(walk.counter);
                 }
@@ -76,6 +86,7 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
     }
     let more = match &next {
         _ if items.len() < found || walk.elsewhere.is_some() => More::Yes,
+        _ if walk.leads_back => More::Unknown,
         None => More::No,
         // The request counts on, whether or not there is another page.
         Some(_) if pagination.counts() && pagination.has_more.is_none() => More::Unknown,
@@ -179,7 +190,7 @@ impl<'a> PageWalk<'a> {
             counter.map(|counter| declared(call.draft, counter).or(counter.first).unwrap_or(otherwise))
         };
         let counter = first(pagination.page.as_ref(), 1).or(first(pagination.offset.as_ref(), 0)).unwrap_or_default();
-        Self { call, pagination, counter, on_page: 0, last: None, elsewhere: None }
+        Self { call, pagination, counter, on_page: 0, last: None, elsewhere: None, leads_back: false }
     }
 
     /// Returns where the next page is, according to the current one.
@@ -218,7 +229,8 @@ impl<'a> PageWalk<'a> {
             let mut links = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
             return Ok(links.find_map(next_link).and_then(|target| self.link(target, url)));
         }
-        if self.on_page == 0 {
+        // One that is empty although there is more is passed over, where the next one has a number of its own.
+        if self.on_page == 0 && (pagination.has_more.is_none() || pagination.page.is_none()) {
             return Ok(None);
         }
         if let Some(last_item) = &pagination.last_item {

@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ground::base::template::{self, TemplateValues};
+use ground::config::secret::SecretName;
 use reqwest::header::HeaderName;
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -15,8 +17,6 @@ use super::placement::{
     PlacedJson, PlacedPairs, PlacedValue, encode_redacted, encoded, header, pairs, scalar, with_query,
 };
 use super::{ArrayStyle, Auth, Body, Code, Config, Failure, Http, Invocation, Method, ResponseFormat, TokenSource};
-use crate::base::template::{self, TemplateValues};
-use crate::config::secret::SecretName;
 
 #[derive(Debug, Clone)]
 pub(super) enum DraftBody {
@@ -49,6 +49,8 @@ pub(super) struct Draft {
     /// Whether the host depends on the input, so that private addresses are refused.
     pub(super) guarded: bool,
     pub(super) max_items: Option<u64>,
+    /// The most pages, if the definition does not decide it.
+    pub(super) max_pages: Option<u32>,
 }
 
 impl Draft {
@@ -103,7 +105,8 @@ impl Draft {
             headers,
             body,
             guarded: !template::is_constant(&http.base_url),
-            max_items: max_items(http, &values)?,
+            max_items: if invocation.all_pages.is_some() { None } else { max_items(http, &values)? },
+            max_pages: invocation.all_pages,
         })
     }
 

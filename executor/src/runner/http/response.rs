@@ -1,6 +1,9 @@
 //! Reads a response as JSON, text or a file, never more than the limit.
 
 use futures_util::StreamExt as _;
+use ground::net::clients::{body_failure, bytes, header, too_large};
+use ground::net::text;
+use ground::task::failure::SideEffect;
 use protocol::json::parse_answer;
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
@@ -12,11 +15,8 @@ use super::structured::{ndjson, xml};
 use super::{
     Code, Failure, Http, Method, ResponseFormat, RunnerContext, RunnerOutput, api_error, expression, file_name,
 };
-use crate::net::clients::{body_failure, bytes, header, too_large};
-use crate::net::text;
 use crate::runner::spool::{self, Spool};
 use crate::runner::{OutputData, ResponseFacts};
-use crate::task::failure::SideEffect;
 
 /// The largest JSON or text body: these are held in memory, where parsed JSON takes several times its size.
 const MAX_IN_MEMORY_BYTES: u64 = 16 * 1024 * 1024;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ground::task::failure::{Failure, Retry};
 use mcp::client::{BinaryContent, CallHandle, ClientError, ToolAnswer, ToolCall};
 use protocol::code::Code;
 use serde_json::{Map, Value};
@@ -14,7 +15,6 @@ use super::sign_in::{self, SignInDesk};
 use super::{Mcp, McpServer};
 use crate::runner::spool::Spool;
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
-use crate::task::failure::{Failure, Retry};
 
 /// How much of a server's message is shown.
 const MAX_ERROR_CHARS: usize = 4_000;

@@ -2,6 +2,10 @@
 
 use std::collections::HashMap;
 
+use ground::base::credential;
+use ground::config::secret::SecretName;
+use ground::task::failure::{Failure, Retry};
+use ground::task::fingerprint::Fingerprint;
 use mcp::client::{Authorization, ClientError, Connection, ConnectionSettings, Greeting, HttpEndpoint, HttpKind};
 use protocol::code::Code;
 use reqwest::header::{HeaderName, HeaderValue};
@@ -9,11 +13,7 @@ use url::Url;
 
 use super::program::ServerProgram;
 use super::{McpServer, McpTransport, sign_in};
-use crate::base::credential;
-use crate::config::secret::SecretName;
 use crate::runner::RunnerContext;
-use crate::task::failure::{Failure, Retry};
-use crate::task::fingerprint::Fingerprint;
 
 /// A connection, and the program at its other end if we started it.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! What the program of a server runs that an approval of a call is not bound to. In doubt, it is said.
 
+use ground::config::programs::ProgramSettings;
+
 use super::McpServer;
-use crate::config::programs::ProgramSettings;
 use crate::runner::process::loading::ProgramLoading;
 
 /// Why an approval is not bound to all that a server runs.

@@ -7,15 +7,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use ground::config::programs::ProgramSettings;
+use ground::task::failure::Failure;
+use ground::task::fingerprint::{FileRole, Fingerprint, check_shown};
 use protocol::code::Code;
 
 use super::McpServer;
-use crate::config::programs::ProgramSettings;
 use crate::runner::RunnerContext;
 use crate::runner::process::named_files::code_folders;
 use crate::runner::process::program_call::ProgramCall;
-use crate::task::failure::Failure;
-use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
 
 /// Keeps Python from executing compiled code that lies beside a module, and from writing it there.
 const NO_COMPILED_MODULES: (&str, &str) = ("PYTHONPYCACHEPREFIX", "/dev/null");

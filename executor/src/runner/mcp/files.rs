@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use ground::task::failure::Failure;
+use ground::task::fingerprint::{Fingerprint, hash_copy};
 use protocol::code::Code;
 use protocol::regular_file;
 use serde_json::{Map, Value};
@@ -15,8 +17,6 @@ use tempfile::TempDir;
 
 use super::Mcp;
 use crate::runner::{Invocation, RunnerContext, input_file};
-use crate::task::failure::Failure;
-use crate::task::fingerprint::{Fingerprint, hash_copy};
 
 /// The copies that a call uses.
 #[derive(Debug, Default)]

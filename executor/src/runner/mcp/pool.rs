@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use ground::config::secret::SecretName;
+use ground::task::failure::{Failure, Retry};
+use ground::task::fingerprint::Fingerprint;
 use protocol::code::Code;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -17,10 +20,7 @@ use tokio_util::task::TaskTracker;
 use super::McpServer;
 use super::connection::{NotConnected, OpenedHeaders, ServerConnection, headers};
 use super::sign_in::{self, SignIns};
-use crate::config::secret::SecretName;
 use crate::runner::RunnerContext;
-use crate::task::failure::{Failure, Retry};
-use crate::task::fingerprint::Fingerprint;
 
 /// How long a server is kept that is not called.
 const MAX_IDLE: Duration = Duration::from_mins(5);

@@ -6,6 +6,8 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ground::base::children;
+use ground::task::failure::Failure;
 use nix::sys::signal::Signal;
 use protocol::code::Code;
 use tokio::io::AsyncReadExt as _;
@@ -15,10 +17,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::McpServer;
 use super::executed::StartedFrom;
-use crate::base::children;
 use crate::runner::RunnerContext;
 use crate::runner::process::group::{ProcessGroup, TERM_TIMEOUT};
-use crate::task::failure::Failure;
 
 /// How much of what a program writes to standard error is kept.
 const KEPT_STDERR_BYTES: usize = 4 << 10;

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use ground::config::secret::Secrets;
+use ground::task::failure::Failure;
+use ground::task::notes::AttemptProgress;
 use mcp::client::{CallHandle, CallHost, CallProgress, HumanAnswer, QuestionForm, ServerQuestion};
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::secret::Secrets;
 use crate::runner::attempt_clock::ClockPause;
 use crate::runner::delegation::{Delegation, QuestionKey};
 use crate::runner::{Invocation, RunnerContext};
-use crate::task::failure::Failure;
-use crate::task::notes::AttemptProgress;
 
 /// How often the result file shows progress at most.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);

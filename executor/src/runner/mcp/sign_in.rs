@@ -9,6 +9,9 @@
 
 use std::sync::Arc;
 
+use ground::config::secret::SecretName;
+use ground::task::failure::Failure;
+use ground::task::notes::AttemptProgress;
 use mcp::client::Authorization;
 use protocol::code::Code;
 use protocol::fault;
@@ -20,11 +23,8 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::McpServer;
-use crate::config::secret::SecretName;
 use crate::runner::delegation::{CalledTask, Delegation, QuestionKey};
 use crate::runner::{Invocation, RunnerContext};
-use crate::task::failure::Failure;
-use crate::task::notes::AttemptProgress;
 use callback::{CallbackPort, ExpectedReturn};
 use places::SignInPlace;
 use record::{PendingSignIn, RecordFile, SignInRecord, TokenRole, TokenStore};

@@ -10,14 +10,13 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
+use ground::base::template::{self, TemplateValues};
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value};
-
-use crate::base::template::{self, TemplateValues};
-use crate::task::failure::Failure;
 
 /// An element of `argv`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Runs one program and its process group.
 //!
 //! The program leads its own process group, and the group never outlives [`run`], whichever way that ends. What it
-//! moved to another session is killed after it (`executor/src/base/children.rs`).
+//! moved to another session is killed after it (`ground/src/base/children.rs`).
 //!
 //! After the program has exited, its streams are read to their end, but for at most [`DRAIN_TIMEOUT`]: everything
 //! that the program itself wrote is in the pipes by then, and only a descendant can keep them open longer.
@@ -11,6 +11,7 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use ground::base::children;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -19,7 +20,6 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::held::HeldFiles;
-use crate::base::children;
 
 /// How long a program may take to exit after SIGTERM, before it gets SIGKILL.
 pub(in crate::runner) const TERM_TIMEOUT: Duration = Duration::from_secs(2);

@@ -15,14 +15,14 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
+use ground::base::write_access::WriteAccess;
+use ground::task::failure::Failure;
+use ground::task::fingerprint::{FileRole, Fingerprint, hash_copy};
 use protocol::code::Code;
 use protocol::lease::{self, Lease, LeaseKind};
 use protocol::regular_file;
 
 use super::startup::{Startup, StartupArgument, interpreter_kind};
-use crate::base::write_access::WriteAccess;
-use crate::task::failure::Failure;
-use crate::task::fingerprint::{FileRole, Fingerprint, hash_copy};
 
 /// The variable with the true path of a script that is held.
 pub(super) const SCRIPT: &str = "AGENT_MAGIC_TOOL_SCRIPT";

@@ -6,9 +6,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use ground::task::fingerprint::{FileRole, leads_elsewhere};
 use protocol::paths::real_path;
-
-use crate::task::fingerprint::{FileRole, leads_elsewhere};
 
 /// What ends the name of a file that is loaded or interpreted.
 const EXTENSIONS: [&str; 25] = [

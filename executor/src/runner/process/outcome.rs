@@ -8,6 +8,9 @@ use std::process::ExitStatus;
 
 use encoding_rs::Encoding;
 use futures_util::{StreamExt as _, stream};
+use ground::base::credential;
+use ground::config::secret::{Secret, Secrets};
+use ground::task::failure::{Failure, Retry};
 use nix::sys::signal::Signal;
 use protocol::code::Code;
 use protocol::json::parse_answer;
@@ -17,11 +20,8 @@ use tokio_util::io::ReaderStream;
 
 use super::group::{ProgramExit, StopCause};
 use super::{Process, ProcessOutput};
-use crate::base::credential;
-use crate::config::secret::{Secret, Secrets};
 use crate::runner::spool::{self, Spool};
 use crate::runner::{OutputData, RunnerOutput};
-use crate::task::failure::{Failure, Retry};
 
 /// The most of each stream in a failure: enough for the first and the last errors of a compiler.
 const MAX_FAILURE_BYTES: usize = 16 * 1024;

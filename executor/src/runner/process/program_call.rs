@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::{env, io, iter};
 
+use ground::config::programs::{self, ProgramSettings};
+use ground::config::secret::{Secret, SecretName, Secrets};
+use ground::task::failure::{Failure, Retry};
+use ground::task::fingerprint::{FileRole, Fingerprint, check_shown};
 use protocol::code::Code;
 use protocol::paths::home_folder;
 use protocol::paths::{DEPTH, TOOL_SCOPE};
@@ -22,13 +26,9 @@ use super::loading::ProgramLoading;
 use super::named_files::scripts_named;
 use super::python_module::PythonModule;
 use super::startup::{Startup, interpreter_kind};
-use crate::config::programs::{self, ProgramSettings};
-use crate::config::secret::{Secret, SecretName, Secrets};
 use crate::runner::Invocation;
 use crate::runner::fields::{self, FieldValues};
 use crate::runner::input_file::OpenedInput;
-use crate::task::failure::{Failure, Retry};
-use crate::task::fingerprint::{FileRole, Fingerprint, check_shown};
 
 /// The variables that a program inherits from the executor: enough to find the home folder and the language, and
 /// nothing that could hold a key. `PATH` is that of the configuration.

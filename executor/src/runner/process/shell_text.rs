@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use ground::base::template;
+
 use super::DefinitionMistake;
 use super::argument::{Argument, ConditionalArguments, EachItem};
-use crate::base::template;
 
 /// Interpreters with the options whose next argument is code.
 const INTERPRETERS: [(&str, &[&str]); 14] = [

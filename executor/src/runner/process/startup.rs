@@ -9,12 +9,11 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use ground::config::programs;
+use ground::task::failure::Failure;
+use ground::task::fingerprint::FileRole;
 use protocol::code::Code;
 use protocol::regular_file;
-
-use crate::config::programs;
-use crate::task::failure::Failure;
-use crate::task::fingerprint::FileRole;
 
 /// The most interpreters that are scripts themselves; the kernel's limit.
 const MAX_INTERPRETERS: usize = 4;

@@ -1,5 +1,7 @@
 //! Changes: tried first, and made in one transaction that is rolled back if anything is not as it was shown.
 
+use ground::task::confirmation::{Digest, TriedChange};
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use serde_json::{Value, json};
 use sql::answer::Answer;
@@ -12,8 +14,6 @@ use super::failure::{self, StatementEffect};
 use super::gates::SetOff;
 use super::{Operation, Sql, query};
 use crate::runner::{Invocation, OutputData, RunnerContext, RunnerOutput};
-use crate::task::confirmation::{Digest, TriedChange};
-use crate::task::failure::Failure;
 
 /// Separates the digest of the rows from that of what a change sets off.
 const SETS_OFF: &str = "+";

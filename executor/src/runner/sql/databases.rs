@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ground::config::DatabaseSettings;
+use ground::config::secret::Secret;
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use sql::database::Database;
 use sql::rules::AccessRules;
 use sql::schema::Schema;
 
-use crate::config::DatabaseSettings;
-use crate::config::secret::Secret;
 use crate::runner::RunnerContext;
-use crate::task::failure::Failure;
 
 /// The databases of one executor.
 #[derive(Debug, Default)]

@@ -1,10 +1,9 @@
 //! What went wrong in a database, as a failure of the attempt.
 
+use ground::task::failure::{Failure, Retry};
 use protocol::code::Code;
 use sql::database::DatabaseError;
 use sql::guard::{Refusal, RefusalKind};
-
-use crate::task::failure::{Failure, Retry};
 
 /// Whether the failed statement may have changed something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use globset::{Glob, GlobMatcher, GlobSet, GlobSetBuilder};
+use ground::config::{DatabaseSettings, RuleAction};
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use sql::database::Freshness;
 use sql::dialect::Dialect;
@@ -17,9 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::databases::OpenDatabase;
 use super::{Databases, Operation, Sql, query};
-use crate::config::{DatabaseSettings, RuleAction};
 use crate::runner::{Invocation, RunnerContext};
-use crate::task::failure::Failure;
 
 const NOW_KNOWN: &str = "run it again: what the database contains is known now, and the human is asked";
 

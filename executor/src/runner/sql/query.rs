@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use serde_json::{Map, Value};
 use sql::answer::{Answer, CountMode, Page};
@@ -16,7 +17,6 @@ use super::databases::OpenDatabase;
 use super::failure::{self, StatementEffect};
 use super::{Operation, Sql};
 use crate::runner::{DefinitionMistake, Invocation, RunnerOutput, fields};
-use crate::task::failure::Failure;
 
 /// The limit of rows of a statement of a definition, which has none: all that every database takes.
 const MAX_OWN_ROWS: u64 = i32::MAX as u64;

@@ -1,5 +1,6 @@
 //! The tables of a database and their columns, as callers may see them.
 
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use protocol::nearest::nearest;
 use serde_json::{Map, Value, json};
@@ -11,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use super::databases::OpenDatabase;
 use super::query;
 use crate::runner::RunnerOutput;
-use crate::task::failure::Failure;
 
 /// The most tables that one answer lists.
 const MAX_LISTED: usize = 500;

@@ -1,10 +1,10 @@
 //! Which API keys may decide.
 
+use ground::task::decide_scope::DecideScope;
 use rusqlite::{Connection, Transaction, params};
 
 use super::{from_json, to_json};
 use crate::store::StoreError;
-use crate::task::decide_scope::DecideScope;
 
 /// Adds the scope of a key, or replaces it.
 pub(super) fn save(transaction: &Transaction<'_>, scope: &DecideScope) -> Result<(), StoreError> {

@@ -1,9 +1,9 @@
 //! The last signature counter of each key of the approver.
 
+use ground::base::webauthn::Base64Url;
 use rusqlite::{Connection, Transaction, params};
 
 use super::from_json;
-use crate::base::webauthn::Base64Url;
 use crate::store::StoreError;
 
 /// Keeps the greater of the stored counter and this one.

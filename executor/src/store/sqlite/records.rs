@@ -5,14 +5,14 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use ground::task::Task;
+use ground::task::decide_scope::DecideScope;
+use ground::task::grant::Grant;
 use protocol::task::{State, TaskId};
 use rusqlite::{Connection, OpenFlags, params};
 
 use super::{COLUMNS, columns, decide_scopes, grants, steps, task};
 use crate::store::{RecordedStep, StoreError};
-use crate::task::Task;
-use crate::task::decide_scope::DecideScope;
-use crate::task::grant::Grant;
 
 /// The tasks that wait for a human and whose preview is complete, if they have one.
 const READY_TO_CONFIRM: &str =

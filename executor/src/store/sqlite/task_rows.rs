@@ -1,13 +1,13 @@
 //! Writes the rows of tasks: their acceptance and their steps. Every step is a compare-and-set on state and attempt.
 
+use ground::task::Task;
+use ground::task::confirmation::Digest;
+use ground::task::notes::TaskNotes;
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
 
 use super::to_json;
 use crate::store::{Change, ConfirmationUpdate, StoreError, Transition};
-use crate::task::Task;
-use crate::task::confirmation::Digest;
-use crate::task::notes::TaskNotes;
 
 /// The steps that follow the acceptance of `task` at once. Its row is written as it is after them.
 pub(super) fn first_steps<'a>(task: &Task, changes: &'a [Change]) -> Vec<&'a Transition> {

@@ -13,7 +13,7 @@ fn it_fulfills_the_store_contract() {
 fn a_committed_task_is_read_after_reopening() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tasks.db");
-    let task = super::super::contract::task(None);
+    let task = ground::task::sample::stored(None);
     SqliteStore::open(&path)
         .and_then(|mut store| store.commit(&[Change::Accept(Box::new(task.clone()))]))
         .expect("committed");
@@ -47,7 +47,7 @@ fn a_torn_commit_leaves_earlier_commits_intact() {
     let read_log = || fs::read(path.with_extension("db-wal")).unwrap_or_default();
     let (mut ids, mut logs) = (Vec::new(), Vec::new());
     for _ in 0..COMMITS {
-        let task = super::super::contract::task(None);
+        let task = ground::task::sample::stored(None);
         ids.push(task.id);
         store.commit(&[Change::Accept(Box::new(task))]).expect("committed");
         logs.push(read_log());
@@ -71,7 +71,7 @@ fn a_torn_commit_leaves_earlier_commits_intact() {
 fn opening_the_store_moves_an_unsynced_log_into_the_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tasks.db");
-    let task = super::super::contract::task(None);
+    let task = ground::task::sample::stored(None);
     let mut store = SqliteStore::open(&path).expect("it opens");
     store.commit(&[Change::Accept(Box::new(task.clone()))]).expect("committed");
     let left = folder.path().join("left.db");
@@ -89,7 +89,7 @@ fn a_damaged_store_is_reported_copied_and_never_replaced() {
     let path = folder.path().join("tasks.db");
     let mut store = SqliteStore::open(&path).expect("it opens");
     for _ in 0..20 {
-        store.commit(&[Change::Accept(Box::new(super::super::contract::task(None)))]).expect("committed");
+        store.commit(&[Change::Accept(Box::new(ground::task::sample::stored(None)))]).expect("committed");
     }
     drop(store);
     let intact = fs::read(&path).expect("a file");
@@ -120,7 +120,7 @@ fn crashed_store(tasks: usize) -> (tempfile::TempDir, PathBuf) {
     let living = folder.path().join("living.db");
     let mut store = SqliteStore::open(&living).expect("it opens");
     for _ in 0..tasks {
-        store.commit(&[Change::Accept(Box::new(super::super::contract::task(None)))]).expect("committed");
+        store.commit(&[Change::Accept(Box::new(ground::task::sample::stored(None)))]).expect("committed");
     }
     let path = folder.path().join("tasks.db");
     copy(&living, &path, &fs::read(living.with_extension("db-wal")).expect("a log"));
@@ -176,7 +176,7 @@ fn no_flipped_byte_of_the_schema_gives_a_store_that_fails_later() {
         match SqliteStore::open(&path) {
             Ok(mut store) => {
                 assert!(inspected.is_ok(), "at {offset}: {inspected:?}");
-                let task = super::super::contract::task(Some("key"));
+                let task = ground::task::sample::stored(Some("key"));
                 store.commit(&[Change::Accept(Box::new(task.clone()))]).expect("committed");
                 assert_eq!(store.open_tasks().expect("read"), [task], "at {offset}");
                 assert!(store.grants().expect("read").is_empty());

@@ -1,6 +1,6 @@
 //! The shapes of generated texts.
 
-use executor::model::conversation::StopReason;
+use agent_loop::model::conversation::StopReason;
 use serde_json::json;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use executor::model::conversation::StopReason;
+use agent_loop::model::conversation::StopReason;
 
 use super::*;
 use crate::proxy::tests::{events_of, outcome};

@@ -1,6 +1,6 @@
 //! The shapes of text completions.
 
-use executor::model::conversation::StopReason;
+use agent_loop::model::conversation::StopReason;
 
 use super::*;
 use crate::openai::chat::tests::{end, used};

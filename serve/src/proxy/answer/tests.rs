@@ -1,6 +1,6 @@
 //! What is shown of a turn.
 
-use executor::model::conversation::StopReason;
+use agent_loop::model::conversation::StopReason;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::task::State;
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::proxy::tests::outcome;
-use crate::turn::{EventId, GateNews, TaskNews};
+use crate::service::turn::{EventId, GateNews, TaskNews};
 
 /// The answer of these events; those before the turn are marked.
 fn stream(events: Vec<(bool, SessionEvent)>) -> AnswerStream {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::stand_in::{Fault, StandInState, mention};
 use super::{ANN, CHANNEL, Setup};
 use crate::service::PREFACE_EVENT;
-use crate::turn::{LoggedEvent, SessionEvent};
+use crate::service::turn::{LoggedEvent, SessionEvent};
 
 #[test]
 fn forty_thousand_characters_come_whole_in_order_and_in_whole_code_blocks() {

@@ -6,7 +6,8 @@ use mysql_async::consts::{ColumnFlags, ColumnType};
 use mysql_async::{Column, Value};
 use serde_json::Value as Json;
 
-use crate::database::rows::{bytes_to_json, document_to_json, float_to_json};
+use crate::database::rows::{document_to_json, float_to_json};
+use crate::value::bytes_to_json;
 
 /// The number of the character set that means bytes.
 const BINARY: u16 = 63;

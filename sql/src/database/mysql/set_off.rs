@@ -6,7 +6,7 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
 
 use super::MysqlWorkError;
-use crate::guard::TableAccess;
+use crate::schema::TableAccess;
 use crate::schema::{ForeignKey, ReferenceAction, TableName, Trigger, TriggerBody};
 
 type Name = (String, String);

@@ -6,7 +6,8 @@ use serde_json::Value as Json;
 use tokio_postgres::types::{FromSql, Kind, Type};
 
 use super::array::{self, ArrayItem};
-use crate::database::rows::{bytes_to_json, document_to_json, float_to_json, integer_to_json};
+use crate::database::rows::{document_to_json, float_to_json, integer_to_json};
+use crate::value::bytes_to_json;
 
 /// The text of a cell. Columns are text by then, or of types whose binary form is their text.
 #[derive(Debug)]

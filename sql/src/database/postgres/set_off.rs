@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tokio_postgres::{Client, Row};
 
 use super::PostgresWorkError;
-use crate::guard::TableAccess;
+use crate::schema::TableAccess;
 use crate::schema::{ForeignKey, ReferenceAction, TableName, Trigger, TriggerBody};
 
 const FOREIGN_KEYS: &str = "

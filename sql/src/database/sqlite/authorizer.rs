@@ -7,7 +7,7 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use super::failure;
 use crate::database::error::DatabaseError;
-use crate::guard::TableAccess;
+use crate::schema::TableAccess;
 
 /// Functions that load code, reach files, or show addresses of memory.
 const DENIED_FUNCTIONS: [&str; 9] = [

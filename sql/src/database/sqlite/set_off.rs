@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use super::authorizer::{CompiledChange, compiled_changes};
 use super::schema::{each, table_name};
 use crate::database::error::DatabaseError;
-use crate::guard::TableAccess;
+use crate::schema::TableAccess;
 use crate::schema::{ForeignKey, ReferenceAction, Table, TableName, Trigger, TriggerBody};
 
 /// One row for each column of each key. A key that names no column refers to the primary key.

@@ -1,8 +1,8 @@
 //! Performs the commands of the chat.
 
-use executor::agent::driver::LoopCommand;
-use executor::agent::input::{ChatCommand, InputPlace};
-use executor::agent::machine::Spending;
+use agent_loop::driver::LoopCommand;
+use agent_loop::input::{ChatCommand, InputPlace};
+use agent_loop::machine::Spending;
 use protocol::shell::Shell as _;
 use protocol::task::State;
 use serde_json::Value;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
 
-use executor::agent::input::InputPlace;
-use executor::agent::journal::SessionStore;
+use agent_loop::input::InputPlace;
+use agent_loop::journal::SessionStore;
 use rustyline::completion::Completer;
 use rustyline::config::Configurer as _;
 use rustyline::error::ReadlineError;

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use executor::page::terminal::PendingQuestion;
+use ground::page_client::terminal::PendingQuestion;
 use serde_json::{Map, Value};
 
 use super::text::sanitize;

@@ -5,12 +5,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
-use executor::agent::driver::{LoopCommand, LoopObserver};
-use executor::agent::journal::{self, SessionStore};
-use executor::agent::model_factory::ModelFactory;
-use executor::agent::session::Session;
-use executor::config::Config;
-use executor::model::conversation::JournalEntry;
+use agent_loop::driver::{LoopCommand, LoopObserver};
+use agent_loop::journal::{self, SessionStore};
+use agent_loop::model::conversation::JournalEntry;
+use agent_loop::model_factory::ModelFactory;
+use agent_loop::session::Session;
+use ground::config::Config;
 use protocol::error::ErrorBody;
 use protocol::mailbox::Mailbox;
 

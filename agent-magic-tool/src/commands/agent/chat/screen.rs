@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use executor::agent::driver::{LoopEvent, LoopObserver};
-use executor::model::conversation::{EndedTask, StopReason, ToolResult};
-use executor::results::shown::{preview, result_text};
+use agent_loop::driver::{LoopEvent, LoopObserver};
+use agent_loop::model::conversation::{EndedTask, StopReason, ToolResult};
+use ground::results::shown::{preview, result_text};
 use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 

@@ -8,10 +8,10 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use executor::agent::driver::{ActiveModel, LoopCommand};
-use executor::agent::machine::Spending;
-use executor::agent::session::LoopSender;
-use executor::page::terminal::PendingQuestion;
+use agent_loop::driver::{ActiveModel, LoopCommand};
+use agent_loop::machine::Spending;
+use agent_loop::session::LoopSender;
+use ground::page_client::terminal::PendingQuestion;
 use protocol::command_executor::OpenedTask;
 use protocol::task::{State, TaskId};
 

@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use executor::page::client::PageClientError;
-use executor::page::terminal::{PendingQuestion, TerminalSession};
+use ground::page_client::client::PageClientError;
+use ground::page_client::terminal::{PendingQuestion, TerminalSession};
 use notify::RecommendedWatcher;
 use protocol::caller::Caller;
 use protocol::code::Code;

@@ -1,14 +1,13 @@
 //! Decodes the bytes of a page as text or JSON; anything else is refused.
 
 use encoding_rs::{Encoding, UTF_8};
+use ground::task::failure::Failure;
 use html2text::config;
 use html2text::render::TextDecorator;
 use protocol::code::Code;
 use protocol::json::parse_answer;
 use serde_json::Value;
 use url::Url;
-
-use crate::task::failure::Failure;
 
 /// The width for the renderer: wider than any paragraph, so that lines break only where the page breaks them.
 const WIDTH: usize = 100_000;

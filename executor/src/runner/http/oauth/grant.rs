@@ -1,5 +1,6 @@
 //! What an access token is obtained with: a secret that says it all, or a client in the definition and its secret.
 
+use ground::config::secret::{Secret, SecretName};
 use protocol::nearest::{did_you_mean, nearest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,6 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::{Code, Failure, RunnerContext};
-use crate::config::secret::{Secret, SecretName};
 
 /// The keys of an OAuth secret whose values are texts.
 const TEXTS: [&str; 9] = [

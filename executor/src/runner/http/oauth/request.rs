@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use base64::Engine as _;
+use ground::config::secret::SecretName;
+use ground::net::clients;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,8 +12,6 @@ use url::{Url, form_urlencoded};
 
 use super::grant::{AuthStyle, OAuthGrant, TokenSource};
 use super::{Code, Failure, Retry, RunnerContext, needs_reauthorization, without_side_effect};
-use crate::config::secret::SecretName;
-use crate::net::clients;
 use crate::runner::http::address::endpoint;
 use crate::runner::http::api_error;
 

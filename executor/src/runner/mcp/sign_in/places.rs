@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ground::config::secret::SecretName;
 use protocol::error::ErrorBody;
 use tokio::sync::watch;
-
-use crate::config::secret::SecretName;
 
 /// The sign-ins to MCP servers, by the secrets that keep their tokens.
 #[derive(Debug, Default)]

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use ground::config::secret::{SecretError, SecretName, Secrets};
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use rmcp::transport::auth::{
     AuthError, AuthorizationMetadata, CredentialRefreshGuard, CredentialStore, OAuthClientConfig,
@@ -19,8 +21,6 @@ use rmcp::transport::auth::{
 use serde::{Deserialize, Serialize};
 
 use super::places::SignInPlace;
-use crate::config::secret::{SecretError, SecretName, Secrets};
-use crate::task::failure::Failure;
 
 /// How often to look whether a human has signed in elsewhere, while one is asked.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use axum::http::Response;
 use futures_util::FutureExt as _;
+use ground::net::clients::{self, HttpClients};
+use ground::net::guard::is_loopback;
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
 use url::Url;
-
-use crate::net::clients::{self, HttpClients};
-use crate::net::guard::is_loopback;
-use crate::task::failure::Failure;
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(15);

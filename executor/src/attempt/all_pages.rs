@@ -1,0 +1,359 @@
+//! All pages of a list as one result: the same call for each page, and their items joined.
+//!
+//! Only for what reads, and only where the next page is known: a request over HTTP whose definition has `pagination`
+//! walks on by itself; any other subtool has a `page` among its parameters.
+
+use ground::base::schema::InputSchema;
+use ground::config::{Config, seal};
+use ground::task::Outcome;
+use ground::task::effect::EffectClass;
+use ground::task::failure::Failure;
+use ground::task::name::SubtoolName;
+use protocol::code::Code;
+use protocol::extent::{self, DataExtent, More};
+use protocol::layout::compact_bytes;
+use serde_json::{Map, Value};
+
+use super::lookup::LookupCall;
+use super::{Attempt, Invocation};
+use crate::catalog::definition::Definition;
+use crate::runner::Run;
+
+/// The most pages of one result.
+const MAX_PAGES: u32 = 500;
+/// The most data of one result, as compact JSON: all of it is held in memory.
+const MAX_BYTES: u64 = 16 << 20;
+/// The parameter with the number of the page, from 1.
+const PAGE: &str = "page";
+/// The parameter with the number of items of a page.
+const LIMIT: &str = "limit";
+/// What `_meta` says about one page, and not about all of them.
+const OF_ONE_PAGE: [&str; 5] = [PAGE, LIMIT, "asked_limit", "has_next_page", "more_pages"];
+
+/// Fails unless all pages of the subtool `name` can be read.
+pub fn check(name: &SubtoolName, definition: &Definition, config: &Config) -> Result<(), Failure> {
+    let why = if definition.effect_class() != EffectClass::Read {
+        "it does not only read"
+    } else if definition.run.delegates() || definition.run.steps().is_some() {
+        "it runs other subtools"
+    } else if !walks_by_itself(definition) && !has_page(definition) {
+        "its input has no `page`"
+    } else if is_limited(name, definition, config) {
+        "how often it may be called is limited, and each page is a call"
+    } else {
+        return Ok(());
+    };
+    Err(refused(name, why))
+}
+
+/// The error of a call with `--all` that would ask a human: they would be shown one page of many.
+pub fn needs_human(name: &SubtoolName) -> Failure {
+    refused(name, "a human must approve it, and would be shown one page only")
+}
+
+fn refused(name: &SubtoolName, why: &str) -> Failure {
+    Failure::new(Code::Usage, format!("`--all` does not read the pages of `{name}`: {why}"))
+        .hint("leave `--all` out, and ask for more at once or for the next part as its input says")
+}
+
+fn is_limited(name: &SubtoolName, definition: &Definition, config: &Config) -> bool {
+    let limits = &config.rate_limits;
+    let of_tags = definition.tags.iter().filter_map(|tag| limits.tags.get(tag));
+    let own = limits.tools.get(name.as_str()).or(definition.rate_limit.as_ref());
+    own.into_iter().chain(of_tags).any(|limit| limit.calls > 0)
+}
+
+/// Whether the runner itself fetches page after page.
+fn walks_by_itself(definition: &Definition) -> bool {
+    matches!(&definition.run, Run::Http(http) if http.pagination.is_some())
+}
+
+fn property<'a>(definition: &'a Definition, name: &str) -> Option<&'a Value> {
+    definition.input.get("properties")?.get(name)
+}
+
+pub(super) fn has_page(definition: &Definition) -> bool {
+    property(definition, PAGE).is_some_and(|page| page["type"] == "integer")
+}
+
+impl Attempt<'_> {
+    /// Performs the call once. If there are further pages, `_meta.more_with` says that `--all` reads them.
+    pub(super) async fn one_page(
+        &self,
+        definition: &Definition,
+        invocation: &Invocation,
+    ) -> Result<(Outcome, Map<String, Value>), Failure> {
+        let (outcome, mut meta) = self.perform_and_shape(definition, invocation).await?;
+        if extent::has_next_page(&Value::Object(meta.clone()))
+            && check(&self.task.tool, definition, &self.context.config).is_ok()
+        {
+            meta.insert(extent::MORE_WITH.to_owned(), "--all".into());
+        }
+        Ok((outcome, meta))
+    }
+
+    /// Performs the call for each page from the asked one on. The result is the last page with the items of all,
+    /// and says in `_meta.pages` how many there were. If the bounds end it, it says that there is more.
+    pub(super) async fn all_pages(
+        &self,
+        definition: &Definition,
+        invocation: Invocation,
+    ) -> Result<(Outcome, Map<String, Value>), Failure> {
+        // The limits may have changed since it was accepted.
+        check(&self.task.tool, definition, &self.context.config)?;
+        if walks_by_itself(definition) {
+            let invocation = Invocation { all_pages: Some(MAX_PAGES), ..invocation };
+            return self.perform_and_shape(definition, &invocation).await;
+        }
+        let first = invocation.input.get(PAGE).and_then(Value::as_u64).unwrap_or(1);
+        // A later page begins at another item if it has more of them.
+        let largest = property(definition, LIMIT).filter(|_| first == 1).and_then(|limit| limit.get("maximum"));
+        let largest = largest.cloned();
+        let max_bytes = self.context.config.executor.output_bytes.min(MAX_BYTES);
+        let schema = InputSchema::compile(&definition.input)
+            .map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
+        let mut read = ReadPages::default();
+        loop {
+            let mut page = invocation.clone();
+            page.input.insert(PAGE.to_owned(), (first + u64::from(read.pages)).into());
+            page.input.extend(largest.clone().map(|largest| (LIMIT.to_owned(), largest)));
+            // Rules, privileges and the schema may be about the page.
+            if let Err(failure) = self.may_read(definition, &schema, &page.input) {
+                return read.ended_by(failure, first);
+            }
+            let (outcome, meta) = self.perform_and_shape(definition, &page).await?;
+            let Outcome::Data(data) = outcome else { return Ok((outcome, meta)) };
+            let declares = definition.result.as_ref().is_some_and(|shape| shape.part.is_some());
+            if let Some(more) = read.add(data, meta, declares, max_bytes)? {
+                let why =
+                    (more == More::Yes).then(|| format!("at most {MAX_PAGES} pages and {max_bytes} bytes are read"));
+                return read.end(more, why);
+            }
+        }
+    }
+
+    /// Whether a call with this input may be made: by the same rules as one that the caller makes.
+    fn may_read(
+        &self,
+        definition: &Definition,
+        schema: &InputSchema,
+        input: &Map<String, Value>,
+    ) -> Result<(), Failure> {
+        if let Some(problem) = schema.problems(&Value::Object(seal::shown(input))).first() {
+            return Err(Failure::new(Code::InvalidInput, problem.problem.clone()));
+        }
+        let (name, caller) = (&self.task.tool, &self.task.caller);
+        let call = LookupCall { name, definition, input, caller, is_for_caller: true };
+        self.lookup_rules.check(&call).map_err(Failure::from)
+    }
+}
+
+/// The pages that were read so far.
+#[derive(Debug, Default)]
+struct ReadPages {
+    pages: u32,
+    /// Where the list of a page is: in all of them where it is in the first.
+    place: Option<ListPlace>,
+    items: Vec<Value>,
+    bytes: u64,
+    /// The last page without its items, and what it said of itself.
+    last: Option<(Value, Map<String, Value>)>,
+    /// What one of them lacks.
+    truncated: Option<Value>,
+    was_empty: bool,
+}
+
+impl ReadPages {
+    /// Adds a page of a definition that may say itself which part a page is. Returns whether there is more if it is the last
+    /// one that is read.
+    fn add(
+        &mut self,
+        mut data: Value,
+        meta: Map<String, Value>,
+        declares: bool,
+        max_bytes: u64,
+    ) -> Result<Option<More>, Failure> {
+        let says = ["more_pages", "has_next_page"].map(|field| meta.get(field));
+        let is_unknown = says[0].is_some_and(|more| *more == extent::UNKNOWN);
+        let is_said = !is_unknown && (declares || says.into_iter().flatten().any(Value::is_boolean));
+        // Where it is not said, only an empty page is the last one.
+        let has_more = !is_said || extent::has_next_page(&Value::Object(meta.clone()));
+        let bytes = compact_bytes(&data);
+        let place = self.place.take().or_else(|| ListPlace::of(&data)).ok_or_else(no_list)?;
+        let items = place.list(&mut data).map(std::mem::take).ok_or_else(no_list)?;
+        self.place = Some(place);
+        let is_repeated = !items.is_empty() && self.items.ends_with(&items);
+        if is_repeated && is_said {
+            return Err(repeated(self.pages + 1));
+        }
+        if self.pages > 0 && self.bytes + bytes > max_bytes {
+            return Ok(Some(More::Yes));
+        }
+        // A page that is empty although there is more is passed over, once.
+        let is_end = items.is_empty() && (!is_said || self.was_empty);
+        self.was_empty = items.is_empty();
+        self.pages += 1;
+        self.bytes += bytes;
+        self.truncated = self.truncated.take().or_else(|| meta.get("truncated").cloned());
+        self.last = Some((data, meta));
+        if is_repeated {
+            // Some servers answer a page beyond the end with the last one, and others know no pages.
+            return Ok(Some(if self.pages > 2 { More::No } else { More::Unknown }));
+        }
+        self.items.extend(items);
+        Ok(match () {
+            () if !has_more || (is_end && !is_said) => Some(More::No),
+            () if is_end || self.pages == MAX_PAGES => Some(More::Yes),
+            () => None,
+        })
+    }
+
+    /// The result of the pages so far, where the next one may not be read.
+    fn ended_by(self, failure: Failure, first: u64) -> Result<(Outcome, Map<String, Value>), Failure> {
+        if self.pages == 0 {
+            return Err(failure);
+        }
+        let why = format!("page {} was not read: {}", first + u64::from(self.pages), failure.error.message);
+        self.end(More::Yes, Some(why))
+    }
+
+    fn end(self, more: More, not_fetched: Option<String>) -> Result<(Outcome, Map<String, Value>), Failure> {
+        let (mut data, mut meta) = self.last.ok_or_else(no_list)?;
+        meta.retain(|field, _| !OF_ONE_PAGE.contains(&field.as_str()));
+        meta.insert("pages".to_owned(), self.pages.into());
+        let limit = Some(self.items.len() as u64);
+        DataExtent { more, limit, ..DataExtent::default() }.add_to(&mut meta);
+        meta.extend(self.truncated.map(|truncated| ("truncated".to_owned(), truncated)));
+        meta.extend(not_fetched.map(|why| ("not_fetched".to_owned(), why.into())));
+        *self.place.and_then(|place| place.list(&mut data)).ok_or_else(no_list)? = self.items;
+        Ok((Outcome::Data(data), meta))
+    }
+}
+
+/// Where the list of a page is.
+#[derive(Debug, PartialEq, Eq)]
+enum ListPlace {
+    Whole,
+    Field(String),
+}
+
+impl ListPlace {
+    /// The data itself, or the one of its fields that is a list of objects or lists, or the only list.
+    fn of(data: &Value) -> Option<Self> {
+        let fields = match data {
+            Value::Array(_) => return Some(Self::Whole),
+            Value::Object(fields) => fields,
+            _ => return None,
+        };
+        let lists: Vec<_> = fields.iter().filter_map(|(name, value)| Some((name, value.as_array()?))).collect();
+        let is_of_items =
+            |list: &&(&String, &Vec<Value>)| list.1.first().is_some_and(|item| item.is_object() || item.is_array());
+        let mut of_items = lists.iter().filter(is_of_items);
+        let (name, _) = match (of_items.next(), of_items.next()) {
+            (Some(list), None) => list,
+            (None, _) if lists.len() == 1 => lists.first()?,
+            _ => lists.iter().find(|(name, _)| *name == "rows" || *name == "items")?,
+        };
+        Some(Self::Field((*name).clone()))
+    }
+
+    fn list<'a>(&self, data: &'a mut Value) -> Option<&'a mut Vec<Value>> {
+        match self {
+            Self::Whole => data.as_array_mut(),
+            Self::Field(name) => data.get_mut(name)?.as_array_mut(),
+        }
+    }
+}
+
+fn repeated(pages: u32) -> Failure {
+    Failure::new(Code::BadResponse, format!("page {pages} is the same as the one before it"))
+        .hint("the subtool does not know its parameter `page`: leave `--all` out")
+}
+
+fn no_list() -> Failure {
+    Failure::new(Code::BadResponse, "its pages have no list that could be joined")
+        .hint("leave `--all` out, and read page after page")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_list_of_a_page_is_found() {
+        let field = |name: &str| Some(ListPlace::Field(name.to_owned()));
+        for (data, expected) in [
+            (json!([1, 2]), Some(ListPlace::Whole)),
+            (json!({"rows": [{"a": 1}], "columns": ["a"]}), field("rows")),
+            (json!({"matches": [], "total": 0}), field("matches")),
+            (json!({"names": ["a"]}), field("names")),
+            (json!({"rows": [], "columns": []}), field("rows")),
+            (json!({"rows": [{"a": 1}], "others": [{"b": 1}]}), field("rows")),
+            (json!({"a": [{"x": 1}], "b": [{"y": 1}]}), None),
+            (json!({"a": 1}), None),
+            (json!("text"), None),
+        ] {
+            assert_eq!(ListPlace::of(&data), expected, "{data}");
+        }
+    }
+
+    #[test]
+    fn pages_are_whole_only_if_nothing_says_otherwise() {
+        let page = |items: &[u64], meta: Value| {
+            let Value::Object(meta) = meta else { unreachable!() };
+            (json!({ "items": items, "of": items.len() }), meta)
+        };
+        let read = |pages: Vec<(Value, Map<String, Value>)>| -> Result<(Value, Value), String> {
+            let mut read = ReadPages::default();
+            for (data, meta) in pages {
+                if let Some(more) = read.add(data, meta, false, 1_000).map_err(|failure| failure.error.message)? {
+                    let (outcome, meta) = read.end(more, None).map_err(|failure| failure.error.message)?;
+                    let Outcome::Data(data) = outcome else { unreachable!() };
+                    return Ok((data["items"].clone(), Value::Object(meta)));
+                }
+            }
+            Err("it goes on".to_owned())
+        };
+        let (more, last) = (json!({"more_pages": true}), json!({"more_pages": false}));
+        let cut = json!({"more_pages": true, "truncated": "cut"});
+        let none = json!({});
+        for (pages, expected) in [
+            (vec![page(&[1], more.clone()), page(&[2], last.clone())], Ok((json!([1, 2]), json!({"pages": 2})))),
+            (vec![page(&[1], none.clone()), page(&[], none.clone())], Ok((json!([1]), json!({"pages": 2})))),
+            // An empty one in the middle.
+            (
+                vec![page(&[1], more.clone()), page(&[], more.clone()), page(&[2], last.clone())],
+                Ok((json!([1, 2]), json!({"pages": 3}))),
+            ),
+            (
+                vec![page(&[1], more.clone()), page(&[], more.clone()), page(&[], more.clone())],
+                Ok((json!([1]), json!({"pages": 3, "more_pages": true, "limit": 1}))),
+            ),
+            (vec![page(&[1], cut), page(&[2], last)], Ok((json!([1, 2]), json!({"pages": 2, "truncated": "cut"})))),
+            (
+                vec![page(&[1], more.clone()), page(&[1], more.clone())],
+                Err("page 2 is the same as the one before it".to_owned()),
+            ),
+            (
+                vec![page(&[1], none.clone()), page(&[1], none.clone())],
+                Ok((json!([1]), json!({"pages": 2, "more_pages": "unknown", "limit": 1}))),
+            ),
+            (
+                vec![page(&[1], none.clone()), page(&[2], none.clone()), page(&[2], none.clone())],
+                Ok((json!([1, 2]), json!({"pages": 3}))),
+            ),
+            (
+                vec![page(&[1], more.clone()), (json!({"error": "internal"}), Map::new())],
+                Err("its pages have no list that could be joined".to_owned()),
+            ),
+            (
+                vec![page(&[1], more.clone()), page(&[7; 600], more)],
+                Ok((json!([1]), json!({"pages": 1, "more_pages": true, "limit": 1}))),
+            ),
+        ] {
+            assert_eq!(read(pages), expected);
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! What goes in and comes out of a session: a question, and the events of the turn that answers it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_loop::machine::Spending;
+use agent_loop::model::conversation::StopReason;
+use protocol::caller::Caller;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
+use protocol::task::{State, TaskId};
+use protocol::tool_scope::ToolScope;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::delivery::Receipt;
+use crate::error_shape::ErrorShape;
+use crate::limits::ConcurrencyPermit;
+use crate::service::{PREFACE_EVENT, SessionService};
+
+/// What an event weighs besides its text.
+const EVENT_BYTES: usize = 128;
+
+/// Who asks, as an interface knows it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Asker {
+    /// The client's session, like `llama-127.0.0.1` or `slack-C012-1712.34`. It is the session's name for as long as the
+    /// session exists. A client may also give a session's number, like `101`.
+    pub session: String,
+    /// Where the client is: `api`, `openai`, `ollama`, `slack`, `a2a`.
+    pub interface: String,
+    /// The name of the API key that the client showed, if any.
+    pub key: Option<String>,
+    /// How many agents above this one were started by an agent.
+    pub depth: u8,
+    /// What the client may use; it only narrows.
+    pub tool_scope: ToolScope,
+    pub read_only: bool,
+    /// Whether someone who may decide listens to this client, so that a task can wait for them without an open page.
+    pub can_decide: bool,
+    /// The one model that answers this client, if its key says so.
+    pub model: Option<String>,
+    /// The client may not read its sessions, only ask.
+    pub only_asks: bool,
+}
+
+impl Asker {
+    /// The model to ask: the one of the client's key, or else the one that is wanted.
+    pub(crate) fn allowed_model(&self, wanted: Option<String>) -> Result<Option<String>, ErrorBody> {
+        match (&self.model, wanted) {
+            (Some(only), Some(wanted)) if *only != wanted => {
+                let message = format!("this API key is answered by the model `{only}` alone, not by `{wanted}`");
+                Err(ErrorBody::new(Code::NeedsScope, message).hint("leave the model out"))
+            }
+            (Some(only), _) => Ok(Some(only.clone())),
+            (None, wanted) => Ok(wanted),
+        }
+    }
+
+    /// The caller of this client's calls: `base`, narrowed to what the client may do.
+    pub(crate) fn narrow(&self, base: &Caller) -> Caller {
+        Caller {
+            read_only: base.read_only || self.read_only,
+            depth: base.depth.max(self.depth),
+            tool_scope: base.tool_scope.also(&self.tool_scope),
+            ..base.clone()
+        }
+    }
+}
+
+/// A message for a session. Its lines that begin with `!word` are commands, performed in order; the rest goes to the model.
+#[derive(Debug, Clone, Default)]
+pub struct Question {
+    pub asker: Asker,
+    pub text: String,
+    /// A name in `[models]` that answers this question only.
+    pub model: Option<String>,
+    pub when_busy: WhenBusy,
+    pub limits: QuestionLimits,
+    /// The client sends this again until it gets an answer: a repetition with the same value is not asked again.
+    pub repeat_key: Option<String>,
+    /// Whether a repetition gets the answer again that was delivered before.
+    pub answers_again: bool,
+    /// The client does not wait for the answer: it reads what became of its question by itself.
+    pub is_polled: bool,
+}
+
+/// Limits of one question, which only lower those of the configuration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct QuestionLimits {
+    pub steps: Option<u32>,
+    pub tokens: Option<u64>,
+    pub cost: Option<f64>,
+    /// When the work on it is stopped.
+    pub deadline: Option<Duration>,
+}
+
+/// What happens to a question while the session answers another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenBusy {
+    /// It waits while the session works. If the session only waits for tasks, it is asked at once; their ends are
+    /// reported later.
+    #[default]
+    Interrupt,
+    /// It waits until the other one has ended, with all of its tasks.
+    Queue,
+    /// It stops the other one.
+    Cancel,
+}
+
+/// A conversation whose history the client keeps. Nothing of it is stored here.
+#[derive(Debug, Clone, Default)]
+pub struct ClientConversation {
+    pub asker: Asker,
+    /// The client's own system prompt, added to ours.
+    pub system: Option<String>,
+    /// The messages so far, the oldest first; the last one is the question.
+    pub messages: Vec<ClientMessage>,
+    pub model: Option<String>,
+    pub limits: QuestionLimits,
+}
+
+/// One message of a [`ClientConversation`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientMessage {
+    User(String),
+    Assistant(String),
+}
+
+/// Where an event stands in its session: events of a session are ordered by it, also across restarts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventId {
+    /// The number of the question, counted from 1.
+    pub turn: u64,
+    /// When the session was loaded, in milliseconds: a turn that a restart interrupted begins anew.
+    pub load: u64,
+    pub number: u64,
+    /// Whether it is the end of its turn, or came after that: a client that has it has the answer.
+    pub is_over: bool,
+}
+
+impl EventId {
+    /// Whether the event is the text that stands before the answer of the turn.
+    pub(crate) fn is_preface(self) -> bool {
+        self == PREFACE_EVENT
+    }
+}
+
+/// What happens in a session. As a server-sent event its name is its type, and `tok` for a text.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum SessionEvent {
+    /// A piece of the answer.
+    Text { text: String },
+    /// What came so far of this turn's answer is void: the request is made again.
+    Restart,
+    /// A task was started, moved on or ended.
+    Task(TaskNews),
+    /// A task waits for a human.
+    Gate(GateNews),
+    /// Something that the user should know, in words.
+    Note { text: String },
+    /// The turn ended; no event of this turn follows.
+    Done(TurnOutcome),
+    /// The turn ended without an answer; no event of this turn follows.
+    Error {
+        #[schemars(with = "ErrorShape")]
+        error: ErrorBody,
+    },
+}
+
+impl SessionEvent {
+    pub fn is_last(&self) -> bool {
+        matches!(self, Self::Done(_) | Self::Error { .. })
+    }
+
+    /// Whether the events only end because the server stops, and the turn goes on after that.
+    pub(crate) fn is_stopping(&self) -> bool {
+        matches!(self, Self::Error { error } if error.code == Code::NoExecutor)
+    }
+}
+
+/// News about a task of the session.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct TaskNews {
+    #[schemars(with = "String")]
+    pub id: TaskId,
+    pub subtool: String,
+    #[schemars(with = "String")]
+    pub state: State,
+    /// The beginning of the result of a final task; how much is the session's preview length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preview: Option<String>,
+}
+
+/// A task that waits for a human. Only the page, or a client whose API key may decide, can answer it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct GateNews {
+    #[schemars(with = "String")]
+    pub id: TaskId,
+    pub subtool: String,
+    /// What waits and where it is decided, in words for the user. It contains no secret link.
+    pub message: String,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct TurnOutcome {
+    /// The last answer of the model, or what the commands printed.
+    pub answer: String,
+    pub termination: &'static str,
+    /// A limit cut the work short.
+    pub truncated: bool,
+    /// The number of the session.
+    pub session: u32,
+    pub model: String,
+    pub usage: TurnUsage,
+    #[serde(skip)]
+    pub stop_reason: StopReason,
+}
+
+impl TurnOutcome {
+    /// The outcome of a turn that no model answered.
+    pub(crate) fn told(session: u32, answer: String) -> Self {
+        Self {
+            answer,
+            termination: StopReason::Completed.as_str(),
+            truncated: false,
+            session,
+            model: String::new(),
+            usage: TurnUsage::default(),
+            stop_reason: StopReason::Completed,
+        }
+    }
+}
+
+/// What a turn used.
+#[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
+pub struct TurnUsage {
+    pub requests: u32,
+    pub input_tokens: u64,
+    pub cached_tokens: u64,
+    pub output_tokens: u64,
+    pub cost: f64,
+}
+
+impl From<Spending> for TurnUsage {
+    fn from(spent: Spending) -> Self {
+        Self {
+            requests: spent.requests,
+            input_tokens: spent.usage.input,
+            cached_tokens: spent.usage.cached,
+            output_tokens: spent.usage.output,
+            cost: spent.cost,
+        }
+    }
+}
+
+/// An event with its place.
+#[derive(Debug, Clone)]
+pub struct LoggedEvent {
+    pub id: EventId,
+    pub event: SessionEvent,
+}
+
+impl LoggedEvent {
+    /// About how much memory it takes.
+    pub(crate) fn weight(&self) -> usize {
+        let text = match &self.event {
+            SessionEvent::Text { text } | SessionEvent::Note { text } => text.len(),
+            SessionEvent::Task(news) => news.preview.as_ref().map_or(0, String::len),
+            SessionEvent::Done(outcome) => outcome.answer.len(),
+            SessionEvent::Gate(_) | SessionEvent::Error { .. } | SessionEvent::Restart => 0,
+        };
+        EVENT_BYTES + text
+    }
+}
+
+/// The events of one turn, as they happen. Dropping it does not stop the turn: the answer waits for the client's next
+/// question.
+#[derive(Debug)]
+pub struct TurnStream {
+    events: mpsc::UnboundedReceiver<Arc<LoggedEvent>>,
+    number: u32,
+    /// What the client reads before the answer of the turn: the output of its commands, an answer that it never got. It is
+    /// an event of its own, and the beginning of the whole answer.
+    preface: String,
+    question: Option<Uuid>,
+    /// As long as it exists, the client listens for the answer to the question.
+    listening: Option<Arc<ConcurrencyPermit<Uuid>>>,
+    /// The turn whose end was read.
+    ended_turn: Option<u64>,
+    /// What is told that the answer arrived.
+    service: Option<Arc<SessionService>>,
+}
+
+impl TurnStream {
+    /// A stream of these events, for a turn that needs no session.
+    pub fn of(events: mpsc::UnboundedReceiver<Arc<LoggedEvent>>, number: u32) -> Self {
+        Self {
+            events,
+            number,
+            preface: String::new(),
+            question: None,
+            listening: None,
+            ended_turn: None,
+            service: None,
+        }
+    }
+
+    /// A stream of a session's events.
+    pub(crate) fn of_session(
+        events: mpsc::UnboundedReceiver<Arc<LoggedEvent>>,
+        number: u32,
+        service: &Arc<SessionService>,
+    ) -> Self {
+        Self { service: Some(Arc::clone(service)), ..Self::of(events, number) }
+    }
+
+    /// The stream of this question, to which the client listens.
+    pub(crate) fn of_question(self, question: Uuid, listening: ConcurrencyPermit<Uuid>) -> Self {
+        Self { question: Some(question), listening: Some(Arc::new(listening)), ..self }
+    }
+
+    /// The next event; `None` after the last one.
+    pub async fn next(&mut self) -> Option<Arc<LoggedEvent>> {
+        let logged = self.events.recv().await?;
+        if logged.event.is_last() && !logged.event.is_stopping() {
+            self.ended_turn = Some(logged.id.turn);
+        }
+        match &logged.event {
+            SessionEvent::Text { text } if logged.id.is_preface() => {
+                self.preface.push_str(text);
+                Some(logged)
+            }
+            SessionEvent::Done(outcome) if !self.preface.is_empty() => {
+                let answer = format!("{}{}", self.preface, outcome.answer);
+                let event = SessionEvent::Done(TurnOutcome { answer, ..outcome.clone() });
+                Some(Arc::new(LoggedEvent { id: logged.id, event }))
+            }
+            _ => Some(logged),
+        }
+    }
+
+    /// Records that the client does not wait any longer, and will read by itself what became of its question.
+    pub fn polled(self) -> Result<(), ErrorBody> {
+        match (&self.service, self.question) {
+            (Some(service), Some(question)) => service.polled(self.number, question),
+            _ => Ok(()),
+        }
+    }
+
+    /// The number of the session.
+    pub fn session(&self) -> u32 {
+        self.number
+    }
+
+    /// The question that it answers, by which [`SessionService::rejoin`] finds it after a restart. A stream that follows a
+    /// session, or that no model answers, has none.
+    pub fn question(&self) -> Option<Uuid> {
+        self.question
+    }
+
+    /// Records that the client has the whole answer that was read. Without it, the session's next turn begins with it. An
+    /// answer that only says that the server stops does not count.
+    pub fn delivered(&self) {
+        if let Some(receipt) = self.receipt() {
+            receipt.give();
+        }
+    }
+
+    /// Does the same when the client has taken the body that it is sent; `None` if there is nothing to record. Until then
+    /// the client listens.
+    pub(crate) fn receipt(&self) -> Option<Receipt> {
+        let (service, turn) = (Arc::clone(self.service.as_ref()?), self.ended_turn?);
+        let (session, listening) = (self.number, self.listening.clone());
+        Some(Receipt::new(move || {
+            service.delivered(session, turn);
+            drop(listening);
+        }))
+    }
+
+    /// Waits for the end of the turn; an error event becomes an error.
+    pub async fn outcome(&mut self) -> Result<TurnOutcome, ErrorBody> {
+        while let Some(logged) = self.next().await {
+            match &logged.event {
+                SessionEvent::Done(outcome) => return Ok(outcome.clone()),
+                SessionEvent::Error { error } => return Err(error.clone()),
+                _ => {}
+            }
+        }
+        Err(crate::service::stopping())
+    }
+}

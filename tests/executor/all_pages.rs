@@ -1,0 +1,217 @@
+//! `run --all`: every page of a list in one result, bounded, and only where a next page is known.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::http::HttpScript;
+use crate::world::{World, until};
+
+/// How many items the far side has.
+const ITEMS: u64 = 23;
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// A page of numbered items, as a server answers `GET /…?page=2&limit=5`; the second page is asked for with the first one's
+/// `page` plus one.
+fn page_of(line: &str) -> String {
+    let number = |name: &str, otherwise: u64| {
+        let (_, query) = line.split_once('?').unwrap_or_default();
+        let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        value.and_then(|value| value.parse().ok()).unwrap_or(otherwise)
+    };
+    let (mut page, limit) = (number("page", 1), number("limit", 5).min(5));
+    if line.contains("/clamped") {
+        page = page.min(ITEMS.div_ceil(limit));
+    }
+    let first = (page - 1) * limit + 1;
+    let items: Vec<_> =
+        (first..first + limit).filter(|number| *number <= ITEMS).map(|number| json!({ "id": number })).collect();
+    let body = json!({"items": items, "page": page, "total": ITEMS, "last": page * limit >= ITEMS});
+    format!("200 OK\r\ncontent-type: application/json\r\n\r\n{body}")
+}
+
+fn numbers(data: &Value) -> Vec<u64> {
+    let items = data["items"].as_array().unwrap_or_else(|| panic!("{data}"));
+    items.iter().map(|item| item["id"].as_u64().expect("a number")).collect()
+}
+
+/// A world with subtools that know their next page in different ways.
+fn world(url: &str) -> World {
+    let world = World::new();
+    let input = json!({"type": "object", "properties": {
+        "page": {"type": "integer", "minimum": 1, "default": 1},
+        "limit": {"type": "integer", "minimum": 1, "maximum": 5, "default": 2},
+    }});
+    let mut two_pages = input.clone();
+    two_pages["properties"]["page"]["maximum"] = json!(2);
+    let http = |more: Value| {
+        let mut http = json!({"method": "GET", "base_url": url, "path": "/items",
+            "query": {"page": "{{ page }}", "limit": "{{ limit }}"}});
+        http.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        json!({ "http": http })
+    };
+    let reads = json!({"readOnlyHint": true});
+    let of_page = json!({"part": "{more_pages: (.last | not), page: $input.page, total}"});
+    let walks = json!({"pagination": {"page": {"query": "page"}, "items": "items", "max_pages": 2, "max_items": "{{ limit }}"},
+        "query": {"page": "{{ page }}"}});
+    world.define(
+        "pages.json",
+        &json!({
+            "by_number": {"description": "Lists.", "input": input, "annotations": reads, "run": http(json!({})), "result": of_page},
+            "by_runner": {"description": "Lists.", "input": input, "annotations": reads, "run": http(walks)},
+            "limited": {"description": "Lists.", "input": input, "annotations": reads, "run": http(json!({})),
+                "result": of_page, "rate_limit": {"calls": 2, "per": "1h"}},
+            "deaf": {"description": "Lists.", "input": input, "annotations": reads, "run": http(json!({"query": {}})), "result": of_page},
+            "only_says_more": {"description": "Lists.", "input": input, "annotations": reads, "run": http(json!({})),
+                "result": {"part": "{more_pages: (.last | not)}"}},
+            "steps": {"description": "Lists.", "input": input, "annotations": reads,
+                "run": {"steps": [{"name": "a", "subtool": "silent", "input": {"page": "{{ page }}"}}]}},
+            "silent": {"description": "Lists.", "input": input, "annotations": reads, "run": http(json!({}))},
+            "clamped": {"description": "Lists.", "input": input, "annotations": reads, "run": http(json!({"path": "/clamped"}))},
+            "asks": {"description": "Lists.", "input": input, "annotations": reads, "run": http(json!({})), "confirm": "always"},
+            "asks_late": {"description": "Lists.", "input": input, "annotations": reads, "run": http(json!({})), "result": of_page,
+                "confirm": {"when": "input.page > 2"}},
+            "privileged": {"description": "Lists.", "input": input, "annotations": reads, "run": http(json!({})), "result": of_page,
+                "requires": ["{{ page }}:read"]},
+            "two_pages": {"description": "Lists.", "input": two_pages, "annotations": reads, "run": http(json!({})), "result": of_page},
+            "writes": {"description": "Changes.", "input": input, "run": http(json!({}))},
+            "no_page": {"description": "Lists.", "input": {"type": "object"}, "annotations": reads, "run": http(json!({"query": {}}))},
+        }),
+    );
+    world
+}
+
+#[test]
+fn all_pages_are_one_result_and_a_sum_of_it_is_that_of_everything() {
+    let server = HttpScript::new(|line, _| page_of(line));
+    let world = world(&server.url);
+    for subtool in ["by_number", "by_runner", "only_says_more", "silent", "clamped"] {
+        let one = world.run(&["run", subtool, "--wait", "--jq", ".items | length"]);
+        assert!(one.stderr.contains("run it with --all"), "{subtool}: {one}");
+        let all = world.run(&["run", subtool, "--all", "--wait"]).json();
+        assert_eq!(numbers(&all["data"]), (1..=ITEMS).collect::<Vec<_>>(), "{subtool}: {all}");
+        assert!(all["more_pages"].is_null() && all["limit"].is_null(), "{subtool}: {all}");
+        let sum = world.run(&["run", subtool, "--all", "--wait", "--jq", "[.items[].id] | add"]);
+        assert_eq!(sum.json(), ITEMS * (ITEMS + 1) / 2, "{subtool}");
+        assert!(!sum.stderr.contains("not all there is"), "{subtool}: {sum}");
+    }
+    // From a page on, and as many at once as the schema allows.
+    let rest = world.run(&["run", "by_number", "page=3", "limit=5", "--all", "--wait"]).json();
+    assert_eq!(numbers(&rest["data"]), (11..=ITEMS).collect::<Vec<_>>());
+    // As many as were asked for, or the third page would begin elsewhere.
+    let pairs = world.run(&["run", "by_number", "page=3", "limit=2", "--all", "--wait"]).json();
+    assert_eq!(numbers(&pairs["data"]), (5..=ITEMS).collect::<Vec<_>>());
+    let only = world.run(&["run", "by_number", "page=12", "--all", "--wait"]).json();
+    assert_eq!(numbers(&only["data"]), [23], "{only}");
+}
+
+/// Whatever would refuse a page alone, or ask about it, ends the pages before it.
+#[test]
+fn each_page_is_judged_like_a_call_of_its_own() {
+    let server = HttpScript::new(|line, _| page_of(line));
+    let world = world(&server.url);
+    let rule = |then: &str| {
+        format!(
+            "[[confirm.rules]]\ntools = [\"by_number\"]\nwhen = \"input.page > 2\"\nthen = \"{then}\"\nbecause = \"late\"\n"
+        )
+    };
+    let privileges = "[access]\nprivileges = [\"1:read\", \"2:read\"]\n".to_owned();
+    for (config, subtool, why) in [
+        (rule("refuse"), "by_number", "is refused"),
+        (rule("ask"), "by_number", "needs a human"),
+        (String::new(), "asks_late", "needs a human"),
+        (privileges, "privileged", "3:read"),
+        (String::new(), "two_pages", "2"),
+    ] {
+        world.configure(&config);
+        let some = world.run(&["run", subtool, "--all", "--wait"]).json();
+        assert_eq!(numbers(&some["data"]), (1..=10).collect::<Vec<_>>(), "{subtool}: {some}");
+        assert_eq!((&some["more_pages"], &some["limit"]), (&json!(true), &json!(10)), "{subtool}: {some}");
+        let said = some["not_fetched"].as_str().unwrap_or_default();
+        assert!(said.starts_with("page 3 was not read: ") && said.contains(why), "{subtool}: {some}");
+    }
+}
+
+#[test]
+fn a_rule_that_comes_while_pages_are_read_ends_them() {
+    // Each answer after the second waits until the rule is there.
+    let (tell, told) = mpsc::channel::<()>();
+    let server = HttpScript::new(move |line, number| {
+        if number >= 2 {
+            told.recv_timeout(DEADLINE).ok();
+        }
+        page_of(line)
+    });
+    let world = world(&server.url);
+    let accepted = world.run(&["run", "by_number", "--all"]).json();
+    let id = accepted["id"].as_str().expect("an id").to_owned();
+    until("some pages were read", || server.requests().len() > 1);
+    world.configure("[[confirm.rules]]\ntools = [\"by_number\"]\nthen = \"refuse\"\nbecause = \"stop\"\n");
+    until("the rule is in force", || world.run(&["run", "by_number", "--dry-run"]).exit == 5);
+    drop(tell);
+    let ended = world.run(&["wait", &id]).json();
+    assert!(numbers(&ended["data"]).len() < 23 && ended["not_fetched"].to_string().contains("stop"), "{ended}");
+}
+
+#[test]
+fn an_idempotency_key_tells_all_pages_from_one() {
+    let server = HttpScript::new(|line, _| page_of(line));
+    let world = world(&server.url);
+    assert_eq!(world.run(&["run", "by_number", "--idempotency-key=k", "--wait"]).exit, 0);
+    let other = world.run(&["run", "by_number", "--idempotency-key=k", "--all", "--wait"]);
+    assert!(other.exit == 2 && other.stderr.contains("idempotency-mismatch"), "{other}");
+    let plan = world.run(&["run", "by_number", "--all", "--dry-run"]).json();
+    assert_eq!(plan["all_pages"], true, "{plan}");
+}
+
+#[test]
+fn what_has_no_pages_is_refused_before_anything_is_sent() {
+    let server = HttpScript::new(|line, _| page_of(line));
+    let world = world(&server.url);
+    for (subtool, why) in [
+        ("writes", "does not only read"),
+        ("no_page", "has no `page`"),
+        ("limited", "how often it may be called is limited"),
+        ("asks", "a human must approve it"),
+        ("steps", "it runs other subtools"),
+    ] {
+        let refused = world.run(&["run", subtool, "--all", "--wait"]);
+        assert_eq!(refused.exit, 2, "{refused}");
+        assert!(refused.stderr.contains(why) && refused.stderr.contains("leave `--all` out"), "{refused}");
+    }
+    assert_eq!(server.requests(), [""; 0]);
+    // One that answers each page with the same one.
+    let ended = world.run(&["run", "deaf", "--all", "--wait"]);
+    assert!(ended.exit == 1 && ended.stdout.contains("the same as the one before it"), "{ended}");
+}
+
+/// Other runners than HTTP have pages too.
+#[test]
+fn the_pages_of_files_and_of_databases_are_joined() {
+    let world = World::new();
+    std::fs::write(world.folder().join("text.txt"), "needle\n".repeat(230)).expect("written");
+    let path = world.folder();
+    let path = format!("path={}", path.display());
+    let found =
+        world.run(&["run", "files_search", "pattern=needle", &path, "--all", "--wait", "--jq", ".matches | length"]);
+    assert_eq!(found.stdout.trim(), "230", "{found}");
+    for number in 0..60 {
+        std::fs::write(world.folder().join(format!("text-{number}.txt")), "needle\n").expect("written");
+    }
+    let counted = world.run(&[
+        "run",
+        "files_search",
+        "pattern=needle",
+        &path,
+        "count:=true",
+        "--all",
+        "--wait",
+        "--jq",
+        ".most | length",
+    ]);
+    assert_eq!(counted.stdout.trim(), "61", "{counted}");
+    // No hint where it would be refused.
+    let log = world.run(&["run", "files_read", "path=text.txt", "lines=2", "--wait", "--jq", ".text"]);
+    assert!(!log.stderr.contains("--all"), "{log}");
+}
