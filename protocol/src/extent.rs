@@ -76,10 +76,11 @@ pub fn is_told(meta: &Map<String, Value>) -> bool {
 }
 
 /// Whether there is, or may be, a page after the one with this `_meta`.
-pub fn has_next_page(meta: &Value) -> bool {
-    let is_unsaid = meta["more_pages"].is_null() && meta["has_next_page"].is_null();
-    let may_have = meta["more_pages"] == UNKNOWN || (meta["limit"].is_u64() && is_unsaid);
-    may_have || meta["more_pages"] == true || meta["has_next_page"] == true
+pub fn has_next_page(meta: &Map<String, Value>) -> bool {
+    let [more, next, limit] =
+        ["more_pages", "has_next_page", "limit"].map(|field| meta.get(field).unwrap_or(&Value::Null));
+    let is_unsaid = more.is_null() && next.is_null();
+    *more == true || *next == true || *more == UNKNOWN || (is_unsaid && limit.is_u64())
 }
 
 /// Whether data with this `_meta` lacks something, or may lack something.

@@ -84,9 +84,7 @@ impl Attempt<'_> {
         invocation: &Invocation,
     ) -> Result<(Outcome, Map<String, Value>), Failure> {
         let (outcome, mut meta) = self.perform_and_shape(definition, invocation).await?;
-        if extent::has_next_page(&Value::Object(meta.clone()))
-            && check(&self.task.tool, definition, &self.context.config).is_ok()
-        {
+        if extent::has_next_page(&meta) && check(&self.task.tool, definition, &self.context.config).is_ok() {
             meta.insert(extent::MORE_WITH.to_owned(), "--all".into());
         }
         Ok((outcome, meta))
@@ -112,6 +110,7 @@ impl Attempt<'_> {
         let max_bytes = self.context.config.executor.output_bytes.min(MAX_BYTES);
         let schema = InputSchema::compile(&definition.input)
             .map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
+        let declares = definition.result.as_ref().is_some_and(|shape| shape.part.is_some());
         let mut read = ReadPages::default();
         loop {
             let mut page = invocation.clone();
@@ -123,7 +122,6 @@ impl Attempt<'_> {
             }
             let (outcome, meta) = self.perform_and_shape(definition, &page).await?;
             let Outcome::Data(data) = outcome else { return Ok((outcome, meta)) };
-            let declares = definition.result.as_ref().is_some_and(|shape| shape.part.is_some());
             if let Some(more) = read.add(data, meta, declares, max_bytes)? {
                 let why =
                     (more == More::Yes).then(|| format!("at most {MAX_PAGES} pages and {max_bytes} bytes are read"));
@@ -177,7 +175,7 @@ impl ReadPages {
         let is_unknown = says[0].is_some_and(|more| *more == extent::UNKNOWN);
         let is_said = !is_unknown && (declares || says.into_iter().flatten().any(Value::is_boolean));
         // Where it is not said, only an empty page is the last one.
-        let has_more = !is_said || extent::has_next_page(&Value::Object(meta.clone()));
+        let has_more = !is_said || extent::has_next_page(&meta);
         let bytes = compact_bytes(&data);
         let place = self.place.take().or_else(|| ListPlace::of(&data)).ok_or_else(no_list)?;
         let items = place.list(&mut data).map(std::mem::take).ok_or_else(no_list)?;

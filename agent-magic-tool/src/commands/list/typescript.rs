@@ -47,7 +47,7 @@ const IN_TYPE: [&str; 22] = [
 pub(super) fn signature(name: &str, description: &str, input: &Value) -> String {
     let more = remarks_of_whole(input).map(|more| format!("; {more}")).unwrap_or_default();
     let mut text = format!("/** {}{} */\n", enclosed(description), enclosed(&more));
-    let name = if is_identifier(name) { name.to_owned() } else { quoted(name) };
+    let name = key(name);
     let written = Types { root: input, left: Cell::new(MAX_TYPES) }.of(input, 0, &mut Vec::new());
     // Without parameters there is nothing to write.
     let input = if matches!(&*written, "{}" | "unknown") { String::new() } else { format!("input: {written}") };
@@ -162,7 +162,7 @@ impl<'a> Types<'a> {
         for (name, schema) in properties.into_iter().flatten() {
             let written = self.of(schema, indent + 1, references);
             let optional = if required.iter().any(|one| one == name) { "" } else { "?" };
-            let name = if is_identifier(name) { name.clone() } else { quoted(name) };
+            let name = key(name);
             members.push((format!("{name}{optional}: {written}"), remarks(schema)));
         }
         // What must be given and is described elsewhere.
@@ -171,7 +171,7 @@ impl<'a> Types<'a> {
             .filter_map(Value::as_str)
             .filter(|name| properties.is_none_or(|known| !known.contains_key(*name)))
         {
-            let name = if is_identifier(name) { name.to_owned() } else { quoted(name) };
+            let name = key(name);
             members.push((format!("{name}: unknown"), String::new()));
         }
         match fields.get("additionalProperties") {
@@ -281,8 +281,9 @@ fn is_identifier(name: &str) -> bool {
         && characters.all(|next| next.is_ascii_alphanumeric() || next == '_' || next == '$')
 }
 
-fn quoted(name: &str) -> String {
-    Value::from(name).to_string()
+/// A name as the key of a member.
+fn key(name: &str) -> String {
+    if is_identifier(name) { name.to_owned() } else { Value::from(name).to_string() }
 }
 
 #[cfg(test)]
