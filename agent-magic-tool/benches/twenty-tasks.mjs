@@ -8,7 +8,7 @@
 // time make a few tokens of difference.
 //
 // The model is a script. It knows the definition of the one tool and what was printed: what no output named is not run, and a
-// subtool that is found without its schema is looked at first. The words of each search were written before any search was
+// subtool of whose input too little was printed is looked at first. The words of each search were written before any search was
 // made, and stay as they are; what is done with the hits was written with them in sight. A search that misses, or an answer
 // that is not there, ends the script with status 1.
 //
@@ -78,7 +78,7 @@ const TASKS = [
         github_api_pulls_list: `${closed} --jq '.[] | {number, title, merged_at}'`,
       });
       // The shipped subtool does not promise to say who merged; the operation of the API has its well-known field.
-      await model.look("github_api_pulls_get");
+      await model.look("github_api_pulls_get", "owner= repo= pull_number=");
       return model.run("github_api_pulls_get owner=acme repo=shop pull_number=41 --wait --jq '.merged_by.login'");
     },
     /mira/,
@@ -95,9 +95,9 @@ const TASKS = [
   [
     "read a mail",
     async (model) => {
-      const reader = await model.find("read email message", "gmail_read_message", "gmail_users_messages_get");
+      const reader = await model.find("read email message", { gmail_read_message: "message_id=", gmail_users_messages_get: "id=" });
       // The mail's id is what a search returns.
-      await model.look("gmail_search_messages");
+      await model.look("gmail_search_messages", "search_query=");
       const found = await model.run("gmail_search_messages search_query=from:berta --wait");
       const key = reader === "gmail_read_message" ? "message_id" : "id";
       return model.run(`${reader} ${key}=${/18c1\w+/.exec(found.stdout)[0]} --wait`);
@@ -128,9 +128,9 @@ const TASKS = [
   [
     "share it",
     async (model) => {
-      const share = await model.find("share drive file", "drive_permissions_create");
+      const share = await model.find("share drive file", { drive_permissions_create: "fileId= role= type= emailAddress=" });
       // The file's id is what a search returns.
-      await model.look("drive_files_list");
+      await model.look("drive_files_list", "q=");
       const found = await model.run(`drive_files_list q="name contains 'budget'" --wait`);
       return model.run(`${share} fileId=${/1Bxi\w+/.exec(found.stdout)[0]} role=reader type=user emailAddress=berta@example.com --wait`);
     },
@@ -149,7 +149,7 @@ const TASKS = [
   [
     "sum of 230 orders",
     async (model) => {
-      const name = await model.find("list shop orders", "magento_get_orders");
+      const name = await model.find("list shop orders", { magento_get_orders: "searchCriteria_pageSize= searchCriteria_currentPage=" });
       const sums = [];
       for (const page of [1, 2, 3]) {
         const select = page === 1 ? "{total_count, sum: ([.items[].grand_total] | add)}" : "[.items[].grand_total] | add";
@@ -173,10 +173,12 @@ const TASKS = [
   [
     "ask the database",
     async (model) => {
-      const name = await model.find("query database", "library_query");
-      // Its description names the tables, and the subtool for their columns.
-      await model.look("library_describe_table");
-      for (const table of ["reader", "loan"]) await model.run(`library_describe_table table=${table} --wait`);
+      const name = await model.find("query database", { library_query: "query=" });
+      // Its description names the tables, and their columns or the subtool for these.
+      if (!model.turns.at(-1).output.includes("reader_id")) {
+        await model.look("library_describe_table", "table=");
+        for (const table of ["reader", "loan"]) await model.run(`library_describe_table table=${table} --wait`);
+      }
       const query = "SELECT r.town, COUNT(*) AS loans FROM loan l JOIN reader r ON r.id = l.reader_id GROUP BY r.town";
       return model.run(`${name} query='${query}' --wait`);
     },
@@ -185,8 +187,7 @@ const TASKS = [
   [
     "something for later",
     async (model) => {
-      const name = await model.find("add todo task", "tasks_insert");
-      await model.say("agent-magic-tool help run", false);
+      const name = await model.find("add todo task", { tasks_insert: "tasklist= title=" });
       return model.run(`${name} tasklist=@@default title='call Berta' --in 2h`);
     },
     /run_at/,
@@ -203,20 +204,33 @@ const PEER_TASKS = {
 
 // --- The model ---
 
-/** The subtools of an output of `list`, in its order, and whether each has its schema. */
+/** The subtools of an output of `list`, in its order, each with what is said of its input: a schema, a signature or nothing. */
 function listed(text) {
   if (text.startsWith("{")) {
-    return new Map(Object.entries(JSON.parse(text)).map(([name, subtool]) => [name, "input" in subtool]));
+    const input = ({ input, signature }) => (input ? JSON.stringify(input) : signature);
+    return new Map(Object.entries(JSON.parse(text)).map(([name, subtool]) => [name, input(subtool)]));
   }
-  const found = [...text.matchAll(/^(\/\/ )?"?([\w-]+)"?(?:\(|: )/gm)];
-  return new Map(found.map(([, comment, name]) => [name, !comment]));
+  const found = new Map();
+  for (const line of text.split("\n")) {
+    const [, also] = /^\/\/ also: (.*)/.exec(line) ?? [];
+    const [, comment, name, rest] = /^(\/\/ )?"?([\w-]+)"?([(:].*)/.exec(line) ?? [];
+    if (also) for (const one of also.split(", ")) found.set(one, undefined);
+    else if (name) found.set(name, rest.startsWith("(") ? (comment ? rest.split("): ")[0] : rest) : undefined);
+    // A signature goes on.
+    else if (/^[ }]/.test(line)) found.set([...found.keys()].pop(), [...found.values()].pop() + line);
+  }
+  return found;
+}
+
+/** The parameters that a line of `run` gives, also those inside JSON. */
+function keysOf(line) {
+  return [...line.matchAll(/(?:^|\s)(\w+):?=|"(\w+)":/g)].map(([, key, inner]) => key ?? inner);
 }
 
 class Model {
   turns = [];
-  /** The subtools whose names were printed, and those whose inputs were. */
-  seen = new Set();
-  known = new Set();
+  /** The subtools whose names were printed, each with what was printed of its input. */
+  seen = new Map();
 
   constructor(world, title) {
     this.world = world;
@@ -232,31 +246,34 @@ class Model {
   async list(what) {
     const { stdout } = await this.say(`agent-magic-tool list tools ${what}${FORMAT}`, true);
     const found = listed(stdout);
-    for (const [name, hasSchema] of found) {
-      this.seen.add(name);
-      if (hasSchema) this.known.add(name);
-    }
+    for (const [name, input] of found) this.seen.set(name, input ?? this.seen.get(name));
     return [...found.keys()];
   }
 
-  /** Searches with these words; returns the best of the wanted subtools, once its input is known. */
-  async find(query, ...wanted) {
-    const name = (await this.list(`--query="${query}"`)).find((name) => wanted.includes(name));
-    if (!name) throw new Error(`"${query}" finds none of ${wanted.join(", ")}`);
-    this.foundAtOnce = this.known.has(name);
-    await this.look(name);
+  /** Whether enough was printed to give a subtool this input. */
+  knows(name, line) {
+    const input = this.seen.get(name);
+    return input !== undefined && keysOf(line).every((key) => input.includes(key));
+  }
+
+  /** Searches with these words; returns the best of the wanted subtools, once the input that it is to get is known. */
+  async find(query, inputs) {
+    const name = (await this.list(`--query="${query}"`)).find((name) => name in inputs);
+    if (!name) throw new Error(`"${query}" finds none of ${Object.keys(inputs).join(", ")}`);
+    this.foundAtOnce = this.knows(name, inputs[name]);
+    await this.look(name, inputs[name]);
     return name;
   }
 
-  /** The input of a subtool, unless it was printed before. */
-  async look(name) {
+  /** The input of a subtool, unless enough of it was printed before. */
+  async look(name, line) {
     if (!this.seen.has(name)) throw new Error(`nothing has printed ${name}`);
-    if (!this.known.has(name)) await this.list(name);
+    if (!this.knows(name, line)) await this.list(name);
   }
 
   async run(line) {
     const [name] = line.split(" ");
-    if (!this.known.has(name)) throw new Error(`the input of ${name} was not printed`);
+    if (!this.knows(name, line.slice(name.length))) throw new Error(`the input of ${line} was not printed`);
     const printed = await this.say(`agent-magic-tool run ${line}`, false);
     if (printed.exit !== 0) throw new Error(`${line}: ${printed.text}`);
     return printed;
@@ -264,7 +281,7 @@ class Model {
 
   /** Finds one of these subtools and runs it with its input. */
   async use(query, inputs) {
-    const name = await this.find(query, ...Object.keys(inputs));
+    const name = await this.find(query, inputs);
     return this.run(`${name} ${inputs[name]}`);
   }
 }
@@ -377,7 +394,7 @@ function table({ subtools, definition, tasks, peers }) {
       total(tasks.filter(({ task }) => task in PEER_TASKS)),
       (costs) => total(Object.values(costs)).sum || undefined,
     ),
-    "\n\\* the search found it without its schema, which was asked for",
+    "\n\\* the search said too little of its input, which was asked for",
     ...others.filter(([, { reason }]) => reason).map(([name, { reason }]) => `SKIPPED ${name}: ${reason}`),
   ].join("\n");
 }

@@ -3,6 +3,7 @@
 //! The query of a subtool is a plain text that a developer can edit; values reach it only as variables. Asks no server:
 //! the command fetches the introspection result.
 
+use protocol::sentences::first_sentences;
 use serde_json::{Map, Value, json};
 
 use crate::document::Document;
@@ -236,7 +237,7 @@ fn destroys(name: &str) -> bool {
 }
 
 fn description(schema: &GraphqlSchema, field: &GraphqlField, operation: GraphqlOperation) -> String {
-    let own = describe::first_sentences(&describe::plain(&field.description), describe::MAX_DESCRIPTION_CHARS);
+    let own = first_sentences(&describe::plain(&field.description), describe::MAX_DESCRIPTION_CHARS);
     let first = if own.is_empty() { name(field, operation) } else { own };
     let answer = schema.types.get(field.kind.name());
     let usable = answer.into_iter().flat_map(|known| known.fields.iter()).filter(|it| is_usable(it)).collect();

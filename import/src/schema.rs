@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 
+use protocol::sentences::first_sentence;
 use serde_json::{Map, Value, json};
 
 use crate::describe;
@@ -323,7 +324,7 @@ impl<'a> Schemas<'a> {
             cut.insert("type".to_owned(), (*kind).into());
         }
         if let Some(text) = own.get("description").and_then(Value::as_str) {
-            cut.insert("description".to_owned(), describe::first_sentence(&self.texts.field(text)).into());
+            cut.insert("description".to_owned(), first_sentence(&self.texts.field(text)).into());
         }
         append_description(&mut cut, &listed(own));
         cut

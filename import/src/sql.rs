@@ -15,6 +15,8 @@ pub const TABLES: &str = "table";
 
 /// How many tables a description names.
 const MAX_NAMED_TABLES: usize = 40;
+/// Tables are named with their columns if all of that takes at most as many characters.
+const MAX_CHARS_OF_COLUMNS: usize = 240;
 /// By how many of its columns the rows of a table are found.
 const MAX_FILTERS: usize = 40;
 /// How many tables have phrases of their own in the subtool for queries.
@@ -155,6 +157,17 @@ impl DatabaseSource<'_> {
         ImportedSubtool { what: name.clone(), name, group: self.pack.to_owned(), definition }
     }
 
+    /// The tables with their columns, like `book (id, title), reader (id, name)`, if they are few.
+    fn tables_with_columns(&self) -> Option<String> {
+        let mut all = Vec::new();
+        for table in self.tables {
+            let columns: Vec<_> = table["columns"].as_array()?.iter().map(|column| text(column, "name")).collect();
+            all.push(format!("{} ({})", text(table, "name"), columns.join(", ")));
+        }
+        let all = all.join(", ");
+        (!all.is_empty() && all.chars().count() <= MAX_CHARS_OF_COLUMNS).then_some(all)
+    }
+
     /// The names of the tables, the largest first, as far as they are known.
     fn table_names(&self, most: usize) -> String {
         let mut tables: Vec<_> = self.tables.iter().collect();
@@ -182,16 +195,18 @@ impl DatabaseSource<'_> {
         let (database, dialect) = (self.database, self.dialect);
         let changes =
             if self.writable { format!(" It only reads: {}_change changes rows.", self.pack) } else { String::new() };
-        let tables = self.table_names(MAX_NAMED_TABLES);
+        let (tables, rest) = match self.tables_with_columns() {
+            Some(tables) => (tables, "Their types and keys"),
+            None => (self.table_names(MAX_NAMED_TABLES), "The columns of a table"),
+        };
         let mut phrases: Vec<_> = QUERY_PHRASES.iter().map(|phrase| (*phrase).to_owned()).collect();
         phrases.push(format!("ask the {database} database"));
         let of_tables = self.tables.iter().take(MAX_TABLES_IN_PHRASES).map(|table| words(text(table, "name")));
         phrases.extend(of_tables.flat_map(|words| [format!("how many {words}"), format!("wie viele {words}")]));
         self.subtool("query", json!({
             "description": format!(
-                "Runs one read-only SQL query ({dialect}) in the database {database} and returns its rows: how many, sums, \
-                 averages, lists, joins, what was newest. Tables: {tables}. The columns of a table: \
-                 {}_describe_table.{changes}", self.pack
+                "Runs one read-only SQL query ({dialect}) in the database {database}: how many, sums, averages, lists, joins, \
+                 what was newest. Tables: {tables}. {rest}: {}_describe_table.{changes}", self.pack
             ),
             "depends_on": [format!("{}_describe_table", self.pack)],
             "phrases": phrases,

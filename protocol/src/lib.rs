@@ -50,6 +50,7 @@ pub mod paths;
 pub mod regular_file;
 pub mod resolution;
 pub mod schedule;
+pub mod sentences;
 pub mod shell;
 pub mod task;
 pub mod tool_scope;

@@ -56,20 +56,52 @@ fn a_query_without_matches_returns_an_empty_object() {
 }
 
 #[test]
-fn a_query_gives_the_schemas_of_the_best_three_and_a_line_for_each_other() {
+fn a_query_says_all_of_the_best_hit_and_less_of_each_other() {
     let world = World::new();
-    let with_schema = |arguments: &[&str]| {
+    let listed = |arguments: &[&str]| {
         let listed = world.run(&[&["list", "tools", "--query=search files messages issues"], arguments].concat());
-        let subtools = listed.json();
-        let subtools = subtools.as_object().expect("an object").clone();
-        assert!(subtools.len() > 5 && subtools.values().all(|subtool| subtool["description"].is_string()), "{listed}");
-        let schemas: Vec<_> = subtools.values().map(|subtool| subtool["input"].is_object()).collect();
-        (schemas.iter().take_while(|has| **has).count(), schemas.len(), listed.stderr)
+        (listed.json().as_object().expect("an object").clone(), listed.stderr)
     };
-    let (full, all, note) = with_schema(&[]);
-    assert_eq!((full, note.lines().next()), (3, Some("note: the others' inputs: agent-magic-tool list tools NAME")));
-    assert_eq!(with_schema(&["--full"]).0, all);
+    let (hits, notes) = listed(&[]);
+    assert_eq!(hits.len(), 8, "{hits:?}");
+    let has = |key: &str| hits.values().filter(|hit| hit.get(key).is_some()).count();
+    // Which of them have a signature, the scores decide.
+    assert!((1..=2).contains(&has("signature")), "{hits:?}");
+    assert_eq!((has("input"), has("description")), (1, 5), "{hits:?}");
+    let (_, best) = hits.iter().next().expect("a hit");
+    assert!(best["input"]["properties"].is_object(), "{hits:?}");
+    let signature = hits.values().find_map(|hit| hit["signature"].as_str()).expect("a signature");
+    assert!(signature.starts_with('(') && signature.ends_with(')') && signature.contains('?'), "{signature}");
+    let first = notes.lines().next().expect("a note");
+    assert!(
+        first.starts_with("note: whole inputs: agent-magic-tool list tools NAME; ")
+            && first.contains(" more: --limit N"),
+        "{notes}"
+    );
+    let (full, _) = listed(&["--full"]);
+    assert!(full.values().all(|hit| hit["input"].is_object() && hit["description"].is_string()), "{full:?}");
     assert_eq!(world.run(&["list", "tools", "--query="]).stdout, world.run(&["list", "tools"]).stdout);
+}
+
+#[test]
+fn a_signature_is_enough_to_run_a_hit() {
+    let world = World::new();
+    world.configure("[catalog]\npacks = []\n");
+    let subtool = |description: &str, fields: &serde_json::Value| {
+        json!({"description": description, "annotations": {"readOnlyHint": true},
+            "input": {"type": "object", "required": ["to"], "properties": fields},
+            "run": {"process": {"argv": ["echo", "{{ to }}"]}}})
+    };
+    let fields = json!({"copies": {"type": "integer"}, "to": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}}});
+    world.define(
+        "print.json",
+        &json!({"print_letter": subtool("Prints a letter.", &json!({"to": {"type": "string"}})),
+            "print_card": subtool("Prints a letter, too.", &fields)}),
+    );
+    let listed = world.run(&["list", "tools", "--query=print a letter"]).json();
+    assert_eq!(listed["print_card"]["signature"], "(to, copies?: number, tags?: string[])", "{listed}");
+    let ran = world.run(&["run", "print_card", "to=Ann", "copies=2", r#"tags:=["a"]"#, "--wait"]).json();
+    assert_eq!(ran["data"], "Ann\n", "{ran}");
 }
 
 #[test]
@@ -98,7 +130,7 @@ fn a_query_that_nothing_fits_gets_a_line_each_and_no_schemas() {
     let notes: Vec<_> = listed.stderr.lines().collect();
     assert!(notes[0].starts_with("note: no close match: the best one has only "), "{listed}");
     let expected = [
-        "note: their inputs: agent-magic-tool list tools NAME",
+        "note: whole inputs: agent-magic-tool list tools NAME",
         "note: to run one: agent-magic-tool run NAME key=value --wait",
     ];
     assert_eq!(notes[1..], expected);
@@ -159,7 +191,7 @@ fn subtools_beyond_the_limit_are_named_in_a_note() {
     --- stdout
     ["ask_user","fetch_url"]
     --- stderr
-    note: 29 more are left out: --limit N
+    note: 29 more: --limit N
     note: what there is, in groups: agent-magic-tool list packs
     "#);
 }
@@ -182,7 +214,7 @@ fn the_table_format_has_one_line_per_subtool() {
     assert_snapshot!(world.run(&["list", "--query=git log", "--limit=2", "--format=table"]), @"
     exit: 0
     --- stdout
-    git_log     Git log: the commits of a repository, or those that changed some files, newest first: the history, what was done lately or in the last week, by an author, or with a word in the message
+    git_log     Git log: the commits of a repository, or those that changed some files, newest first: the history…
     files_read  Reads a text file, or some lines of it: source code, logs, configuration, notes
     ");
 }
@@ -339,8 +371,8 @@ fn a_large_schema_is_shortened_and_can_be_had_whole() {
     );
     let listed = world.run(&["list", "tools", "--query=zone"]);
     assert!(listed.stdout.len() < 2_000 && listed.stdout.contains("1970 more"), "{listed}");
-    let note = "note: large inputs are shortened; whole: agent-magic-tool list tools NAME --full\n";
-    assert_eq!(listed.stderr, format!("note: to run one: agent-magic-tool run NAME key=value --wait\n{note}"));
+    let note = "note: whole inputs: agent-magic-tool list tools NAME\n";
+    assert_eq!(listed.stderr, format!("{note}note: to run one: agent-magic-tool run NAME key=value --wait\n"));
     world.start("zone_set", &json!({"zone": "zone-1"}));
     assert_eq!(world.run(&["list", "tools", "--query=zone"]).stderr, note, "who has run something knows how");
     let whole = world.run(&["list", "tools", "zone_set", "--full"]).json();

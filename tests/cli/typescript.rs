@@ -46,12 +46,12 @@ fn a_hit_is_a_signature_and_the_others_are_comments() {
     assert_snapshot!(world.run(&["list", "tools", "--format=typescript"]), @"
     exit: 0
     --- stdout
-    // mail_drop: Drops a mail.
+    // mail_drop: Drops a mail
     // mail_list: Lists a mail
-    // mail_move: Moves a mail.
-    // mail_send: Sends a mail.
+    // mail_move: Moves a mail
+    // mail_send: Sends a mail
     --- stderr
-    note: their inputs: agent-magic-tool list tools NAME
+    note: whole inputs: agent-magic-tool list tools NAME
     ");
 }
 

@@ -215,3 +215,50 @@ fn the_pages_of_files_and_of_databases_are_joined() {
     let log = world.run(&["run", "files_read", "path=text.txt", "lines=2", "--wait", "--jq", ".text"]);
     assert!(!log.stderr.contains("--all"), "{log}");
 }
+
+/// A page that names one which was asked for before ends the walk, and repeats nothing. Alike items on other pages do not.
+#[test]
+fn pages_that_name_earlier_ones_end() {
+    let server = HttpScript::new(|line, _| {
+        let after = |name: &str| {
+            let (_, value) = line.split_once(name)?;
+            value.split([' ', '&']).next().map(str::to_owned)
+        };
+        let (token, page) = (after("token="), after("page=").unwrap_or_default());
+        let (items, next) = match (line.contains("/circle"), token.as_deref(), &*page) {
+            (true, None, _) => (json!([1]), json!("a")),
+            (true, Some("a"), _) => (json!([2]), json!("b")),
+            (true, Some(_), _) => (json!([3]), json!("a")),
+            (false, None, _) if line.contains("/alike") => (json!([1]), json!("a")),
+            (false, Some("a"), _) if line.contains("/alike") => (json!([1]), json!("b")),
+            (false, Some("b"), _) if line.contains("/alike") => (json!([1]), Value::Null),
+            // Whatever is asked for, it is the first page.
+            _ => (json!([1]), json!("/links?page=2")),
+        };
+        let body = json!({"items": items, "next": next});
+        format!("200 OK\r\ncontent-type: application/json\r\n\r\n{body}")
+    });
+    let world = World::new();
+    let subtool = |path: &str, next: Value| {
+        let mut pagination = json!({"items": "items", "max_pages": 9});
+        pagination.as_object_mut().expect("an object").extend(next.as_object().expect("an object").clone());
+        json!({"description": "Lists.", "input": {"type": "object"}, "annotations": {"readOnlyHint": true},
+            "run": {"http": {"base_url": server.url, "path": path, "pagination": pagination}}})
+    };
+    let token = || json!({"next_token": {"query": "token", "response": "next"}});
+    world.define(
+        "back.json",
+        &json!({"circle": subtool("/circle", token()), "alike": subtool("/alike", token()),
+            "links": subtool("/links", json!({"next_url": "next"}))}),
+    );
+    for (name, items, more) in [
+        ("circle", json!([1, 2, 3]), json!("unknown")),
+        ("alike", json!([1, 1, 1]), Value::Null),
+        ("links", json!([1]), json!("unknown")),
+    ] {
+        for all in [&[][..], &["--all"]] {
+            let ran = world.run(&[&["run", name, "--wait"], all].concat()).json();
+            assert_eq!((&ran["data"]["items"], &ran["more_pages"]), (&items, &more), "{name} {all:?}: {ran}");
+        }
+    }
+}

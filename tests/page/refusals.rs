@@ -129,6 +129,10 @@ fn a_grant_is_made_only_within_its_bounds() {
     let waiting = Waiting::new();
     let Waiting { plain, destructive, ungrantable, question, .. } = &waiting;
     let field = |how: &str, value: Value| json!({"fields": [{"pointer": "/name", "how": how, "value": value}]});
+    let chosen = |pointers: &[&str]| {
+        let fields: Vec<_> = pointers.iter().map(|pointer| json!({"pointer": pointer, "how": "exact"})).collect();
+        json!({ "fields": fields })
+    };
     waiting.refuses(
         "/grants",
         &[
@@ -145,6 +149,8 @@ fn a_grant_is_made_only_within_its_bounds() {
             ),
             ("a relative path", waiting.grant(plain, &field("prefix", json!("reports"))), 422, "bad-grant"),
             ("at most a word", waiting.grant(plain, &field("at_most", json!("many"))), 422, "bad-grant"),
+            ("a field that is not there", waiting.grant(plain, &chosen(&["&#x2f;name"])), 422, "bad-grant"),
+            ("a field twice", waiting.grant(plain, &chosen(&["/name", "/name"])), 422, "bad-grant"),
             ("an unknown kind of width", waiting.grant(plain, &field("regex", json!(".*"))), 400, "bad-request"),
             ("the task was shown differently", waiting.grant(plain, &json!({"digest": zeros()})), 409, "stale"),
             ("a destructive task without the word", waiting.grant(destructive, &json!({})), 422, "wants-word"),

@@ -14,6 +14,7 @@ use protocol::command_names;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::queries::LastQuery;
 use protocol::nearest::{did_you_mean, nearest};
+use protocol::sentences::first_sentences;
 use search::{Hit, LearnedRequests, MatchedWords, Unusable};
 
 use self::format::Format;
@@ -25,26 +26,31 @@ use crate::option_value::count;
 mod format;
 mod notes;
 mod packs;
+mod parameters;
 mod shorten;
+mod signature;
 mod typescript;
 
 /// The default limits: enough to choose from, few enough to read.
-const LIMIT_WITH_QUERY: usize = 10;
+const LIMIT_WITH_QUERY: usize = 8;
 const LIMIT: usize = 20;
 /// Those of `--format=hits`, which is for programs that ask for the schemas of what they choose.
 const LIMIT_OF_HITS: usize = 3;
 const MAX_HITS: usize = 20;
-/// How many of the hits of a query are listed with their schemas, unless `--full` is given. The others take a line each:
-/// a schema is most of what an entry costs.
+/// How many of the hits of a query are listed with what they take, unless `--full` is given: the best one with its schema,
+/// the others with a signature. A schema is most of what an entry costs, and that of the second is rarely read.
+const MAX_WITH_INPUT: usize = 3;
+/// The share of the best score that a hit needs for that: what scores less is rarely the one that is wanted.
+const MIN_SCORE_OF_INPUTS: f64 = 0.8;
+/// How many of the hits of a query are described; the others are named.
+const MAX_DESCRIBED: usize = 5;
+/// How long the description of the best hit is, and those of the others, in characters.
+const MAX_DESCRIPTION_CHARS: usize = 420;
+const MAX_SENTENCE_CHARS: usize = 100;
+/// How many subtools are listed with their schemas without a query.
 const MAX_FULL: usize = 3;
-/// The share of the best score that a hit needs for its schema: what scores less is rarely the one that is wanted. Over
-/// twenty whole tasks 0.6 printed 28 schemas that were not used and 19 that were.
-const MIN_SCORE_OF_SCHEMAS: f64 = 0.8;
-/// How many bytes the hits of a query take with their schemas, about 1,000 tokens. Only the first schema is printed whatever
-/// the others leave.
-const MAX_BYTES_OF_HITS: usize = 4_096;
 /// How many of the best hits are looked at as a whole, whatever the limit: a page with a lower one begins alike.
-const MAX_ORDERED: usize = LIMIT_WITH_QUERY;
+const MAX_ORDERED: usize = 10;
 /// A hit that cannot run comes after those that can and have at least this share of its score: they may do instead. What
 /// scores less does something else.
 const MIN_SCORE_OF_OTHERS: f64 = 0.85;
@@ -68,10 +74,10 @@ pub(crate) struct Args {
     /// Only subtools of this pack, or of the packs that match a glob like `github*`
     #[arg(long = "in", value_name = "PACK")]
     pack: Option<String>,
-    /// List at most this many [default: 10 with a query, 20 without]
+    /// List at most this many [default: 8 with a query, 20 without]
     #[arg(long, short, value_name = "N", value_parser = count)]
     limit: Option<usize>,
-    /// The whole schemas, also of large ones, and with a query of all hits, not only of the best three
+    /// The whole schemas, also of large ones, and with a query of all hits, not only of the best one
     #[arg(long)]
     full: bool,
     #[arg(long, value_enum, default_value_t = Format::Json)]
@@ -82,9 +88,20 @@ pub(crate) struct Args {
 struct Line {
     entry: ListingEntry,
     hit: Option<Hit>,
-    has_schema: bool,
+    detail: Detail,
     /// Why it cannot run now.
     needs: Option<Need>,
+}
+
+/// How much is said of a subtool.
+#[derive(Debug, PartialEq, Eq)]
+enum Detail {
+    /// Its description and schema.
+    Schema,
+    /// A sentence and the signature of its input.
+    Signature(String),
+    Sentence,
+    Name,
 }
 
 /// What a subtool lacks.
@@ -123,11 +140,19 @@ impl Line {
         self.hit.as_ref().map_or(0.0, |hit| hit.score)
     }
 
-    /// How many bytes it takes without a schema, about.
-    fn short_bytes(&self) -> usize {
-        self.entry.name.len()
-            + format::first_sentence(&self.entry.description).len()
-            + self.needs.as_ref().map_or(0, |needs| needs.named().len())
+    /// Shortens what is large of its description and schema, for a query if it is the best hit of one. Returns whether
+    /// something was cut.
+    fn shorten(&mut self, query: Option<&str>) -> bool {
+        let Some(query) = query else {
+            let shortened = shorten::shorten(&self.entry.input);
+            self.entry.input = shortened.schema;
+            return shortened.is_cut;
+        };
+        let shortened = shorten::shorten_for(&self.entry.input, query);
+        let description = first_sentences(&self.entry.description, MAX_DESCRIPTION_CHARS);
+        let is_cut = shortened.is_cut || description.len() < self.entry.description.len();
+        (self.entry.input, self.entry.description) = (shortened.schema, description);
+        is_cut
     }
 }
 
@@ -138,7 +163,7 @@ struct ListingPage {
     total: usize,
     /// How many match that change something, in a session that only reads.
     writers: usize,
-    /// Whether a schema was shortened.
+    /// Whether a schema or a description was shortened.
     is_cut: bool,
     /// The words of the best hit, if no hit is close to the query.
     best_of_none: Option<MatchedWords>,
@@ -337,53 +362,39 @@ impl ListQuery<'_> {
         for (number, hit) in &found[..ordered] {
             let entry = listing.entry(*number)?;
             let needs = self.needs(&entry);
-            lines.push(Line { entry, hit: hit.clone(), has_schema: true, needs });
+            lines.push(Line { entry, hit: hit.clone(), detail: Detail::Schema, needs });
         }
         self.put_unusable_last(&mut lines);
         lines.truncate(shown);
-        let full = match self.query {
-            _ if self.is_full || !self.names.is_empty() => usize::MAX,
-            // A schema of something else tells nothing.
-            _ if best_of_none.is_some() => 0,
-            // The first of all subtools are no better than the others.
-            None if lines.len() > MAX_FULL => 0,
-            _ => MAX_FULL,
-        };
-        let is_cut = self.choose_schemas(&mut lines, full);
+        let is_cut = self.choose_details(&mut lines, best_of_none.is_some());
         Ok(ListingPage { lines, total, writers: matching - total, is_cut, best_of_none })
     }
 
-    /// Chooses which lines have a schema, at most the first `full` ones, and shortens those. Returns whether one was.
-    fn choose_schemas(&self, lines: &mut [Line], full: usize) -> bool {
+    /// Chooses how much is said of each line, and shortens that. Returns whether something was cut.
+    fn choose_details(&self, lines: &mut [Line], is_none_close: bool) -> bool {
         // The other formats are for programs, which hand each hit on with its schema.
         let query = self.query.filter(|_| !self.is_full && self.names.is_empty() && self.format.is_read());
-        let least = lines.iter().map(Line::score).fold(0.0, f64::max) * MIN_SCORE_OF_SCHEMAS;
-        let mut bytes: usize = lines.iter().map(Line::short_bytes).sum();
-        let (mut is_cut, mut is_first) = (false, true);
+        let best = lines.iter().map(Line::score).fold(0.0, f64::max);
+        // The first of all subtools are no better than the others.
+        let is_overview = self.query.is_none() && !self.is_full && self.names.is_empty() && lines.len() > MAX_FULL;
+        let mut is_cut = false;
         for (place, line) in lines.iter_mut().enumerate() {
-            line.has_schema = place < full && (query.is_none() || line.score() >= least);
-            if !line.has_schema || self.is_full || !self.format.has_schemas() {
-                continue;
-            }
-            let mut shortened = match query {
-                Some(query) => shorten::shorten_for(&line.entry.input, query),
-                None => shorten::shorten(&line.entry.input),
-            };
-            let fits = |shortened: &shorten::Shortened| {
-                bytes + line.entry.description.len() + shortened.schema.get().len() <= MAX_BYTES_OF_HITS
-            };
-            if query.is_some() && !is_first && !fits(&shortened) {
-                shortened = shorten::keep_required(&line.entry.input);
-                if !fits(&shortened) {
-                    line.has_schema = false;
-                    continue;
+            line.detail = match query {
+                None if is_overview => Detail::Sentence,
+                None => Detail::Schema,
+                // A schema of something else tells nothing.
+                Some(_) if is_none_close => Detail::Sentence,
+                Some(_) if place == 0 => Detail::Schema,
+                Some(query) if place < MAX_WITH_INPUT && line.score() >= best * MIN_SCORE_OF_INPUTS => {
+                    let input = serde_json::from_str(line.entry.input.get()).unwrap_or_default();
+                    Detail::Signature(signature::signature(&input, query))
                 }
+                Some(_) if place < MAX_DESCRIBED => Detail::Sentence,
+                Some(_) => Detail::Name,
+            };
+            if line.detail == Detail::Schema && !self.is_full && self.format.has_schemas() {
+                is_cut |= line.shorten(query);
             }
-            let schema =
-                if query.is_some() { shorten::without_formalities(shortened.schema) } else { shortened.schema };
-            (bytes, is_first) = (bytes + schema.get().len() + line.entry.description.len(), false);
-            is_cut |= shortened.is_cut;
-            line.entry.input = schema;
         }
         is_cut
     }

@@ -123,8 +123,7 @@ impl Attempt<'_> {
             let (outcome, meta) = self.perform_and_shape(definition, &page).await?;
             let Outcome::Data(data) = outcome else { return Ok((outcome, meta)) };
             if let Some(more) = read.add(data, meta, declares, max_bytes)? {
-                let why =
-                    (more == More::Yes).then(|| format!("at most {MAX_PAGES} pages and {max_bytes} bytes are read"));
+                let why = (more == More::Yes).then(|| read.why_it_ends(max_bytes));
                 return read.end(more, why);
             }
         }
@@ -158,7 +157,8 @@ struct ReadPages {
     last: Option<(Value, Map<String, Value>)>,
     /// What one of them lacks.
     truncated: Option<Value>,
-    was_empty: bool,
+    /// How many of the last ones were empty.
+    empty: u32,
 }
 
 impl ReadPages {
@@ -188,8 +188,8 @@ impl ReadPages {
             return Ok(Some(More::Yes));
         }
         // A page that is empty although there is more is passed over, once.
-        let is_end = items.is_empty() && (!is_said || self.was_empty);
-        self.was_empty = items.is_empty();
+        let is_end = items.is_empty() && (!is_said || self.empty > 0);
+        self.empty = if items.is_empty() { self.empty + 1 } else { 0 };
         self.pages += 1;
         self.bytes += bytes;
         self.truncated = self.truncated.take().or_else(|| meta.get("truncated").cloned());
@@ -204,6 +204,15 @@ impl ReadPages {
             () if is_end || self.pages == MAX_PAGES => Some(More::Yes),
             () => None,
         })
+    }
+
+    /// Why the pages after these are not read.
+    fn why_it_ends(&self, max_bytes: u64) -> String {
+        if self.empty > 1 {
+            "two pages in a row were empty".to_owned()
+        } else {
+            format!("at most {MAX_PAGES} pages and {max_bytes} bytes are read")
+        }
     }
 
     /// The result of the pages so far, where the next one may not be read.
@@ -307,7 +316,8 @@ mod tests {
             let mut read = ReadPages::default();
             for (data, meta) in pages {
                 if let Some(more) = read.add(data, meta, false, 1_000).map_err(|failure| failure.error.message)? {
-                    let (outcome, meta) = read.end(more, None).map_err(|failure| failure.error.message)?;
+                    let why = (more == More::Yes).then(|| read.why_it_ends(1_000));
+                    let (outcome, meta) = read.end(more, why).map_err(|failure| failure.error.message)?;
                     let Outcome::Data(data) = outcome else { unreachable!() };
                     return Ok((data["items"].clone(), Value::Object(meta)));
                 }
@@ -327,7 +337,10 @@ mod tests {
             ),
             (
                 vec![page(&[1], more.clone()), page(&[], more.clone()), page(&[], more.clone())],
-                Ok((json!([1]), json!({"pages": 3, "more_pages": true, "limit": 1}))),
+                Ok((
+                    json!([1]),
+                    json!({"pages": 3, "more_pages": true, "limit": 1, "not_fetched": "two pages in a row were empty"}),
+                )),
             ),
             (vec![page(&[1], cut), page(&[2], last)], Ok((json!([1, 2]), json!({"pages": 2, "truncated": "cut"})))),
             (
@@ -348,7 +361,11 @@ mod tests {
             ),
             (
                 vec![page(&[1], more.clone()), page(&[7; 600], more)],
-                Ok((json!([1]), json!({"pages": 1, "more_pages": true, "limit": 1}))),
+                Ok((
+                    json!([1]),
+                    json!({"pages": 1, "more_pages": true, "limit": 1,
+                        "not_fetched": "at most 500 pages and 1000 bytes are read"}),
+                )),
             ),
         ] {
             assert_eq!(read(pages), expected);

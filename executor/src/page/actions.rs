@@ -465,11 +465,14 @@ fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, 
     if !catalog.get(task.tool.as_str()).is_some_and(|subtool| subtool.definition.grantable) {
         return Err(invalid("approvals of this subtool cannot be remembered"));
     }
+    let mut chosen: BTreeMap<_, _> = wanted.fields.iter().map(|field| (field.pointer.as_str(), field)).collect();
+    if chosen.len() < wanted.fields.len() {
+        return Err(invalid("a field is chosen twice"));
+    }
     let mut fields = BTreeMap::new();
     for (name, value) in &task.input {
-        let pointer = form::pointer(name);
         // A field that the human did not widen must match exactly.
-        let chosen = wanted.fields.iter().find(|field| field.pointer == pointer);
+        let chosen = chosen.remove(form::pointer(name).as_str());
         let limit = chosen.and_then(|field| field.value.as_ref());
         let text = limit.and_then(Value::as_str);
         let covers = match chosen.map_or(CoverageKind::Exact, |field| field.how) {
@@ -485,6 +488,9 @@ fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, 
             },
         };
         fields.insert(name.clone(), covers);
+    }
+    if let Some((pointer, _)) = chosen.pop_first() {
+        return Err(invalid(&format!("the request has no field `{pointer}`")));
     }
     let now = clock::now();
     let lifetime = wanted.expires_in.parse::<protocol::duration::PositiveDuration>();

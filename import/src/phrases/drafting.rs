@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::describe::first_sentences;
+use protocol::sentences::first_sentences;
 
 /// What every request begins with.
 pub const SYSTEM: &str = include_str!("../../phrases/drafting.md");

@@ -15,7 +15,7 @@ const DO: &str = "do";
 const EXAMPLES: &str = "\
 For example:
 1. `agent-magic-tool list tools --query=\"search mail\"` finds tools; two or three words, in English.
-2. `agent-magic-tool run NAME key=value` delegates a task and returns its id at once.
+2. `agent-magic-tool run NAME key=value` delegates a task and returns its id at once; with `--in=2h` or `--at=09:00` it starts later.
 3. `agent-magic-tool wait ID` returns the result as soon as it is there. Never poll, and never run a task again.
 What changes something waits until I have approved it on a page of mine. If a result says so, tell me.";
 

@@ -9,11 +9,11 @@ pub const NAME: &str = "command_executor";
 const DESCRIPTION: &str = "\
 Runs a command line. Its program is `agent-magic-tool`, which has tools for everything:
 1. agent-magic-tool list tools --query=\"search mail\"  (in English, two or three words) prints {NAME: {description, input schema}}
-2. agent-magic-tool run NAME key=value  delegates a task; returns its id at once
-3. agent-magic-tool wait ID  prints the result when it is there; never poll, never run it again
-2 and 3 at once: run NAME key=value --wait. A part of a large result: read ID --jq EXPR.
-A value with quotes or line breaks: run NAME --input=- <<'EOF', the JSON, EOF. Result files can be read with cat, head, \
-tail, grep, jq, wc and ls. |, ;, && and || work; nothing is expanded or written.";
+2. agent-magic-tool run NAME key=value  delegates a task; returns its id at once (--in=2h: later)
+3. agent-magic-tool wait ID  waits, and prints the result; never poll, never run it again
+2 and 3 at once: run NAME key=value --wait. Part of a large result: read ID --jq EXPR.
+A value with quotes or line breaks: run NAME --input=- <<'EOF', the JSON, EOF. cat, head, tail, grep, \
+jq, wc and ls read result files. |, ;, && and || work; nothing is expanded or written.";
 
 /// The format in which a model provider expects a tool definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

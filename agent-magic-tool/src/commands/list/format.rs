@@ -1,19 +1,23 @@
 //! The formats of the listing: our own, those of other tool interfaces, and a table for people.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
 use clap::ValueEnum;
+use protocol::sentences::{first_sentence, first_sentences};
 use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::{Line, Need, typescript};
+use super::{Detail, Line, MAX_SENTENCE_CHARS, Need, typescript};
 use crate::context::Context;
 use crate::error::Error;
 use crate::output::{MAX_DOCUMENT_BYTES, Output};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// {name: {description, input}}
+    /// {name: {description, input}}; of a query, the best hit so, then {description, signature}, {description} and {}
     Json,
     /// Typed signatures of `TypeScript` with comments: `name(input: {...})`
     Typescript,
@@ -93,7 +97,7 @@ pub(super) fn print(
             let widest = lines.iter().map(|line| line.entry.name.len()).max().unwrap_or(0);
             let text = |Line { entry, needs, .. }: &Line| {
                 let needs = needs.as_ref().map(|needs| format!(" (needs {})", needs.explained())).unwrap_or_default();
-                format!("{:widest$}  {}{needs}\n", entry.name, first_sentence(&entry.description))
+                format!("{:widest$}  {}{needs}\n", entry.name, short_sentence(&entry.description))
             };
             context.output.text(&lines.iter().map(text).collect::<String>())
         }
@@ -116,21 +120,30 @@ impl DocumentOutput<'_> {
     }
 }
 
-/// The subtools as typed signatures; those without a schema, and what does not fit, as comments of a line.
+/// The best hits as typed signatures; the others, and what does not fit, as comments of a line.
 fn signatures(lines: &[Line], is_whole: bool) -> String {
-    let (mut text, mut explained) = (String::new(), ExplainedNeeds::default());
-    for Line { entry, has_schema, needs, .. } in lines {
+    let (mut text, mut explained, mut named) = (String::new(), ExplainedNeeds::default(), Vec::new());
+    for Line { entry, detail, needs, .. } in lines {
+        if *detail == Detail::Name {
+            named.push(entry.name.as_str());
+            continue;
+        }
         let needs = needs.as_ref().map(|needs| explained.text(needs));
-        let input = serde_json::from_str(entry.input.get()).ok().filter(|_| *has_schema);
+        let input = serde_json::from_str(entry.input.get()).ok().filter(|_| *detail == Detail::Schema);
         let signature = input.map(|input| typescript::signature(&entry.name, &entry.description, &input));
         let fits = |one: &String| is_whole || text.len() + one.len() <= MAX_DOCUMENT_BYTES;
         let written = if let Some(signature) = signature.filter(fits) {
             needs.map(|needs| format!("// needs {needs}\n")).unwrap_or_default() + &signature
         } else {
             let needs = needs.map(|needs| format!(" (needs {needs})")).unwrap_or_default();
-            format!("// {}: {}{needs}\n", entry.name, typescript::comment(first_sentence(&entry.description)))
+            let input = if let Detail::Signature(input) = detail { typescript::comment(input) } else { String::new() };
+            let sentence = typescript::comment(&short_sentence(&entry.description));
+            format!("// {}{input}: {sentence}{needs}\n", entry.name)
         };
         text.push_str(&written);
+    }
+    if !named.is_empty() {
+        writeln!(text, "// also: {}", named.join(", ")).expect("a text takes all");
     }
     if text.is_empty() { "// no subtool matches\n".to_owned() } else { text }
 }
@@ -144,9 +157,11 @@ fn rounded(score: f64) -> f64 {
     (score * 100.0).round() / 100.0
 }
 
-pub(super) fn first_sentence(description: &str) -> &str {
+/// The first sentence, or its beginning, without the point.
+fn short_sentence(description: &str) -> String {
     let line = description.lines().next().unwrap_or_default();
-    line.split_once(". ").map_or(line, |(sentence, _)| sentence)
+    let short = first_sentences(first_sentence(line), MAX_SENTENCE_CHARS);
+    short.strip_suffix('.').map_or_else(|| short.clone(), str::to_owned)
 }
 
 /// What was explained so far: what several subtools lack is explained once.
@@ -166,11 +181,14 @@ impl<'a> ExplainedNeeds<'a> {
 /// Serializes as one object keyed by name, in order of relevance.
 struct ByName<'a>(&'a [Line]);
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct ListedTool<'a> {
-    description: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signature: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     needs: Option<String>,
 }
@@ -179,14 +197,23 @@ impl Serialize for ByName<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         let mut explained = ExplainedNeeds::default();
-        for Line { entry, has_schema, needs, .. } in self.0 {
-            let needs = needs.as_ref().map(|needs| explained.text(needs));
-            let (description, input) = if *has_schema {
-                (&*entry.description, Some(&*entry.input))
-            } else {
-                (first_sentence(&entry.description), None)
-            };
-            map.serialize_entry(&entry.name, &ListedTool { description, input, needs })?;
+        for Line { entry, detail, needs, .. } in self.0 {
+            let mut listed = ListedTool::default();
+            if *detail != Detail::Name {
+                listed.needs = needs.as_ref().map(|needs| explained.text(needs));
+            }
+            match detail {
+                Detail::Schema => {
+                    (listed.description, listed.input) = (Some(Cow::from(&entry.description)), Some(&*entry.input));
+                }
+                Detail::Signature(signature) => {
+                    (listed.description, listed.signature) =
+                        (Some(short_sentence(&entry.description).into()), Some(signature.as_str()));
+                }
+                Detail::Sentence => listed.description = Some(short_sentence(&entry.description).into()),
+                Detail::Name => {}
+            }
+            map.serialize_entry(&entry.name, &listed)?;
         }
         map.end()
     }

@@ -5,7 +5,7 @@ use executor::catalog::listing::Listing;
 use protocol::mailbox::Mailbox;
 use search::{MatchedWords, Unusable};
 
-use super::{ListQuery, ListingPage, packs};
+use super::{Detail, Line, ListQuery, ListingPage, packs};
 use crate::context::Context;
 
 /// The subtool that asks the user.
@@ -18,23 +18,26 @@ pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &List
     if let Some(best) = &listed.best_of_none {
         notes.push(no_close_match(best));
     }
-    if selection.format.is_read() && lines.iter().any(|line| !line.has_schema) {
-        let whose = if lines.iter().any(|line| line.has_schema) { "the others'" } else { "their" };
-        let uncut = if listed.is_cut { ", a large one whole with --full" } else { "" };
-        notes.push(format!("{whose} inputs: agent-magic-tool list tools NAME{uncut}"));
+    let (is_read, is_query) = (selection.format.is_read(), selection.query.is_some());
+    let is_brief = |line: &Line| line.detail != Detail::Schema;
+    let mut to_see_more = Vec::new();
+    if is_read && listed.is_cut && !is_query {
+        to_see_more.push("large inputs are shortened; whole: agent-magic-tool list tools NAME --full".to_owned());
+    } else if is_read && (listed.is_cut || lines.iter().any(is_brief)) {
+        to_see_more.push("whole inputs: agent-magic-tool list tools NAME".to_owned());
     }
-    if selection.format.is_read() && selection.query.is_some() && !lines.is_empty() && is_new(selection.context) {
+    let more = listed.total - lines.len();
+    if more > 0 && listed.best_of_none.is_none() {
+        to_see_more.push(format!("{more} more: --limit N{}", if is_query { ", or other words" } else { "" }));
+    }
+    if !to_see_more.is_empty() {
+        notes.push(to_see_more.join("; "));
+    }
+    if is_read && is_query && !lines.is_empty() && is_new(selection.context) {
         notes.push("to run one: agent-magic-tool run NAME key=value --wait".to_owned());
     }
-    if listed.is_cut && lines.iter().all(|line| line.has_schema) {
-        notes.push("large inputs are shortened; whole: agent-magic-tool list tools NAME --full".to_owned());
-    }
-    if listed.total > lines.len() && listed.best_of_none.is_none() {
-        let instead = if selection.query.is_some() { ", or search for other words" } else { "" };
-        notes.push(format!("{} more are left out: --limit N{instead}", listed.total - lines.len()));
-        if selection.query.is_none() && selection.pack.is_none() && listing.groups().len() > 1 {
-            notes.push("what there is, in groups: agent-magic-tool list packs".to_owned());
-        }
+    if more > 0 && !is_query && selection.pack.is_none() && listing.groups().len() > 1 {
+        notes.push("what there is, in groups: agent-magic-tool list packs".to_owned());
     }
     if let Some(query) = selection.query.filter(|query| asks_for_later(query)) {
         let can_ask = selection.caller().tool_scope.covers(ASK_USER) && listing.find(ASK_USER)?.is_some();

@@ -1,38 +1,32 @@
 //! Shortens schemas that cost a model more than they tell it: what lies deep in a large one is cut, and marked.
 
+use std::collections::BTreeSet;
+
+use protocol::sentences::first_sentences;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Smaller schemas are printed whole: about 1,000 tokens.
-const MAX_BYTES: usize = 4_000;
-/// Those of hits of a query are printed whole if they are smaller.
-const MAX_BYTES_OF_HIT: usize = 2_000;
-/// Shorter words of a query say nothing about a parameter.
-const MIN_WORD_CHARS: usize = 3;
-/// How many parameters a word of a query chooses, at most.
-const MAX_NAMED_BY_WORD: usize = 3;
-/// Parameters that callers mostly give, whatever they ask for.
-const USUAL: [&str; 16] = [
-    "attendees",
-    "body",
-    "content",
-    "description",
-    "email",
-    "end",
-    "labels",
-    "location",
-    "message",
-    "name",
-    "start",
-    "subject",
-    "summary",
-    "text",
-    "title",
-    "to",
+use super::parameters::Parameters;
+
+/// Smaller schemas are printed whole: about 600 tokens.
+const MAX_BYTES: usize = 2_500;
+/// How many bytes the schema of the best hit of a query takes, if what must be given leaves room: about 220 tokens.
+const MAX_BYTES_OF_HIT: usize = 900;
+/// How many bytes the names of the parameters take that are not described.
+const MAX_BYTES_OF_NAMES: usize = 300;
+/// From the least that is cut of a large schema to the most.
+const CUTS: [SchemaCut; 6] = [
+    SchemaCut::of(4, 200),
+    SchemaCut::of(3, 200),
+    SchemaCut::of(2, 200),
+    SchemaCut::of(1, 200),
+    SchemaCut::of(1, 80),
+    SchemaCut::of(1, 0),
 ];
-/// How deep objects are described, and how long the descriptions of parameters that may be left out are, in characters;
-/// from the least that is cut to the most.
-const CUTS: [(usize, usize); 6] = [(4, 200), (3, 200), (2, 200), (1, 200), (1, 80), (1, 0)];
+/// What is cut of a hit if nothing of these is enough.
+const LAST_CUT: SchemaCut = SchemaCut { most_optional: 4, ..SchemaCut::of(1, 0) };
+/// What is cut of a parameter of a large hit that may be left out.
+const CUT_OF_OPTIONAL: SchemaCut = SchemaCut { chars: 80, most_optional: 4, ..SchemaCut::of(1, 0) };
 /// Longer descriptions of parameters that must be given are cut after a sentence once the schema is too large.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 /// How many choices are listed once the schema is too large.
@@ -46,26 +40,106 @@ pub(super) struct Shortened {
 
 /// Returns `schema`, shortened if it is large.
 pub(super) fn shorten(schema: &RawValue) -> Shortened {
-    shorten_to(schema, MAX_BYTES, |_| ())
+    let whole = || Shortened { schema: schema.to_owned(), is_cut: false };
+    if schema.get().len() <= MAX_BYTES {
+        return whole();
+    }
+    let Ok(parsed) = serde_json::from_str::<Value>(schema.get()) else { return whole() };
+    let mut shortest = None;
+    for least in &CUTS {
+        let mut cut = parsed.clone();
+        shorten_at(&mut cut, least);
+        let text = raw(&cut);
+        let fits = text.get().len() <= MAX_BYTES;
+        shortest = Some(text);
+        if fits {
+            break;
+        }
+    }
+    match shortest {
+        Some(cut) if cut.get().len() < schema.get().len() => Shortened { schema: cut, is_cut: true },
+        _ => whole(),
+    }
 }
 
-/// Like [`shorten`], for a hit of `query`: of a large schema only the parameters that it requires or that the query names
-/// are described, and the others named.
+/// The schema of the best hit of `query`: without formalities, and of a large one what must be given, then what the query
+/// names and callers mostly give, then the others, as long as there is room. What is left is only named.
 pub(super) fn shorten_for(schema: &RawValue, query: &str) -> Shortened {
-    shorten_to(schema, MAX_BYTES_OF_HIT, |parsed| keep_named(parsed, query))
+    let schema = without_formalities(schema.to_owned());
+    let parsed = Some(&schema).filter(|schema| schema.get().len() > MAX_BYTES_OF_HIT);
+    let Some(Ok(parsed)) = parsed.map(|schema| serde_json::from_str::<Value>(schema.get())) else {
+        return Shortened { schema, is_cut: false };
+    };
+    let parameters = Parameters::of(&parsed).by_weight(query);
+    let (required, optional): (Vec<_>, Vec<_>) = parameters.into_iter().partition(|(_, _, is_required)| *is_required);
+    let (mut cut, mut bytes) = (Value::Null, usize::MAX);
+    let names = required.iter().map(|(name, ..)| *name).collect();
+    for least in CUTS.iter().chain([&LAST_CUT]) {
+        cut = parsed.clone();
+        keep_properties(&mut cut, &names);
+        shorten_at(&mut cut, least);
+        bytes = raw(&cut).get().len();
+        if bytes <= MAX_BYTES_OF_HIT {
+            break;
+        }
+    }
+    let mut others = Vec::new();
+    for (name, schema, _) in optional {
+        let mut part = schema.clone();
+        shorten_at(&mut part, &CUT_OF_OPTIONAL);
+        let added = name.len() + raw(&part).get().len() + r#""":,"#.len();
+        if bytes + added > MAX_BYTES_OF_HIT {
+            others.push(name);
+            continue;
+        }
+        bytes += added;
+        cut["properties"][name] = part;
+    }
+    if let Some(named) = named(&others) {
+        cut["$comment"] = format!("shortened; also optional: {named}").into();
+    }
+    let cut = raw(&cut);
+    if cut.get().len() < schema.get().len() {
+        Shortened { schema: cut, is_cut: true }
+    } else {
+        Shortened { schema, is_cut: false }
+    }
 }
 
-/// Shortens `schema` to the parameters that it requires, whatever its size.
-pub(super) fn keep_required(schema: &RawValue) -> Shortened {
-    shorten_to(schema, 0, |parsed| keep_named(parsed, ""))
+/// The names of parameters, as many as are worth it; `None` of none.
+fn named(names: &[&str]) -> Option<String> {
+    let mut bytes = 0;
+    let fit = names.iter().take_while(|name| {
+        bytes += name.len() + 2;
+        bytes <= MAX_BYTES_OF_NAMES
+    });
+    let fit: Vec<_> = fit.copied().collect();
+    let more = match names.len() - fit.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty()).then(|| format!("{}{more}", fit.join(", ")))
+}
+
+/// Keeps only the properties with these names.
+fn keep_properties(schema: &mut Value, names: &BTreeSet<&str>) {
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.retain(|name, _| names.contains(name.as_str()));
+    }
+}
+
+fn raw(schema: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(schema).expect("a JSON value can be written as JSON")
 }
 
 /// `schema` without what a caller takes for granted: that there are no other parameters, and that a text is not empty.
-pub(super) fn without_formalities(schema: Box<RawValue>) -> Box<RawValue> {
+fn without_formalities(schema: Box<RawValue>) -> Box<RawValue> {
     // In a string the quotation marks would be escaped, so these are keys.
-    const FORMALITIES: [(&str, &str); 4] = [
+    const FORMALITIES: [(&str, &str); 6] = [
         (",\"additionalProperties\":false", ""),
         ("\"additionalProperties\":false,", ""),
+        ("\"$schema\":\"http://json-schema.org/draft-07/schema#\",", ""),
+        ("\"$schema\":\"https://json-schema.org/draft/2020-12/schema\",", ""),
         ("\"minLength\":1,", ""),
         (",\"minLength\":1}", "}"),
     ];
@@ -78,58 +152,6 @@ pub(super) fn without_formalities(schema: Box<RawValue>) -> Box<RawValue> {
     RawValue::from_string(text).unwrap_or(schema)
 }
 
-fn shorten_to(schema: &RawValue, max_bytes: usize, prepare: impl Fn(&mut Value)) -> Shortened {
-    let whole = || Shortened { schema: schema.to_owned(), is_cut: false };
-    if schema.get().len() <= max_bytes {
-        return whole();
-    }
-    let Ok(mut parsed) = serde_json::from_str::<Value>(schema.get()) else { return whole() };
-    prepare(&mut parsed);
-    let mut shortest = None;
-    for (depth, chars_of_optional) in CUTS {
-        let mut cut = parsed.clone();
-        shorten_at(&mut cut, &SchemaCut { depth, chars: MAX_DESCRIPTION_CHARS, chars_of_optional });
-        let text = serde_json::value::to_raw_value(&cut).expect("a JSON value can be written as JSON");
-        let fits = text.get().len() <= max_bytes;
-        shortest = Some(text);
-        if fits {
-            break;
-        }
-    }
-    match shortest {
-        Some(cut) if cut.get().len() < schema.get().len() => Shortened { schema: cut, is_cut: true },
-        _ => whole(),
-    }
-}
-
-/// Keeps the parameters that are required, that `query` names, or that callers mostly give. The others are only named. A
-/// word that many parameters have is that of the thing itself, and chooses none of them.
-fn keep_named(schema: &mut Value, query: &str) {
-    let required = schema["required"].as_array().cloned().unwrap_or_default();
-    let query = query.to_lowercase();
-    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
-    let has = |name: &str, word: &str| name.to_lowercase().contains(word);
-    let is_rare = |word: &&str| properties.keys().filter(|name| has(name, word)).count() <= MAX_NAMED_BY_WORD;
-    let words: Vec<_> = query
-        .split(|character: char| !character.is_alphanumeric())
-        .map(|word| word.strip_suffix('s').unwrap_or(word))
-        .filter(|word| word.chars().count() >= MIN_WORD_CHARS)
-        .filter(is_rare)
-        .collect();
-    let mut others = Vec::new();
-    properties.retain(|name, _| {
-        let is_usual = !query.is_empty() && USUAL.contains(&&*name.to_lowercase());
-        let is_kept = is_usual || required.iter().any(|one| one == name) || words.iter().any(|word| has(name, word));
-        if !is_kept {
-            others.push(name.clone());
-        }
-        is_kept
-    });
-    if let Some(fields) = schema.as_object_mut().filter(|_| !others.is_empty()) {
-        fields.insert("$comment".to_owned(), format!("shortened; also optional: {}", others.join(", ")).into());
-    }
-}
-
 /// How much of a schema is left.
 struct SchemaCut {
     /// How many levels of objects below it are described.
@@ -138,13 +160,20 @@ struct SchemaCut {
     chars: usize,
     /// The same for the parameters below that may be left out.
     chars_of_optional: usize,
+    /// How many of these are described.
+    most_optional: usize,
 }
 
 impl SchemaCut {
+    /// Objects are described this deep, and parameters that may be left out in as many characters.
+    const fn of(depth: usize, chars_of_optional: usize) -> Self {
+        Self { depth, chars: MAX_DESCRIPTION_CHARS, chars_of_optional, most_optional: usize::MAX }
+    }
+
     /// The cut of a parameter one level below; `None` if that lies too deep.
     fn of_parameter(&self, is_required: bool) -> Option<Self> {
         let chars = if is_required { self.chars } else { self.chars_of_optional };
-        Some(Self { depth: self.depth.checked_sub(1)?, chars, chars_of_optional: self.chars_of_optional })
+        Some(Self { depth: self.depth.checked_sub(1)?, chars, ..*self })
     }
 }
 
@@ -152,7 +181,7 @@ fn shorten_at(schema: &mut Value, cut: &SchemaCut) {
     let Value::Object(fields) = schema else { return };
     match fields.get_mut("description") {
         Some(_) if cut.chars == 0 => drop(fields.remove("description")),
-        Some(Value::String(text)) => shorten_text(text, cut.chars),
+        Some(Value::String(text)) => *text = first_sentences(text, cut.chars),
         _ => {}
     }
     if let Some(Value::Array(choices)) = fields.get_mut("enum")
@@ -177,6 +206,10 @@ fn shorten_at(schema: &mut Value, cut: &SchemaCut) {
         }
     }
     let required = fields.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let more = leave_optional(fields, &required, cut.most_optional);
+    if more > 0 {
+        fields.insert("$comment".to_owned(), format!("shortened; {more} more are optional").into());
+    }
     for key in ["properties", "patternProperties", "$defs", "definitions"] {
         let Some(Value::Object(parts)) = fields.get_mut(key) else { continue };
         for (name, part) in parts.iter_mut() {
@@ -189,6 +222,18 @@ fn shorten_at(schema: &mut Value, cut: &SchemaCut) {
     if cut.depth == 0 {
         mark(fields);
     }
+}
+
+/// Keeps at most as many properties that may be left out; returns how many more there are.
+fn leave_optional(fields: &mut Map<String, Value>, required: &[Value], most: usize) -> usize {
+    let Some(Value::Object(properties)) = fields.get_mut("properties") else { return 0 };
+    let mut optional = 0_usize;
+    properties.retain(|name, _| {
+        let is_required = required.iter().any(|one| one == name);
+        optional += usize::from(!is_required);
+        is_required || optional <= most
+    });
+    optional.saturating_sub(most)
 }
 
 /// What is left of a parameter that lies too deep: its type.
@@ -206,22 +251,17 @@ fn mark(fields: &mut Map<String, Value>) {
     }
 }
 
-fn shorten_text(text: &mut String, max_chars: usize) {
-    let Some((end, _)) = text.char_indices().nth(max_chars) else { return };
-    let end = text[..end].rfind(". ").map_or(end, |sentence| sentence + 1);
-    text.truncate(end);
-    if !text.ends_with('.') {
-        text.push('…');
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn of_hit(schema: &Value) -> (Value, bool) {
+        let Shortened { schema, is_cut } = shorten_for(&raw(schema), "add labels to an issue");
+        (serde_json::from_str(schema.get()).expect("JSON"), is_cut)
+    }
+
     fn shortened(schema: &Value) -> (Value, bool) {
-        let raw = serde_json::value::to_raw_value(schema).expect("JSON");
-        let Shortened { schema, is_cut } = shorten(&raw);
+        let Shortened { schema, is_cut } = shorten(&raw(schema));
         (serde_json::from_str(schema.get()).expect("JSON"), is_cut)
     }
 
@@ -248,21 +288,31 @@ mod tests {
     }
 
     #[test]
-    fn of_a_large_schema_a_query_describes_what_is_required_and_what_it_names() {
+    fn of_a_large_schema_what_must_be_given_and_what_the_query_names_comes_first() {
         let about = |name: &str| json!({"type": "string", "description": format!("The {name}. ").repeat(30)});
-        let names = ["title", "label_ids", "assignee", "milestone", "is_locked"];
-        let properties: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), about(name))).collect();
-        let schema = json!({"type": "object", "required": ["title"], "properties": properties});
-        let raw = serde_json::value::to_raw_value(&schema).expect("JSON");
-        let Shortened { schema: cut, is_cut } = shorten_for(&raw, "add labels to an issue");
-        let cut: Value = serde_json::from_str(cut.get()).expect("JSON");
-        assert!(is_cut && cut.to_string().len() < MAX_BYTES_OF_HIT);
+        let others: Vec<_> = (0..40).map(|number| format!("field_{number}")).collect();
+        let names = others.iter().map(String::as_str).chain(["title", "label_ids"]);
+        let properties: Map<String, Value> = names.map(|name| (name.to_owned(), about(name))).collect();
+        let (cut, is_cut) = of_hit(&json!({"type": "object", "required": ["title"], "properties": properties}));
+        assert!(is_cut && cut["properties"].to_string().len() < MAX_BYTES_OF_HIT, "{cut}");
         let described: Vec<_> = cut["properties"].as_object().expect("an object").keys().map(String::as_str).collect();
-        assert_eq!(described, ["title", "label_ids"]);
-        assert_eq!(cut["$comment"], "shortened; also optional: assignee, milestone, is_locked");
-        let small = json!({"type": "object", "properties": {"a": {"type": "string"}}});
-        let raw = serde_json::value::to_raw_value(&small).expect("JSON");
-        assert!(!shorten_for(&raw, "anything").is_cut);
+        assert!(described.starts_with(&["title", "label_ids", "field_0"]) && described.len() < 12, "{described:?}");
+        let comment = cut["$comment"].as_str().expect("a text");
+        assert!(comment.starts_with("shortened; also optional: field_") && comment.ends_with(" more"), "{comment}");
+        assert!(!of_hit(&json!({"type": "object", "properties": {"a": {"type": "string"}}})).1);
+    }
+
+    #[test]
+    fn of_a_large_object_that_must_be_given_its_optional_parts_are_counted() {
+        let parts: Map<String, Value> =
+            (0..60).map(|number| (format!("part_{number}"), json!({"type": "number"}))).collect();
+        let entity = json!({"type": "object", "required": ["part_50"], "properties": parts});
+        let (cut, is_cut) =
+            of_hit(&json!({"type": "object", "required": ["entity"], "properties": {"entity": entity}}));
+        let entity = &cut["properties"]["entity"];
+        let left: Vec<_> = entity["properties"].as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!((is_cut, left.last(), left.len()), (true, Some(&"part_50"), 5), "{cut}");
+        assert_eq!(entity["$comment"], "shortened; 55 more are optional");
     }
 
     #[test]
@@ -289,8 +339,7 @@ mod tests {
             },
             "additionalProperties": false,
         });
-        let raw = serde_json::value::to_raw_value(&schema).expect("JSON");
-        let left: Value = serde_json::from_str(without_formalities(raw).get()).expect("JSON");
+        let left: Value = serde_json::from_str(without_formalities(raw(&schema)).get()).expect("JSON");
         let expected = json!({
             "type": "object",
             "properties": {

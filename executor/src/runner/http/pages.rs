@@ -24,7 +24,7 @@ struct PageWalk<'a> {
     last: Option<Value>,
     /// The next page, if it is on another server.
     elsewhere: Option<String>,
-    /// Whether the last page named itself, or had nothing new.
+    /// Whether the page names one that was asked for before.
     leads_back: bool,
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
     let mut walk = PageWalk::start(call, pagination);
     // All pages are never fewer than usual.
     let max_pages = call.draft.max_pages.map_or(pagination.max_pages, |all| all.max(pagination.max_pages));
-    let (mut envelope, mut items, mut pages) = (Value::Null, Vec::new(), 0);
+    let (mut envelope, mut items, mut pages, mut asked) = (Value::Null, Vec::new(), 0, Vec::new());
     let (next, facts) = loop {
         let answer = call.send(&target).await?;
         let (headers, url, facts) = (answer.response.headers().clone(), answer.url.clone(), answer.facts());
@@ -61,13 +61,13 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         }
         (walk.on_page, walk.last) = (taken.len(), taken.last().cloned());
         let next = walk.next(&body, &headers, &url)?;
-        // A page that names itself, or one that was there before, says nothing about the rest.
-        let leads_back = next.as_ref() == Some(&target) || (pages > 1 && !taken.is_empty() && items.ends_with(&taken));
-        if leads_back {
-            walk.leads_back = true;
+        // A page that leads back says nothing about the rest. What it repeats is there already.
+        asked.push(target);
+        walk.leads_back = next.as_ref().is_some_and(|next| asked.contains(next));
+        let next = next.filter(|_| !walk.leads_back);
+        if !walk.leads_back || !items.ends_with(&taken) {
+            items.append(&mut taken);
         }
-        let next = next.filter(|_| !leads_back);
-        items.append(&mut taken);
         envelope = if pages == 1 { body } else { updated(envelope, body) };
         let is_enough = call.draft.max_items.is_some_and(|enough| items.len() as u64 >= enough);
         match next {
