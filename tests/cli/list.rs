@@ -96,12 +96,12 @@ fn a_signature_is_enough_to_run_a_hit() {
     world.define(
         "print.json",
         &json!({"print_letter": subtool("Prints a letter.", &json!({"to": {"type": "string"}})),
-            "print_card": subtool("Prints a letter, too.", &fields)}),
+            "print_letters": subtool("Prints letters.", &fields)}),
     );
     let listed = world.run(&["list", "tools", "--query=print a letter"]).json();
-    assert_eq!(listed["print_card"]["signature"], "(to, copies?: number, tags?: string[])", "{listed}");
-    let ran = world.run(&["run", "print_card", "to=Ann", "copies=2", r#"tags:=["a"]"#, "--wait"]).json();
-    assert_eq!(ran["data"], "Ann\n", "{ran}");
+    assert_eq!(listed["print_letters"]["signature"], "(to, copies?: number, tags?: string[])", "{listed}");
+    let ran = world.run(&["run", "print_letters", "to=Ann", "copies=2", r#"tags:=["a"]"#, "--wait"]).json();
+    assert_eq!(ran["data"], "Ann", "{ran}");
 }
 
 #[test]

@@ -155,6 +155,15 @@ fn a_rule_that_comes_while_pages_are_read_ends_them() {
 }
 
 #[test]
+fn a_page_that_fails_is_named() {
+    let server = HttpScript::new(|line, _| {
+        if line.contains("page=3") { "500 Internal Server Error\r\n\r\nbroken".to_owned() } else { page_of(line) }
+    });
+    let ran = world(&server.url).run(&["run", "by_number", "--all", "--wait"]).json();
+    assert!(ran["error"]["message"].as_str().is_some_and(|text| text.starts_with("page 3: ")), "{ran}");
+}
+
+#[test]
 fn an_idempotency_key_tells_all_pages_from_one() {
     let server = HttpScript::new(|line, _| page_of(line));
     let world = world(&server.url);

@@ -120,7 +120,8 @@ impl Attempt<'_> {
             if let Err(failure) = self.may_read(definition, &schema, &page.input) {
                 return read.ended_by(failure, first);
             }
-            let (outcome, meta) = self.perform_and_shape(definition, &page).await?;
+            let performed = self.perform_and_shape(definition, &page).await;
+            let (outcome, meta) = performed.map_err(|failure| read.failed(failure, first))?;
             let Outcome::Data(data) = outcome else { return Ok((outcome, meta)) };
             if let Some(more) = read.add(data, meta, declares, max_bytes)? {
                 let why = (more == More::Yes).then(|| read.why_it_ends(max_bytes));
@@ -213,6 +214,17 @@ impl ReadPages {
         } else {
             format!("at most {MAX_PAGES} pages and {max_bytes} bytes are read")
         }
+    }
+
+    /// The failure of the page after these, which says where it happened.
+    fn failed(&self, mut failure: Failure, first: u64) -> Failure {
+        let said = &failure.error.message;
+        failure.error.message = match failure.error.code {
+            _ if self.pages == 0 => return failure,
+            Code::Cancelled => format!("cancelled after {} pages were read", self.pages),
+            _ => format!("page {}: {said}", first + u64::from(self.pages)),
+        };
+        failure
     }
 
     /// The result of the pages so far, where the next one may not be read.
