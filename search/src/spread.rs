@@ -60,7 +60,7 @@ mod tests {
         let mut hits = [hit(0, 10.0), hit(1, 9.5), hit(2, 9.0), hit(3, 1.0)];
         let sums: [&[f32]; 4] = [&[4.0, 0.0], &[4.0, 0.0], &[0.0, 3.0], &[0.0, 0.0]];
         spread(&mut hits, |document| sums[document as usize]);
-        assert_eq!(hits.map(|hit| (hit.score * 100.0).round()), [1000.0, 855.0, 900.0, 100.0]);
+        assert_eq!(hits.map(|hit| format!("{:.2}", hit.score)), ["10.00", "8.55", "9.00", "1.00"]);
         spread(&mut [], |document| sums[document as usize]);
     }
 }
