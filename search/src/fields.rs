@@ -25,11 +25,11 @@ pub(crate) const LEARNED: usize = 6;
 /// Of each field in the index, in the order of the constants above.
 pub(crate) const WEIGHTS: [FieldWeight; FIELD_COUNT] = [
     FieldWeight { weight: 10.0, length: 0.3 },
-    FieldWeight { weight: 5.0, length: 0.6 },
+    FieldWeight { weight: 6.5, length: 0.6 },
     FieldWeight { weight: 4.0, length: 0.3 },
     FieldWeight { weight: 2.0, length: 0.3 },
-    // Their single words. What a whole phrase adds is up to `likeness.rs`.
-    FieldWeight { weight: 2.0, length: 0.3 },
+    // Their single words. What a whole phrase adds, and what is taken if none is like the query, is up to `likeness.rs`.
+    FieldWeight { weight: 4.0, length: 0.3 },
     FieldWeight { weight: 2.0, length: 0.5 },
 ];
 

@@ -34,6 +34,7 @@ mod mistakes;
 mod query;
 mod ranking;
 mod silent_words;
+mod spread;
 mod synonyms;
 mod verbs;
 mod words;

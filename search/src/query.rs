@@ -17,11 +17,12 @@ use crate::words::{WordSplitter, is_ideogram, pieces};
 const KIND_WEIGHT: f64 = 0.5;
 /// The weight of numbers and single letters: they are mostly values, not words.
 const VALUE_WEIGHT: f64 = 0.3;
-/// The weight of an ideographic character, and of a pair of them: a word of two characters weighs about as much as any.
-const CHARACTER_WEIGHT: f64 = 0.2;
-const PAIR_WEIGHT: f64 = 0.5;
+/// The weight of an ideographic character, and of a pair of them. A character is in many words, and most pairs are glossed,
+/// too.
+const CHARACTER_WEIGHT: f64 = 0.1;
+const PAIR_WEIGHT: f64 = 0.4;
 /// The weight of a word of the glossary, and how much less each further meaning of the same word weighs.
-const GLOSS_WEIGHT: f64 = 1.0;
+const GLOSS_WEIGHT: f64 = 1.2;
 const SENSE_DECAY: f64 = 0.6;
 /// The weight of each word of an abbreviation.
 const ABBREVIATION_WEIGHT: f64 = 0.7;

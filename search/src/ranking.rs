@@ -11,8 +11,10 @@
 //! ```
 //!
 //! The sum is multiplied by `1 + 0.8 · coverage`: the share of the document's name, weighted by rarity, that the query
-//! contains. If a request has several clauses, three tenths of the score are that of its best clause. What the phrases of
-//! the best hits add is up to `likeness.rs`: a phrase weighs little by its single words, and much if it is like the query.
+//! contains. With phrases it is the third power of the share, since a part of a name says little beside them. If a request
+//! has several clauses, four tenths of the score are that of its best clause, and `spread.rs` spreads the best hits over
+//! the clauses. What the phrases of the best hits add and take is up to `likeness.rs`: a phrase weighs little by its
+//! single words, and much if it is like the query.
 
 use crate::Index;
 use crate::fields::{Fields, LEARNED, NAME, PHRASES};
@@ -20,6 +22,7 @@ use crate::index::Unusable;
 use crate::learned::LearnedRequests;
 use crate::likeness::{ComparedQuery, QueryWord};
 use crate::query::{MAX_CLAUSES, Query};
+use crate::spread::spread;
 use crate::verbs;
 
 /// BM25's saturation: how much more a word says that is found often, or in several fields.
@@ -27,7 +30,7 @@ const K1: f64 = 4.0;
 /// How much a query gains that contains the whole name.
 const NAME_COVERAGE: f64 = 0.8;
 /// The share of the best clause in the score of a request with several.
-const CLAUSE_SHARE: f64 = 0.3;
+const CLAUSE_SHARE: f64 = 0.4;
 /// What a word weighs in the comparison with phrases which says nothing on its own: about as much as one that most documents have.
 const OTHER_WORD_WEIGHT: f64 = 0.5;
 /// How many hits are compared phrase by phrase.
@@ -122,7 +125,7 @@ impl Index {
                     is_own,
                 }));
             }
-            self.compare_phrases(&mut hits, &ComparedQuery::new(query_words, clauses))?;
+            self.compare_phrases(&mut hits, &scores, &ComparedQuery::new(query_words, clauses))?;
         }
         if let Some(wanted) = query.verb {
             for hit in hits.iter_mut().take(MAX_COMPARED) {
@@ -135,13 +138,18 @@ impl Index {
             hit.fit = hit.score / f64::max(most, f64::EPSILON);
         }
         sort(&mut hits);
+        if clauses > 1 {
+            spread(&mut hits, |document| scores.of_clauses(document));
+            sort(&mut hits);
+        }
         Ok(hits)
     }
 
     /// Looks at the phrases of the best hits one by one: a phrase that is the query says more than one that shares a word.
-    fn compare_phrases(&self, hits: &mut [Hit], query: &ComparedQuery) -> Result<(), Unusable> {
+    fn compare_phrases(&self, hits: &mut [Hit], scores: &Scores, query: &ComparedQuery) -> Result<(), Unusable> {
         for hit in hits.iter_mut().take(MAX_COMPARED).filter(|hit| hit.matched_in.contains(PHRASES)) {
-            hit.score += query.support(&self.phrases(hit.document)?);
+            let support = query.support(&self.phrases(hit.document)?);
+            hit.score = support.applied(hit.score, scores.coverage(hit.document as usize));
         }
         Ok(())
     }
@@ -204,13 +212,26 @@ impl Scores {
         self.fields[document] |= contribution.fields.bits();
     }
 
+    /// What each clause adds to a document, if there are several.
+    fn of_clauses(&self, document: u32) -> &[f32] {
+        let document = document as usize;
+        &self.sums[document * self.columns + 1..(document + 1) * self.columns]
+    }
+
+    /// The share of the document's name that the query contains.
+    fn coverage(&self, document: usize) -> f64 {
+        f64::from(self.coverage[document]).min(1.0)
+    }
+
     fn hits(&self) -> Vec<Hit> {
         let score = |document: usize| {
             let row = &self.sums[document * self.columns..(document + 1) * self.columns];
             let best = row[1..].iter().copied().fold(0.0_f32, f32::max);
             let all = f64::from(row[0]);
             let sum = if self.columns > 1 { all * (1.0 - CLAUSE_SHARE) + f64::from(best) * CLAUSE_SHARE } else { all };
-            sum * (1.0 + NAME_COVERAGE * f64::from(self.coverage[document]).min(1.0))
+            let coverage = self.coverage(document);
+            let has_phrase = Fields::from_bits(self.fields[document]).contains(PHRASES);
+            sum * (1.0 + NAME_COVERAGE * if has_phrase { coverage.powi(3) } else { coverage })
         };
         let mut hits: Vec<Hit> = (0..)
             .zip(&self.fields)

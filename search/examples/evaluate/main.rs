@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use search::{LearnedRequests, words_of_request};
+use search::{Index, LearnedRequests, words_of_request};
 
 use crate::fts5::Fts5;
 use crate::measures::Measures;
@@ -79,25 +79,54 @@ fn main() {
         println!("mean NDCG@5 over {count} sets ({role}), {search}: {alone:.2} alone, {beside:.2} beside packs");
     }
     print_requests();
+    for folder in folders {
+        print_requests_beside(&folder);
+    }
 }
 
 /// Prints how many of the requests for what ships find it.
 fn print_requests() {
     println!();
-    println!("| requests for what ships | packs | language | requests | first | among three | NDCG@5 |");
-    println!("|---|---|---|---|---|---|---|");
+    println!("| requests for what ships | catalog | language | requests | first | among three | among ten | NDCG@5 |");
+    println!("|---|---|---|---|---|---|---|---|");
     for packs in [Packs::WithModels, Packs::All] {
-        let index = own::index(&sets::shipped(packs), true);
-        for Requests { name, language, questions } in sets::requests(packs) {
-            let measured = own::run(&questions, |query| own::search(&index, query, &LearnedRequests::default()));
-            let (first, three) = (measured.any_in(1), measured.any_in(3));
-            println!(
-                "| {name} | {packs} | {language} | {} | {first} | {three} | {:.1} |",
-                questions.len(),
-                measured.ndcg_at_5()
-            );
+        let shipped = sets::shipped(packs);
+        let index = own::index(&shipped, true);
+        for requests in sets::requests(packs) {
+            print_row(&index, &requests, &packs.to_string());
+        }
+        let names = Requests { name: "names".to_owned(), language: "en", questions: sets::names_as_words(&shipped) };
+        print_row(&index, &names, &packs.to_string());
+    }
+}
+
+/// Prints the same beside the tools of a folder, which have no phrases: what the packs lose to them. Then how many of the
+/// folder's own queries find a right tool that has phrases, such as those that are imported.
+fn print_requests_beside(folder: &str) {
+    let folder = Folder::read(Path::new(folder));
+    let shipped = sets::shipped(Packs::WithModels);
+    let has_phrases = folder.tools.iter().any(|tool| !tool.phrases.is_empty());
+    let index = own::index(&folder.beside(&shipped), has_phrases);
+    let beside = format!("with models, beside {} tools", folder.tools.len());
+    for requests in sets::requests(Packs::WithModels) {
+        print_row(&index, &requests, &beside);
+    }
+    if has_phrases {
+        let index = own::index(&folder.beside(&sets::shipped(Packs::Installed)), true);
+        let names =
+            Requests { name: "names".to_owned(), language: "en", questions: sets::names_as_words(&folder.tools) };
+        print_row(&index, &names, &beside);
+        for set in folder.sets {
+            let requests = Requests { name: set.name, language: "en", questions: set.questions };
+            print_row(&index, &requests, "as installed, with phrases");
         }
     }
+}
+
+fn print_row(index: &Index, Requests { name, language, questions }: &Requests, catalog: &str) {
+    let measured = own::run(questions, |query| own::search(index, query, &LearnedRequests::default()));
+    let (count, places) = (questions.len(), [1, 3, 10].map(|depth| measured.any_in(depth).to_string()).join(" | "));
+    println!("| {name} | {catalog} | {language} | {count} | {places} | {:.1} |", measured.ndcg_at_5());
 }
 
 /// Takes `requests` queries of each tool as its past, and asks the later half of all.

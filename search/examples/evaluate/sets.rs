@@ -219,6 +219,12 @@ pub(crate) fn requests(packs: Packs) -> Vec<Requests> {
     found
 }
 
+/// The words of each tool's name, as a model types what it has seen before.
+pub(crate) fn names_as_words(tools: &[Tool]) -> Vec<Question> {
+    let words = |tool: &Tool| Question { query: tool.name.replace(['_', '-'], " "), relevant: vec![tool.name.clone()] };
+    tools.iter().map(words).collect()
+}
+
 /// The names of what a folder has, in order.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
