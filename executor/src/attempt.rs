@@ -35,6 +35,7 @@ use crate::runner::{
 
 pub mod all_pages;
 pub mod lookup;
+mod paging;
 mod part;
 pub mod report;
 

@@ -70,10 +70,10 @@ pub(crate) struct Support {
 }
 
 impl Support {
-    /// The score of a subtool that has `score` by its words. The query contains `coverage` of its name, which says as
+    /// The score of a subtool that has `score` by its words. How far its name and description agree with the query says as
     /// much as a phrase.
-    pub(crate) fn applied(self, score: f64, coverage: f64) -> f64 {
-        let closeness = (self.likeness / CLOSE_LIKENESS).max(coverage).min(1.0);
+    pub(crate) fn applied(self, score: f64, agreement: f64) -> f64 {
+        let closeness = (self.likeness / CLOSE_LIKENESS).max(agreement).min(1.0);
         score * (1.0 - UNLIKE_LOSS * (1.0 - closeness)) + self.added
     }
 }
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn words_weigh_less_in_a_subtool_that_has_no_phrase_like_the_query() {
         let query = ComparedQuery::new((0..6).map(|number| word(number, 1, true)).collect(), 1);
-        let score = |phrases: &[Vec<u32>], coverage| query.support(phrases).applied(10.0, coverage);
+        let score = |phrases: &[Vec<u32>], agreement| query.support(phrases).applied(10.0, agreement);
         assert!((score(&[vec![10, 11]], 0.0) - 10.0 * (1.0 - UNLIKE_LOSS)).abs() < 1e-9);
         assert!((score(&[vec![10, 11]], 1.0) - 10.0).abs() < 1e-9);
         assert!(score(&[vec![0, 1, 2, 13]], 0.0) > 10.0);

@@ -17,11 +17,11 @@
 //! single words, and much if it is like the query.
 
 use crate::Index;
-use crate::fields::{Fields, LEARNED, NAME, PHRASES};
+use crate::fields::{DESCRIPTION, Fields, LEARNED, NAME, PHRASES};
 use crate::index::Unusable;
 use crate::learned::LearnedRequests;
 use crate::likeness::{ComparedQuery, QueryWord};
-use crate::query::{MAX_CLAUSES, Query};
+use crate::query::{MAX_CLAUSES, Query, Term};
 use crate::spread::spread;
 use crate::verbs;
 
@@ -109,7 +109,7 @@ impl Index {
             }
             query_words.extend(entry.map(|entry| QueryWord { number: entry.number, weight, share, clauses, is_own }));
             for contribution in &found {
-                scores.add(contribution, weight, term.weight, term.clauses);
+                scores.add(contribution, weight, term);
             }
         }
         let mut hits = scores.hits();
@@ -125,7 +125,7 @@ impl Index {
                     is_own,
                 }));
             }
-            self.compare_phrases(&mut hits, &scores, &ComparedQuery::new(query_words, clauses))?;
+            self.compare_phrases(&mut hits, &scores, &ComparedQuery::new(query_words, clauses), most / (K1 + 1.0))?;
         }
         if let Some(wanted) = query.verb {
             for hit in hits.iter_mut().take(MAX_COMPARED) {
@@ -146,10 +146,17 @@ impl Index {
     }
 
     /// Looks at the phrases of the best hits one by one: a phrase that is the query says more than one that shares a word.
-    fn compare_phrases(&self, hits: &mut [Hit], scores: &Scores, query: &ComparedQuery) -> Result<(), Unusable> {
+    fn compare_phrases(
+        &self,
+        hits: &mut [Hit],
+        scores: &Scores,
+        query: &ComparedQuery,
+        all: f64,
+    ) -> Result<(), Unusable> {
         for hit in hits.iter_mut().take(MAX_COMPARED).filter(|hit| hit.matched_in.contains(PHRASES)) {
             let support = query.support(&self.phrases(hit.document)?);
-            hit.score = support.applied(hit.score, scores.coverage(hit.document as usize));
+            let explained = scores.explained(hit.document, all);
+            hit.score = support.applied(hit.score, scores.coverage(hit.document as usize).max(explained));
         }
         Ok(())
     }
@@ -180,6 +187,7 @@ struct Scores {
     sums: Vec<f32>,
     columns: usize,
     coverage: Vec<f32>,
+    explained: Vec<f32>,
     fields: Vec<u8>,
 }
 
@@ -191,25 +199,35 @@ impl Scores {
             sums: vec![0.0; documents * columns],
             columns,
             coverage: vec![0.0; documents],
+            explained: vec![0.0; documents],
             fields: vec![0; documents],
         }
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "scores need no more than the digits of a 32-bit float")]
-    fn add(&mut self, contribution: &Contribution, weight: f64, share_of_word: f64, clauses: u8) {
+    fn add(&mut self, contribution: &Contribution, weight: f64, term: &Term) {
         let document = contribution.document as usize;
         let score = (weight * contribution.impact * (K1 + 1.0) / (K1 + contribution.impact)) as f32;
         let row = &mut self.sums[document * self.columns..(document + 1) * self.columns];
         row[0] += score;
         for (clause, sum) in row[1..].iter_mut().enumerate() {
-            if clauses & (1 << clause) != 0 {
+            if term.clauses & (1 << clause) != 0 {
                 *sum += score;
             }
         }
         if contribution.fields.contains(NAME) {
-            self.coverage[document] += (contribution.name_share * share_of_word.min(1.0)) as f32;
+            self.coverage[document] += (contribution.name_share * term.weight.min(1.0)) as f32;
+        }
+        if term.is_own && (contribution.fields.contains(NAME) || contribution.fields.contains(DESCRIPTION)) {
+            self.explained[document] += weight as f32;
         }
         self.fields[document] |= contribution.fields.bits();
+    }
+
+    /// The share of the query's own words, weighted, that the document's name and description have; `all` is what they weigh
+    /// together.
+    fn explained(&self, document: u32, all: f64) -> f64 {
+        f64::from(self.explained[document as usize]) / all.max(f64::EPSILON)
     }
 
     /// What each clause adds to a document, if there are several.

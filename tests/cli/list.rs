@@ -63,7 +63,7 @@ fn a_query_says_all_of_the_best_hit_and_less_of_each_other() {
         (listed.json().as_object().expect("an object").clone(), listed.stderr)
     };
     let (hits, notes) = listed(&[]);
-    assert_eq!(hits.len(), 8, "{hits:?}");
+    assert_eq!(hits.len(), 10, "{hits:?}");
     let has = |key: &str| hits.values().filter(|hit| hit.get(key).is_some()).count();
     // Which of them have a signature, the scores decide.
     assert!((1..=2).contains(&has("signature")), "{hits:?}");

@@ -154,6 +154,42 @@ fn a_rule_that_comes_while_pages_are_read_ends_them() {
     assert!(numbers(&ended["data"]).len() < 23 && ended["not_fetched"].to_string().contains("stop"), "{ended}");
 }
 
+/// An operation as `import` writes it for Magento: the page has another name, the answer says how many there are in all, and
+/// behind the last page there is the last page again.
+#[test]
+fn a_page_by_another_name_is_read_until_all_are_there() {
+    let server = HttpScript::new(|line, _| {
+        let number = |name: &str| {
+            let (_, rest) = line.split_once(name)?;
+            rest.split(['&', ' ']).next()?.parse::<u64>().ok()
+        };
+        let (page, size) = (number("currentPage=").unwrap_or(1).min(3), number("pageSize=").unwrap_or(10).min(10));
+        let items: Vec<_> = ((page - 1) * size + 1..=(page * size).min(ITEMS)).map(|id| json!({ "id": id })).collect();
+        let body = json!({"items": items, "search_criteria": {}, "total_count": ITEMS});
+        format!("200 OK\r\ncontent-type: application/json\r\n\r\n{body}")
+    });
+    let world = World::new();
+    let integer = || json!({"type": "integer"});
+    world.define(
+        "orders.json",
+        &json!({"orders": {"description": "Lists orders.", "annotations": {"readOnlyHint": true},
+            "input": {"type": "object", "properties": {"criteria_pageSize": integer(), "criteria_currentPage": integer()}},
+            "run": {"http": {"base_url": server.url, "path": "/orders",
+                "query": {"pageSize": "{{ criteria_pageSize }}", "currentPage": "{{ criteria_currentPage }}"}}}}}),
+    );
+    // One page of a size that the server lowered is no sum of all, and says so.
+    let part = world.run(&["run", "orders", "criteria_pageSize=300", "--wait", "--jq", "[.items[].id] | add"]);
+    assert!(part.json() == 55 && part.stderr.contains("not all there is") && part.stderr.contains("--all"), "{part}");
+    let asked = server.requests().len();
+    let all = world.run(&["run", "orders", "criteria_pageSize=10", "--all", "--wait"]).json();
+    assert_eq!(numbers(&all["data"]), (1..=ITEMS).collect::<Vec<_>>(), "{all}");
+    assert!(all["more_pages"].is_null(), "{all}");
+    assert_eq!(server.requests().len() - asked, 3, "none behind the last one");
+    let rest =
+        world.run(&["run", "orders", "criteria_pageSize=10", "criteria_currentPage=2", "--all", "--wait"]).json();
+    assert_eq!(numbers(&rest["data"]), (11..=ITEMS).collect::<Vec<_>>(), "{rest}");
+}
+
 #[test]
 fn a_page_that_fails_is_named() {
     let server = HttpScript::new(|line, _| {

@@ -32,7 +32,7 @@ mod signature;
 mod typescript;
 
 /// The default limits: enough to choose from, few enough to read.
-const LIMIT_WITH_QUERY: usize = 8;
+const LIMIT_WITH_QUERY: usize = 10;
 const LIMIT: usize = 20;
 /// Those of `--format=hits`, which is for programs that ask for the schemas of what they choose.
 const LIMIT_OF_HITS: usize = 3;
@@ -50,7 +50,7 @@ const MAX_SENTENCE_CHARS: usize = 100;
 /// How many subtools are listed with their schemas without a query.
 const MAX_FULL: usize = 3;
 /// How many of the best hits are looked at as a whole, whatever the limit: a page with a lower one begins alike.
-const MAX_ORDERED: usize = 10;
+const MAX_ORDERED: usize = LIMIT_WITH_QUERY;
 /// A hit that cannot run comes after those that can and have at least this share of its score: they may do instead. What
 /// scores less does something else.
 const MIN_SCORE_OF_OTHERS: f64 = 0.85;
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// Only subtools of this pack, or of the packs that match a glob like `github*`
     #[arg(long = "in", value_name = "PACK")]
     pack: Option<String>,
-    /// List at most this many [default: 8 with a query, 20 without]
+    /// List at most this many [default: 10 with a query, 20 without]
     #[arg(long, short, value_name = "N", value_parser = count)]
     limit: Option<usize>,
     /// The whole schemas, also of large ones, and with a query of all hits, not only of the best one

@@ -1,7 +1,7 @@
 //! All pages of a list as one result: the same call for each page, and their items joined.
 //!
 //! Only for what reads, and only where the next page is known: a request over HTTP whose definition has `pagination`
-//! walks on by itself; any other subtool has a `page` among its parameters.
+//! walks on by itself; any other subtool has the number of a page among its parameters.
 
 use ground::base::schema::InputSchema;
 use ground::config::{Config, seal};
@@ -15,6 +15,7 @@ use protocol::layout::compact_bytes;
 use serde_json::{Map, Value};
 
 use super::lookup::LookupCall;
+use super::paging::{self, PageParameters};
 use super::{Attempt, Invocation};
 use crate::catalog::definition::Definition;
 use crate::runner::Run;
@@ -23,12 +24,8 @@ use crate::runner::Run;
 const MAX_PAGES: u32 = 500;
 /// The most data of one result, as compact JSON: all of it is held in memory.
 const MAX_BYTES: u64 = 16 << 20;
-/// The parameter with the number of the page, from 1.
-const PAGE: &str = "page";
-/// The parameter with the number of items of a page.
-const LIMIT: &str = "limit";
 /// What `_meta` says about one page, and not about all of them.
-const OF_ONE_PAGE: [&str; 5] = [PAGE, LIMIT, "asked_limit", "has_next_page", "more_pages"];
+const OF_ONE_PAGE: [&str; 5] = ["page", "limit", "asked_limit", "has_next_page", "more_pages"];
 
 /// Fails unless all pages of the subtool `name` can be read.
 pub fn check(name: &SubtoolName, definition: &Definition, config: &Config) -> Result<(), Failure> {
@@ -36,7 +33,7 @@ pub fn check(name: &SubtoolName, definition: &Definition, config: &Config) -> Re
         "it does not only read"
     } else if definition.run.delegates() || definition.run.steps().is_some() {
         "it runs other subtools"
-    } else if !walks_by_itself(definition) && !has_page(definition) {
+    } else if !walks_by_itself(definition) && PageParameters::of(definition).is_none() {
         "its input has no `page`"
     } else if is_limited(name, definition, config) {
         "how often it may be called is limited, and each page is a call"
@@ -53,7 +50,7 @@ pub fn needs_human(name: &SubtoolName) -> Failure {
 
 fn refused(name: &SubtoolName, why: &str) -> Failure {
     Failure::new(Code::Usage, format!("`--all` does not read the pages of `{name}`: {why}"))
-        .hint("leave `--all` out, and ask for more at once or for the next part as its input says")
+        .hint("leave `--all` out, and read part after part as its input says")
 }
 
 fn is_limited(name: &SubtoolName, definition: &Definition, config: &Config) -> bool {
@@ -68,12 +65,10 @@ fn walks_by_itself(definition: &Definition) -> bool {
     matches!(&definition.run, Run::Http(http) if http.pagination.is_some())
 }
 
-fn property<'a>(definition: &'a Definition, name: &str) -> Option<&'a Value> {
-    definition.input.get("properties")?.get(name)
-}
-
-pub(super) fn has_page(definition: &Definition) -> bool {
-    property(definition, PAGE).is_some_and(|page| page["type"] == "integer")
+/// The parameter with the number of items of a page, with the most that it may be.
+fn largest_size<'a>(definition: &'a Definition, parameters: &PageParameters<'a>) -> Option<(&'a str, Value)> {
+    let size = parameters.size?;
+    Some((size, definition.input.get("properties")?.get(size)?.get("maximum")?.clone()))
 }
 
 impl Attempt<'_> {
@@ -99,23 +94,23 @@ impl Attempt<'_> {
     ) -> Result<(Outcome, Map<String, Value>), Failure> {
         // The limits may have changed since it was accepted.
         check(&self.task.tool, definition, &self.context.config)?;
-        if walks_by_itself(definition) {
+        let Some(parameters) = PageParameters::of(definition).filter(|_| !walks_by_itself(definition)) else {
             let invocation = Invocation { all_pages: Some(MAX_PAGES), ..invocation };
             return self.perform_and_shape(definition, &invocation).await;
-        }
-        let first = invocation.input.get(PAGE).and_then(Value::as_u64).unwrap_or(1);
+        };
+        let first = invocation.input.get(parameters.number).and_then(Value::as_u64).unwrap_or(parameters.first);
+        let is_from_first = first == parameters.first;
         // A later page begins at another item if it has more of them.
-        let largest = property(definition, LIMIT).filter(|_| first == 1).and_then(|limit| limit.get("maximum"));
-        let largest = largest.cloned();
+        let largest = largest_size(definition, &parameters).filter(|_| is_from_first);
         let max_bytes = self.context.config.executor.output_bytes.min(MAX_BYTES);
         let schema = InputSchema::compile(&definition.input)
             .map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
         let declares = definition.result.as_ref().is_some_and(|shape| shape.part.is_some());
-        let mut read = ReadPages::default();
+        let mut read = ReadPages { is_from_first, ..ReadPages::default() };
         loop {
             let mut page = invocation.clone();
-            page.input.insert(PAGE.to_owned(), (first + u64::from(read.pages)).into());
-            page.input.extend(largest.clone().map(|largest| (LIMIT.to_owned(), largest)));
+            page.input.insert(parameters.number.to_owned(), (first + u64::from(read.pages)).into());
+            page.input.extend(largest.clone().map(|(size, largest)| (size.to_owned(), largest)));
             // Rules, privileges and the schema may be about the page.
             if let Err(failure) = self.may_read(definition, &schema, &page.input) {
                 return read.ended_by(failure, first);
@@ -150,6 +145,8 @@ impl Attempt<'_> {
 #[derive(Debug, Default)]
 struct ReadPages {
     pages: u32,
+    /// Whether nothing comes before them.
+    is_from_first: bool,
     /// Where the list of a page is: in all of them where it is in the first.
     place: Option<ListPlace>,
     items: Vec<Value>,
@@ -178,6 +175,7 @@ impl ReadPages {
         // Where it is not said, only an empty page is the last one.
         let has_more = !is_said || extent::has_next_page(&meta);
         let bytes = compact_bytes(&data);
+        let total = paging::total(&data).filter(|_| self.is_from_first && !declares);
         let place = self.place.take().or_else(|| ListPlace::of(&data)).ok_or_else(no_list)?;
         let items = place.list(&mut data).map(std::mem::take).ok_or_else(no_list)?;
         self.place = Some(place);
@@ -200,8 +198,9 @@ impl ReadPages {
             return Ok(Some(if self.pages > 2 { More::No } else { More::Unknown }));
         }
         self.items.extend(items);
+        let is_all = total.is_some_and(|total| self.items.len() as u64 >= total);
         Ok(match () {
-            () if !has_more || (is_end && !is_said) => Some(More::No),
+            () if !has_more || is_all || (is_end && !is_said) => Some(More::No),
             () if is_end || self.pages == MAX_PAGES => Some(More::Yes),
             () => None,
         })

@@ -6,7 +6,7 @@ use protocol::code::Code;
 use serde_json::{Map, Value};
 
 use super::Attempt;
-use super::all_pages::has_page;
+use super::paging::PageParameters;
 use crate::catalog::definition::Definition;
 use crate::runner::{ResponseFacts, Run};
 use protocol::extent;
@@ -28,9 +28,11 @@ impl Attempt<'_> {
         let declared = definition.result.as_ref().and_then(|shape| shape.part.as_ref());
         let Some(expression) = declared else {
             if is_open(&definition.run, meta) {
-                if next_page::is_named(data, facts.map(|facts| &facts.headers)) {
+                let parameters = PageParameters::of(definition);
+                let more = parameters.map(|parameters| parameters.has_more(data, input));
+                if next_page::is_named(data, facts.map(|facts| &facts.headers)) || more == Some(Some(true)) {
                     meta.insert("more_pages".to_owned(), true.into());
-                } else if has_page(definition) {
+                } else if more == Some(None) {
                     // It has pages, and does not say whether this was the last one.
                     meta.insert("more_pages".to_owned(), extent::UNKNOWN.into());
                 }
