@@ -29,7 +29,7 @@ pub(crate) const WEIGHTS: [FieldWeight; FIELD_COUNT] = [
     FieldWeight { weight: 4.0, length: 0.3 },
     FieldWeight { weight: 2.0, length: 0.3 },
     // Their single words. What a whole phrase adds, and what is taken if none is like the query, is up to `likeness.rs`.
-    FieldWeight { weight: 4.0, length: 0.3 },
+    FieldWeight { weight: 3.5, length: 0.3 },
     FieldWeight { weight: 2.0, length: 0.5 },
 ];
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The sum is multiplied by `1 + 0.8 · coverage`: the share of the document's name, weighted by rarity, that the query
-//! contains. With phrases it is the third power of the share, since a part of a name says little beside them. If a request
+//! contains. With phrases it is the square of the share, since a part of a name says little beside them. If a request
 //! has several clauses, four tenths of the score are that of its best clause, and `spread.rs` spreads the best hits over
 //! the clauses. What the phrases of the best hits add and take is up to `likeness.rs`: a phrase weighs little by its
 //! single words, and much if it is like the query.
@@ -249,7 +249,7 @@ impl Scores {
             let sum = if self.columns > 1 { all * (1.0 - CLAUSE_SHARE) + f64::from(best) * CLAUSE_SHARE } else { all };
             let coverage = self.coverage(document);
             let has_phrase = Fields::from_bits(self.fields[document]).contains(PHRASES);
-            sum * (1.0 + NAME_COVERAGE * if has_phrase { coverage.powi(3) } else { coverage })
+            sum * (1.0 + NAME_COVERAGE * if has_phrase { coverage.powi(2) } else { coverage })
         };
         let mut hits: Vec<Hit> = (0..)
             .zip(&self.fields)

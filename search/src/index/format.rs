@@ -21,7 +21,7 @@ use super::Unusable;
 pub(crate) const MAGIC: &[u8; 8] = b"AMTINDEX";
 
 /// Goes up whenever the layout, or what an indexed word is or weighs, changes.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// The length of what stands before the first document.
 pub(crate) const START_BYTES: usize = 16;
