@@ -339,6 +339,18 @@ pub fn is_type(kind: &str, value: &Value) -> bool {
     }
 }
 
+/// The type of JSON Schema that `value` has: of numbers the wider one.
+pub fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -150,6 +150,13 @@ fn a_grant_is_made_only_within_its_bounds() {
             ("a relative path", waiting.grant(plain, &field("prefix", json!("reports"))), 422, "bad-grant"),
             ("at most a word", waiting.grant(plain, &field("at_most", json!("many"))), 422, "bad-grant"),
             ("a field that is not there", waiting.grant(plain, &chosen(&["&#x2f;name"])), 422, "bad-grant"),
+            (
+                "a folder that the value is not below",
+                waiting.grant(plain, &field("prefix", json!("/"))),
+                422,
+                "bad-grant",
+            ),
+            ("no use", waiting.grant(plain, &json!({"most_uses": 0})), 422, "bad-grant"),
             ("a field twice", waiting.grant(plain, &chosen(&["/name", "/name"])), 422, "bad-grant"),
             ("an unknown kind of width", waiting.grant(plain, &field("regex", json!(".*"))), 400, "bad-request"),
             ("the task was shown differently", waiting.grant(plain, &json!({"digest": zeros()})), 409, "stale"),

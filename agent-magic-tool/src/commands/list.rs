@@ -387,7 +387,7 @@ impl ListQuery<'_> {
                 Some(_) if place == 0 => Detail::Schema,
                 Some(query) if place < MAX_WITH_INPUT && line.score() >= best * MIN_SCORE_OF_INPUTS => {
                     let input = serde_json::from_str(line.entry.input.get()).unwrap_or_default();
-                    Detail::Signature(signature::signature(&input, query))
+                    signature::signature(&input, query).map_or(Detail::Sentence, Detail::Signature)
                 }
                 Some(_) if place < MAX_DESCRIBED => Detail::Sentence,
                 Some(_) => Detail::Name,

@@ -3,6 +3,9 @@
 //! Only for what reads, and only where the next page is known: a request over HTTP whose definition has `pagination`
 //! walks on by itself; any other subtool has the number of a page among its parameters.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use ground::base::schema::InputSchema;
 use ground::config::{Config, seal};
 use ground::task::Outcome;
@@ -16,6 +19,7 @@ use serde_json::{Map, Value};
 
 use super::lookup::LookupCall;
 use super::paging::{self, PageParameters};
+use super::part::says_more;
 use super::{Attempt, Invocation};
 use crate::catalog::definition::Definition;
 use crate::runner::Run;
@@ -34,7 +38,7 @@ pub fn check(name: &SubtoolName, definition: &Definition, config: &Config) -> Re
     } else if definition.run.delegates() || definition.run.steps().is_some() {
         "it runs other subtools"
     } else if !walks_by_itself(definition) && PageParameters::of(definition).is_none() {
-        "its input has no `page`"
+        "its input has no whole number that is known as that of a page"
     } else if is_limited(name, definition, config) {
         "how often it may be called is limited, and each page is a call"
     } else {
@@ -100,13 +104,16 @@ impl Attempt<'_> {
         };
         let first = invocation.input.get(parameters.number).and_then(Value::as_u64).unwrap_or(parameters.first);
         let is_from_first = first == parameters.first;
-        // A later page begins at another item if it has more of them.
-        let largest = largest_size(definition, &parameters).filter(|_| is_from_first);
         let max_bytes = self.context.config.executor.output_bytes.min(MAX_BYTES);
         let schema = InputSchema::compile(&definition.input)
             .map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
-        let declares = definition.result.as_ref().is_some_and(|shape| shape.part.is_some());
-        let mut read = ReadPages { is_from_first, ..ReadPages::default() };
+        // A later page begins at another item if it has more of them.
+        let largest = largest_size(definition, &parameters).filter(|(size, largest)| {
+            let mut input = invocation.input.clone();
+            input.insert((*size).to_owned(), largest.clone());
+            is_from_first && schema.problems(&Value::Object(seal::shown(&input))).is_empty()
+        });
+        let mut read = ReadPages::of(definition, is_from_first);
         loop {
             let mut page = invocation.clone();
             page.input.insert(parameters.number.to_owned(), (first + u64::from(read.pages)).into());
@@ -118,8 +125,8 @@ impl Attempt<'_> {
             let performed = self.perform_and_shape(definition, &page).await;
             let (outcome, meta) = performed.map_err(|failure| read.failed(failure, first))?;
             let Outcome::Data(data) = outcome else { return Ok((outcome, meta)) };
-            if let Some(more) = read.add(data, meta, declares, max_bytes)? {
-                let why = (more == More::Yes).then(|| read.why_it_ends(max_bytes));
+            if let Some(more) = read.add(data, meta, max_bytes)? {
+                let (more, why) = read.ending(more, max_bytes);
                 return read.end(more, why);
             }
         }
@@ -141,12 +148,30 @@ impl Attempt<'_> {
     }
 }
 
+/// What the pages say of the number of all items.
+#[derive(Debug, Default, Clone, Copy)]
+enum Total {
+    #[default]
+    Unsaid,
+    /// By the last one.
+    Said(u64),
+    /// One of them gave what cannot be it.
+    Wrong,
+}
+
 /// The pages that were read so far.
 #[derive(Debug, Default)]
 struct ReadPages {
     pages: u32,
-    /// Whether nothing comes before them.
+    /// Whether the definition says itself whether there is more.
+    declares: bool,
+    /// Whether the items are what the definition selects from those of the server.
+    is_shaped: bool,
+    /// Whether nothing comes before the first one.
     is_from_first: bool,
+    total: Total,
+    /// What all of them had, as hashes.
+    seen: HashSet<u64>,
     /// Where the list of a page is: in all of them where it is in the first.
     place: Option<ListPlace>,
     items: Vec<Value>,
@@ -160,34 +185,39 @@ struct ReadPages {
 }
 
 impl ReadPages {
-    /// Adds a page of a definition that may say itself which part a page is. Returns whether there is more if it is the last
-    /// one that is read.
-    fn add(
-        &mut self,
-        mut data: Value,
-        meta: Map<String, Value>,
-        declares: bool,
-        max_bytes: u64,
-    ) -> Result<Option<More>, Failure> {
+    fn of(definition: &Definition, is_from_first: bool) -> Self {
+        let shape = definition.result.as_ref();
+        let part = shape.and_then(|shape| shape.part.as_ref());
+        Self {
+            declares: part.is_some_and(|part| says_more(part)),
+            is_shaped: shape.is_some_and(|shape| shape.select.is_some()),
+            is_from_first,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a page. Returns whether there is more if it is the last one that is read.
+    fn add(&mut self, mut data: Value, meta: Map<String, Value>, max_bytes: u64) -> Result<Option<More>, Failure> {
         let says = ["more_pages", "has_next_page"].map(|field| meta.get(field));
         let is_unknown = says[0].is_some_and(|more| *more == extent::UNKNOWN);
-        let is_said = !is_unknown && (declares || says.into_iter().flatten().any(Value::is_boolean));
+        let is_said = !is_unknown && (self.declares || says.into_iter().flatten().any(Value::is_boolean));
         // Where it is not said, only an empty page is the last one.
         let has_more = !is_said || extent::has_next_page(&meta);
         let bytes = compact_bytes(&data);
-        let total = paging::total(&data).filter(|_| self.is_from_first && !declares);
+        let total = paging::total(&data).filter(|_| self.is_from_first && !self.is_shaped && !self.declares);
         let place = self.place.take().or_else(|| ListPlace::of(&data)).ok_or_else(no_list)?;
         let items = place.list(&mut data).map(std::mem::take).ok_or_else(no_list)?;
         self.place = Some(place);
-        let is_repeated = !items.is_empty() && self.items.ends_with(&items);
-        if is_repeated && is_said {
+        let is_like_last = !items.is_empty() && self.items.ends_with(&items);
+        if is_like_last && is_said {
             return Err(repeated(self.pages + 1));
         }
+        let is_repeated = !items.is_empty() && !self.seen.insert(hash_of(&items)) && !is_said;
         if self.pages > 0 && self.bytes + bytes > max_bytes {
             return Ok(Some(More::Yes));
         }
-        // A page that is empty although there is more is passed over, once.
-        let is_end = items.is_empty() && (!is_said || self.empty > 0);
+        // A page that is empty although there may be more is passed over, once.
+        let is_end = items.is_empty() && (!(is_said || self.is_shaped) || self.empty > 0);
         self.empty = if items.is_empty() { self.empty + 1 } else { 0 };
         self.pages += 1;
         self.bytes += bytes;
@@ -195,10 +225,22 @@ impl ReadPages {
         self.last = Some((data, meta));
         if is_repeated {
             // Some servers answer a page beyond the end with the last one, and others know no pages.
-            return Ok(Some(if self.pages > 2 { More::No } else { More::Unknown }));
+            return Ok(Some(if is_like_last && self.pages > 2 { More::No } else { More::Unknown }));
         }
+        // What is less than one page has, or as much as each has, is no number of all items, nor is what it says later.
+        let on_page = items.len() as u64;
+        let is_count = |total: &u64| *total > on_page || (*total == on_page && (on_page == 0 || self.pages == 1));
+        self.total = match (self.total, total) {
+            (Total::Wrong, _) => Total::Wrong,
+            (_, Some(total)) if is_count(&total) => Total::Said(total),
+            (_, Some(_)) => Total::Wrong,
+            (_, None) => Total::Unsaid,
+        };
         self.items.extend(items);
-        let is_all = total.is_some_and(|total| self.items.len() as u64 >= total);
+        // What is all of the first page may be its size; the next one tells.
+        let is_all = self.pages > 1
+            && !(is_said && has_more)
+            && matches!(self.total, Total::Said(total) if self.count() >= total);
         Ok(match () {
             () if !has_more || is_all || (is_end && !is_said) => Some(More::No),
             () if is_end || self.pages == MAX_PAGES => Some(More::Yes),
@@ -206,12 +248,21 @@ impl ReadPages {
         })
     }
 
-    /// Why the pages after these are not read.
-    fn why_it_ends(&self, max_bytes: u64) -> String {
-        if self.empty > 1 {
-            "two pages in a row were empty".to_owned()
-        } else {
-            format!("at most {MAX_PAGES} pages and {max_bytes} bytes are read")
+    fn count(&self) -> u64 {
+        self.items.len() as u64
+    }
+
+    /// Whether there is more, and why that is not read, or not known.
+    fn ending(&self, more: More, max_bytes: u64) -> (More, Option<String>) {
+        match (more, self.total) {
+            (More::Yes, _) if self.empty > 1 => (more, Some("two pages in a row were empty".to_owned())),
+            (More::Yes, _) => (more, Some(format!("at most {MAX_PAGES} pages and {max_bytes} bytes are read"))),
+            (More::Unknown, _) => (more, Some("a page came again that was read before".to_owned())),
+            (More::No, Total::Said(total)) if total != self.count() => {
+                let why = format!("{} items were read, and the answer says that there are {total}", self.count());
+                (More::Unknown, Some(why))
+            }
+            (More::No, _) => (more, None),
         }
     }
 
@@ -283,6 +334,14 @@ impl ListPlace {
     }
 }
 
+fn hash_of(items: &[Value]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for item in items {
+        item.to_string().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
 fn repeated(pages: u32) -> Failure {
     Failure::new(Code::BadResponse, format!("page {pages} is the same as the one before it"))
         .hint("the subtool does not know its parameter `page`: leave `--all` out")
@@ -326,8 +385,8 @@ mod tests {
         let read = |pages: Vec<(Value, Map<String, Value>)>| -> Result<(Value, Value), String> {
             let mut read = ReadPages::default();
             for (data, meta) in pages {
-                if let Some(more) = read.add(data, meta, false, 1_000).map_err(|failure| failure.error.message)? {
-                    let why = (more == More::Yes).then(|| read.why_it_ends(1_000));
+                if let Some(more) = read.add(data, meta, 1_000).map_err(|failure| failure.error.message)? {
+                    let (more, why) = read.ending(more, 1_000);
                     let (outcome, meta) = read.end(more, why).map_err(|failure| failure.error.message)?;
                     let Outcome::Data(data) = outcome else { unreachable!() };
                     return Ok((data["items"].clone(), Value::Object(meta)));
@@ -360,7 +419,11 @@ mod tests {
             ),
             (
                 vec![page(&[1], none.clone()), page(&[1], none.clone())],
-                Ok((json!([1]), json!({"pages": 2, "more_pages": "unknown", "limit": 1}))),
+                Ok((
+                    json!([1]),
+                    json!({"pages": 2, "more_pages": "unknown", "limit": 1,
+                        "not_fetched": "a page came again that was read before"}),
+                )),
             ),
             (
                 vec![page(&[1], none.clone()), page(&[2], none.clone()), page(&[2], none.clone())],
@@ -380,6 +443,65 @@ mod tests {
             ),
         ] {
             assert_eq!(read(pages), expected);
+        }
+    }
+
+    #[test]
+    fn a_total_is_believed_only_as_far_as_the_pages_agree() {
+        let read = |pages: Vec<(Value, Value)>, is_shaped: bool| -> Option<(usize, u32, Value, Value)> {
+            let mut read = ReadPages { is_from_first: true, is_shaped, ..ReadPages::default() };
+            for (data, meta) in pages {
+                let Value::Object(meta) = meta else { unreachable!() };
+                if let Some(more) = read.add(data, meta, 1_000_000).expect("a list") {
+                    let (more, why) = read.ending(more, 1_000_000);
+                    let (count, pages) = (read.items.len(), read.pages);
+                    let (_, meta) = read.end(more, why).expect("pages");
+                    let of = |key: &str| meta.get(key).cloned().unwrap_or_default();
+                    return Some((count, pages, of("more_pages"), of("not_fetched")));
+                }
+            }
+            None
+        };
+        let page = |ids: std::ops::Range<u64>, total: u64| {
+            let items: Vec<_> = ids.map(|id| json!({ "id": id })).collect();
+            (json!({"items": items, "total": total}), json!({}))
+        };
+        let more = |(data, _): (Value, Value)| (data, json!({"more_pages": true}));
+        let whole = Value::Null;
+        let said = |count: u64, total: u64| {
+            json!(format!("{count} items were read, and the answer says that there are {total}"))
+        };
+        for (pages, is_shaped, expected) in [
+            // It ends where all are there.
+            (
+                vec![page(0..10, 25), page(10..20, 25), page(20..25, 25)],
+                false,
+                Some((25, 3, whole.clone(), whole.clone())),
+            ),
+            // All of the first page may be its size.
+            (vec![page(0..10, 10), page(10..15, 5), page(0..0, 0)], false, Some((15, 3, whole.clone(), whole.clone()))),
+            (vec![page(0..10, 10), page(0..0, 10)], false, Some((10, 2, whole.clone(), whole.clone()))),
+            // Less than one page has.
+            (vec![page(0..10, 3), page(10..15, 3), page(0..0, 3)], false, Some((15, 3, whole.clone(), whole.clone()))),
+            // The answer says that there is more.
+            (vec![more(page(0..10, 10)), more(page(10..20, 10)), page(20..25, 10)], false, None),
+            // Fewer than there are, and more.
+            (vec![page(0..10, 25), page(0..0, 25)], false, Some((10, 2, json!("unknown"), said(10, 25)))),
+            (vec![page(0..10, 12), page(5..15, 12)], false, Some((20, 2, json!("unknown"), said(20, 12)))),
+            // A page that was there before, not only right before.
+            (
+                vec![page(0..10, 99), page(10..20, 99), page(0..10, 99)],
+                false,
+                Some((20, 3, json!("unknown"), json!("a page came again that was read before"))),
+            ),
+            // What a selection leaves is no number of all, and an empty page of it not the end.
+            (
+                vec![page(0..10, 10), page(0..0, 0), page(20..25, 5), page(0..0, 0), page(0..0, 0)],
+                true,
+                Some((15, 5, whole.clone(), whole)),
+            ),
+        ] {
+            assert_eq!(read(pages.clone(), is_shaped), expected, "{pages:?}");
         }
     }
 }

@@ -35,12 +35,15 @@ impl<'a> PageParameters<'a> {
     fn of_input(input: &'a Map<String, Value>) -> Option<Self> {
         let named = |is_it: fn(&str) -> bool| {
             let properties = input.get("properties").and_then(Value::as_object).into_iter().flatten();
-            let mut found = properties.filter(|(name, schema)| schema["type"] == "integer" && is_it(&plain(name)));
+            let mut found = properties.filter(|(name, schema)| is_whole_number(schema) && is_it(&plain(name)));
             found.next().filter(|_| found.next().is_none())
         };
         let (number, schema) = named(|name| name == PAGE || PAGES.iter().any(|page| name.ends_with(page)))?;
         let size = named(|name| name == SIZE || SIZES.iter().any(|size| name.ends_with(size)));
-        let is_from_zero = ["minimum", "default"].iter().any(|key| schema[key] == 0);
+        // `import` leaves a default to the server, and says it in words.
+        let is_said = schema["description"].as_str().is_some_and(|text| text.contains("Default: 0."));
+        let is_from_zero =
+            is_said || schema.get("default").or_else(|| schema.get("minimum")).is_some_and(|least| *least == 0);
         Some(Self { number, first: u64::from(!is_from_zero), size: size.map(|(name, _)| name.as_str()) })
     }
 
@@ -49,13 +52,21 @@ impl<'a> PageParameters<'a> {
         let (items, total) = counted(data)?;
         let number = |name: &str| input.get(name).and_then(Value::as_u64);
         let before = number(self.number).unwrap_or(self.first).saturating_sub(self.first);
+        let size = self.size.and_then(number);
         if before == 0 {
-            return Some(items < total);
+            // As many as were asked for, or fewer than there are on the page: it may count the page alone.
+            let is_count = total > items || (total == items && size != Some(items));
+            return is_count.then_some(items < total);
         }
-        let size = self.size.and_then(number)?;
+        let size = size?;
         // A server that gives fewer than were asked for has pages of another size.
         Some(before.saturating_mul(size).saturating_add(items) < total).filter(|more| items == size || !more)
     }
+}
+
+fn is_whole_number(schema: &Value) -> bool {
+    let kinds = schema["type"].as_array().map_or_else(|| vec![&schema["type"]], |kinds| kinds.iter().collect());
+    kinds.into_iter().any(|kind| *kind == "integer")
 }
 
 /// How many items a page has, and how many there are in all, if it says so beside its only list.

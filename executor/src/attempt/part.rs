@@ -26,29 +26,33 @@ impl Attempt<'_> {
         meta: &mut Map<String, Value>,
     ) -> Result<(), Failure> {
         let declared = definition.result.as_ref().and_then(|shape| shape.part.as_ref());
-        let Some(expression) = declared else {
-            if is_open(&definition.run, meta) {
-                let parameters = PageParameters::of(definition);
-                let more = parameters.map(|parameters| parameters.has_more(data, input));
-                if next_page::is_named(data, facts.map(|facts| &facts.headers)) || more == Some(Some(true)) {
-                    meta.insert("more_pages".to_owned(), true.into());
-                } else if more == Some(None) {
-                    // It has pages, and does not say whether this was the last one.
-                    meta.insert("more_pages".to_owned(), extent::UNKNOWN.into());
-                }
+        if let Some(expression) = declared {
+            let (status, headers) = ResponseFacts::values(facts);
+            let said = self.select(expression, data, input, &[("$status", &status), ("$headers", &headers)]).await;
+            let why = match said {
+                Ok(said) => declare(&said, meta).err(),
+                Err(failure) if failure.error.code == Code::Cancelled => return Err(failure),
+                Err(failure) => Some(failure.error.message),
+            };
+            meta.extend(why.map(|why| ("truncated".to_owned(), format!("{UNTOLD}: {why}").into())));
+        }
+        if declared.is_none_or(|expression| !says_more(expression)) && is_open(&definition.run, meta) {
+            let parameters = PageParameters::of(definition);
+            let more = parameters.map(|parameters| parameters.has_more(data, input));
+            if next_page::is_named(data, facts.map(|facts| &facts.headers)) || more == Some(Some(true)) {
+                meta.insert("more_pages".to_owned(), true.into());
+            } else if more == Some(None) {
+                // It has pages, and does not say whether this was the last one.
+                meta.insert("more_pages".to_owned(), extent::UNKNOWN.into());
             }
-            return Ok(());
-        };
-        let (status, headers) = ResponseFacts::values(facts);
-        let said = self.select(expression, data, input, &[("$status", &status), ("$headers", &headers)]).await;
-        let why = match said {
-            Ok(said) => declare(&said, meta).err(),
-            Err(failure) if failure.error.code == Code::Cancelled => return Err(failure),
-            Err(failure) => Some(failure.error.message),
-        };
-        meta.extend(why.map(|why| ("truncated".to_owned(), format!("{UNTOLD}: {why}").into())));
+        }
         Ok(())
     }
+}
+
+/// Whether `result.part` says itself whether there is more: by its field, or by saying that there is nothing to say.
+pub(super) fn says_more(expression: &str) -> bool {
+    ["more_pages", "null"].iter().any(|word| expression.contains(word))
 }
 
 const UNTOLD: &str = "it is not known whether this is everything";

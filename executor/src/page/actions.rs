@@ -495,6 +495,9 @@ fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, 
     let now = clock::now();
     let lifetime = wanted.expires_in.parse::<protocol::duration::PositiveDuration>();
     let lifetime = lifetime.map_err(|error| invalid(&error.to_string()))?.get();
+    if wanted.most_uses == Some(0) {
+        return Err(invalid("a grant is for one use at least"));
+    }
     if lifetime > grant::MAX_LIFETIME {
         return Err(invalid("a grant cannot last longer than 30 days"));
     }
@@ -521,6 +524,9 @@ fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, 
         revoked_at: None,
         proof: None,
     };
+    if !grant.matches(&task) {
+        return Err(invalid("the grant does not cover the request that it is made from"));
+    }
     Ok((task, grant))
 }
 
@@ -539,8 +545,10 @@ pub(super) async fn grant(State(page): PageState, Extension(session): CurrentSes
     let wanted: GrantBody = parse_body(&body)?;
     let decided = DecidedTask { id: wanted.id, digest: wanted.digest.clone() }.parse()?;
     let (task, grant) = build_grant(&page, &wanted, &session.0)?;
-    let is_wide = |(name, covers): (&String, &FieldCoverage)| {
-        *covers == FieldCoverage::Anything && !task.input.get(name).is_some_and(Value::is_boolean)
+    let is_wide = |(name, covers): (&String, &FieldCoverage)| match covers {
+        FieldCoverage::Anything => !task.input.get(name).is_some_and(Value::is_boolean),
+        FieldCoverage::Below(folder) => folder.trim_matches('/').is_empty(),
+        FieldCoverage::Exactly(_) | FieldCoverage::OneOf(_) | FieldCoverage::AtMost(_) => false,
     };
     if grant.fields.iter().any(is_wide) && wanted.typed.as_deref() != Some(task.tool.as_str()) {
         return Err(word_required(task.tool.as_str()));

@@ -18,6 +18,8 @@ mod work;
 
 /// The most problems that are listed for one input.
 const MAX_PROBLEMS: usize = 20;
+/// How many references are followed to the types of a parameter.
+const MAX_REFERENCES: usize = 8;
 /// The most problems that are listed for one output.
 const MAX_OUTPUT_PROBLEMS: usize = 5;
 /// The most characters of one message; a longer one, which quotes a long value, is cut.
@@ -98,11 +100,7 @@ impl InputSchema {
 
     /// Parses `text`, a command-line word, as a value of `field`: typed by the schema, otherwise a string.
     pub fn parse_word(&self, field: &str, text: &str) -> Value {
-        let kinds = match &self.schema["properties"][field]["type"] {
-            Value::String(kind) => vec![kind.as_str()],
-            Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
-            _ => Vec::new(),
-        };
+        let kinds = self.kinds(&self.schema["properties"][field], MAX_REFERENCES);
         if kinds.is_empty() || kinds.contains(&"string") {
             return Value::String(text.to_owned());
         }
@@ -112,6 +110,29 @@ impl InputSchema {
             _ if kinds.contains(&"array") => Value::Array(vec![Value::String(text.to_owned())]),
             _ => Value::String(text.to_owned()),
         }
+    }
+
+    /// The types that a schema allows, also by its choices, values and references; empty if that may be any.
+    fn kinds<'a>(&'a self, schema: &'a Value, references: usize) -> Vec<&'a str> {
+        match &schema["type"] {
+            Value::String(kind) => return vec![kind],
+            Value::Array(kinds) => return kinds.iter().filter_map(Value::as_str).collect(),
+            _ => {}
+        }
+        let values = schema.get("const").into_iter().chain(schema["enum"].as_array().into_iter().flatten());
+        let mut kinds: Vec<_> = values.map(json::type_of).collect();
+        if let Some(pointer) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
+            let target = self.schema.pointer(pointer).filter(|_| references > 0);
+            kinds.extend(target.map(|target| self.kinds(target, references - 1)).unwrap_or_default());
+        }
+        for choice in ["anyOf", "oneOf"].iter().filter_map(|key| schema[key].as_array()).flatten() {
+            let of_choice = self.kinds(choice, references);
+            if of_choice.is_empty() {
+                return Vec::new();
+            }
+            kinds.extend(of_choice);
+        }
+        kinds
     }
 
     /// Returns the problems of `input`; empty if it is valid.
@@ -267,6 +288,35 @@ mod tests {
         assert_eq!(schema.parse_word("flags", "{\"unread\": true}"), json!({"unread": true}));
         assert_eq!(schema.parse_word("to", "ann"), json!(["ann"]));
         assert_eq!(schema.parse_word("to", "[\"ann\"]"), json!(["ann"]));
+    }
+
+    #[test]
+    fn a_word_is_typed_by_choices_values_and_references() {
+        let schema = compiled(
+            json!({"type": "object", "$defs": {"count": {"type": "integer"}, "again": {"$ref": "#/$defs/again"}},
+            "properties": {
+                "days": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                "both": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+                "flag": {"oneOf": [{"type": "boolean"}]},
+                "count": {"$ref": "#/$defs/count"},
+                "again": {"$ref": "#/$defs/again"},
+                "level": {"enum": [1, 2]},
+                "any": {"anyOf": [{"type": "integer"}, {}]},
+            }}),
+        );
+        for (field, text, expected) in [
+            ("days", "5", json!(5)),
+            ("days", "null", Value::Null),
+            ("days", "many", json!("many")),
+            ("both", "5", json!("5")),
+            ("flag", "true", json!(true)),
+            ("count", "5", json!(5)),
+            ("again", "5", json!("5")),
+            ("level", "2", json!(2)),
+            ("any", "5", json!("5")),
+        ] {
+            assert_eq!(schema.parse_word(field, text), expected, "{field}={text}");
+        }
     }
 
     #[test]

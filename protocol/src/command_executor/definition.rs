@@ -7,7 +7,7 @@ pub const NAME: &str = "command_executor";
 
 /// The description that the model reads, and pays for, at every turn.
 const DESCRIPTION: &str = "\
-Runs a command line. Its program is `agent-magic-tool`, which has tools for everything:
+Runs a command line of `agent-magic-tool`, which has tools for everything:
 1. agent-magic-tool list tools --query=\"search mail\"  (in English, two or three words) prints {NAME: {description, input schema}}
 2. agent-magic-tool run NAME key=value  delegates a task; returns its id at once (--in=2h: later)
 3. agent-magic-tool wait ID  waits, and prints the result; never poll, never run it again

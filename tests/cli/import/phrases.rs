@@ -12,8 +12,8 @@ use crate::world::World;
 const REQUESTS: &str = include_str!("../../routing-imported.jsonl");
 
 /// How many of 160 requests find a right operation first, and among the best ten.
-const FIRST: u64 = 72;
-const AMONG_TEN: u64 = 130;
+const FIRST: u64 = 80;
+const AMONG_TEN: u64 = 132;
 
 fn documents() -> Option<Vec<PathBuf>> {
     let google = discovery()?;

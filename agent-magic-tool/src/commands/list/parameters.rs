@@ -45,6 +45,11 @@ impl<'a> Parameters<'a> {
         }
     }
 
+    /// Whether everything that must be given is described.
+    pub(super) fn has_all_required(&self) -> bool {
+        self.required.iter().all(|name| self.properties.is_some_and(|known| known.contains_key(*name)))
+    }
+
     /// Name, schema, and whether it must be given: first those that must, then those that the query names or that callers
     /// mostly give, then the others; each in their order.
     pub(super) fn by_weight(&self, query: &str) -> Vec<(&'a str, &'a Value, bool)> {

@@ -67,9 +67,10 @@ pub(super) fn shorten(schema: &RawValue) -> Shortened {
 pub(super) fn shorten_for(schema: &RawValue, query: &str) -> Shortened {
     let schema = without_formalities(schema.to_owned());
     let parsed = Some(&schema).filter(|schema| schema.get().len() > MAX_BYTES_OF_HIT);
-    let Some(Ok(parsed)) = parsed.map(|schema| serde_json::from_str::<Value>(schema.get())) else {
+    let Some(Ok(mut parsed)) = parsed.map(|schema| serde_json::from_str::<Value>(schema.get())) else {
         return Shortened { schema, is_cut: false };
     };
+    remove_unused(&mut parsed);
     let parameters = Parameters::of(&parsed).by_weight(query);
     let (required, optional): (Vec<_>, Vec<_>) = parameters.into_iter().partition(|(_, _, is_required)| *is_required);
     let (mut cut, mut bytes) = (Value::Null, usize::MAX);
@@ -98,6 +99,7 @@ pub(super) fn shorten_for(schema: &RawValue, query: &str) -> Shortened {
     if let Some(named) = named(&others) {
         cut["$comment"] = format!("shortened; also optional: {named}").into();
     }
+    remove_unused(&mut cut);
     let cut = raw(&cut);
     if cut.get().len() < schema.get().len() {
         Shortened { schema: cut, is_cut: true }
@@ -184,13 +186,7 @@ fn shorten_at(schema: &mut Value, cut: &SchemaCut) {
         Some(Value::String(text)) => *text = first_sentences(text, cut.chars),
         _ => {}
     }
-    if let Some(Value::Array(choices)) = fields.get_mut("enum")
-        && choices.len() > MAX_CHOICES
-    {
-        let more = choices.len() - MAX_CHOICES;
-        choices.truncate(MAX_CHOICES);
-        choices.push(format!("… {more} more").into());
-    }
+    name_choices(fields);
     fields.remove("examples");
     if fields.get("default").is_some_and(|value| value.is_object() || value.is_array()) {
         fields.remove("default");
@@ -224,6 +220,17 @@ fn shorten_at(schema: &mut Value, cut: &SchemaCut) {
     }
 }
 
+/// Turns a long list of choices into words: a shorter list would forbid the others.
+fn name_choices(fields: &mut Map<String, Value>) {
+    let choices = fields.get("enum").and_then(Value::as_array).filter(|choices| choices.len() > MAX_CHOICES);
+    let Some(choices) = choices else { return };
+    let named: Vec<_> = choices[..MAX_CHOICES].iter().map(Value::to_string).collect();
+    let said = fields.get("description").and_then(Value::as_str).map(|text| format!("{text} ")).unwrap_or_default();
+    let text = format!("{said}One of {} and {} more", named.join(", "), choices.len() - MAX_CHOICES);
+    fields.remove("enum");
+    fields.insert("description".to_owned(), text.into());
+}
+
 /// Keeps at most as many properties that may be left out; returns how many more there are.
 fn leave_optional(fields: &mut Map<String, Value>, required: &[Value], most: usize) -> usize {
     let Some(Value::Object(properties)) = fields.get_mut("properties") else { return 0 };
@@ -238,9 +245,28 @@ fn leave_optional(fields: &mut Map<String, Value>, required: &[Value], most: usi
 
 /// What is left of a parameter that lies too deep: its type.
 fn outline(schema: &Value) -> Value {
-    match schema.get("type") {
-        Some(kind) => json!({"type": kind}),
-        None => json!({}),
+    let mut outline = schema.get("type").map_or_else(|| json!({}), |kind| json!({"type": kind}));
+    if schema.get("properties").is_some() {
+        outline["$comment"] = "shortened".into();
+    }
+    outline
+}
+
+/// Removes the definitions to which nothing refers.
+fn remove_unused(schema: &mut Value) {
+    for key in ["$defs", "definitions"] {
+        let Some(Value::Object(mut definitions)) = schema.get_mut(key).map(Value::take) else { continue };
+        let rest = schema.to_string();
+        let texts: Vec<_> = definitions.values().map(Value::to_string).collect();
+        definitions.retain(|name, _| {
+            let reference = format!("#/{key}/{name}");
+            rest.contains(&reference) || texts.iter().any(|text| text.contains(&reference))
+        });
+        if definitions.is_empty() {
+            schema.as_object_mut().and_then(|fields| fields.remove(key));
+        } else {
+            schema[key] = definitions.into();
+        }
     }
 }
 
@@ -354,11 +380,28 @@ mod tests {
     }
 
     #[test]
-    fn many_choices_are_counted() {
+    fn many_choices_are_named_in_words() {
         let choices: Vec<_> = (0..2000).map(|number| format!("choice-{number}")).collect();
-        let (cut, is_cut) = shortened(&json!({"properties": {"zone": {"enum": choices}}}));
-        assert!(is_cut);
-        assert_eq!(cut["properties"]["zone"]["enum"].as_array().map(Vec::len), Some(31));
-        assert_eq!(cut["properties"]["zone"]["enum"][30], "… 1970 more");
+        let (cut, is_cut) = shortened(&json!({"properties": {"zone": {"type": "string", "enum": choices}}}));
+        let zone = &cut["properties"]["zone"];
+        assert!(is_cut && zone.get("enum").is_none(), "{zone}");
+        let text = zone["description"].as_str().expect("a text");
+        assert!(text.starts_with("One of \"choice-0\", ") && text.ends_with("\"choice-29\" and 1970 more"), "{text}");
+    }
+
+    #[test]
+    fn what_nothing_refers_to_is_left_out_and_what_lies_too_deep_is_marked() {
+        let definitions: Map<String, Value> = (0..40)
+            .map(|number| (format!("d{number}"), json!({"type": "string", "description": "Long. ".repeat(20)})))
+            .collect();
+        let deep = json!({"type": "object", "required": ["sub"], "properties": {
+            "sub": {"type": "object", "required": ["s"], "properties": {"s": {"type": "string"}}},
+            "text": {"type": "string", "description": "Words. ".repeat(200)},
+        }});
+        let (cut, is_cut) = of_hit(&json!({"type": "object", "required": ["item", "one"], "$defs": definitions,
+            "properties": {"item": deep, "one": {"$ref": "#/$defs/d7"}}}));
+        assert_eq!((is_cut, cut["$defs"].as_object().map(Map::len)), (true, Some(1)), "{cut}");
+        let sub = &cut["properties"]["item"]["properties"]["sub"];
+        assert!(sub["properties"].is_object() || sub["$comment"] == "shortened", "{cut}");
     }
 }

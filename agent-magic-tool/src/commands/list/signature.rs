@@ -3,20 +3,40 @@
 //! A parameter without a type is a text. It is a hint for who chooses among hits, and often enough for a call; the schema
 //! says the rest.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::parameters::Parameters;
 
 /// What may be given is named up to here.
 const MAX_CHARS: usize = 90;
+/// One that is longer says too much.
+const MAX_BYTES: usize = 400;
 /// Longer lists of choices are not shown.
 const MAX_CHARS_OF_CHOICES: usize = 30;
 /// How many parts of an object are named.
 const MAX_PARTS: usize = 4;
 
-/// The signature of this input, for a search for `query`.
-pub(super) fn signature(input: &Value, query: &str) -> String {
+/// Keywords by which more may have to be given than the properties say.
+const COMPOSING: [&str; 11] = [
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "dependentRequired",
+    "dependentSchemas",
+    "minProperties",
+    "patternProperties",
+    "propertyNames",
+];
+
+/// The signature of this input, for a search for `query`; `None` if a line cannot say what must be given.
+pub(super) fn signature(input: &Value, query: &str) -> Option<String> {
     let parameters = Parameters::of(input);
+    if COMPOSING.iter().any(|keyword| input.get(keyword).is_some()) || !parameters.has_all_required() {
+        return None;
+    }
     let mut text = String::from("(");
     for (name, schema, is_required) in parameters.by_weight(query) {
         let optional = if is_required { "" } else { "?" };
@@ -31,34 +51,46 @@ pub(super) fn signature(input: &Value, query: &str) -> String {
         text.push_str(&written);
     }
     text.push(')');
-    text
+    Some(text).filter(|text| text.len() <= MAX_BYTES)
 }
 
-/// What a parameter takes, unless that is a text or anything.
+/// What a parameter takes, unless that is a text.
 fn kind(schema: &Value) -> Option<String> {
     if let Some(choices) = schema["enum"].as_array() {
         let choices: Vec<_> =
             choices.iter().map(|choice| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned)).collect();
-        return Some(choices.join("|")).filter(|choices| choices.len() <= MAX_CHARS_OF_CHOICES);
+        let short = Some(choices.join("|")).filter(|choices| choices.len() <= MAX_CHARS_OF_CHOICES);
+        return Some(short.unwrap_or_else(|| "enum".to_owned()));
     }
-    match schema["type"].as_str()? {
-        "integer" | "number" => Some("number".to_owned()),
-        "boolean" => Some("boolean".to_owned()),
-        "array" => Some(format!("{}[]", kind(&schema["items"]).unwrap_or_else(|| "string".to_owned()))),
-        "object" => Some(schema["properties"].as_object().and_then(parts).unwrap_or_else(|| "object".to_owned())),
-        _ => None,
+    let kinds = match &schema["type"] {
+        Value::String(kind) => vec![kind.as_str()],
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null").collect(),
+        _ => Vec::new(),
+    };
+    match kinds[..] {
+        ["string"] => None,
+        ["integer" | "number"] => Some("number".to_owned()),
+        ["array"] if schema["items"].is_object() => {
+            Some(format!("{}[]", kind(&schema["items"]).unwrap_or_else(|| "string".to_owned())))
+        }
+        ["object"] => Some(texts(schema).unwrap_or_else(|| "object".to_owned())),
+        [one] => Some(one.to_owned()),
+        _ => Some("any".to_owned()),
     }
 }
 
-/// The names of the parts of an object, if they are few.
-fn parts(properties: &Map<String, Value>) -> Option<String> {
-    let names: Vec<_> = properties.keys().map(String::as_str).collect();
-    (1..=MAX_PARTS).contains(&names.len()).then(|| format!("{{{}}}", names.join(", ")))
+/// The names of the parts of an object, if they are few and texts.
+fn texts(schema: &Value) -> Option<String> {
+    let parts = Parameters::of(schema).by_weight("");
+    let are_texts = parts.iter().all(|(_, part, _)| kind(part).is_none());
+    let names = parts.iter().map(|(name, _, is_required)| format!("{name}{}", if *is_required { "" } else { "?" }));
+    (are_texts && (1..=MAX_PARTS).contains(&parts.len()))
+        .then(|| format!("{{{}}}", names.collect::<Vec<_>>().join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
 
@@ -67,22 +99,46 @@ mod tests {
         let text = || json!({"type": "string"});
         let input = json!({"required": ["repo"], "properties": {
             "page": {"type": "integer"}, "state": {"enum": ["open", "closed"]}, "repo": text(), "labels": {"type": "array", "items": text()},
-            "start": {"type": "object", "properties": {"date": {}, "zone": {}}}, "more": {"type": "object"},
+            "start": {"type": "object", "properties": {"date": text(), "zone": text()}}, "more": {"type": "object"},
         }});
         assert_eq!(
-            signature(&input, "issues with labels"),
-            "(repo, labels?: string[], start?: {date, zone}, page?: number, state?: open|closed, …)"
+            signature(&input, "issues with labels").as_deref(),
+            Some("(repo, labels?: string[], start?: {date?, zone?}, page?: number, state?: open|closed, …)")
         );
-        assert_eq!(signature(&json!({"type": "object"}), ""), "()");
+        assert_eq!(signature(&json!({"type": "object"}), "").as_deref(), Some("()"));
+    }
+
+    #[test]
+    fn what_a_line_cannot_say_has_none() {
+        for (property, expected) in [
+            (json!({"type": ["integer", "null"]}), Some("(a?: number)")),
+            (json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}), Some("(a?: any)")),
+            (json!({"$ref": "#/$defs/x"}), Some("(a?: any)")),
+            (json!({"type": "array", "items": {"$ref": "#/$defs/x"}}), Some("(a?: any[])")),
+            (json!({"type": "array"}), Some("(a?: array)")),
+            (json!({"type": "object", "properties": {"m": {"type": "integer"}}}), Some("(a?: object)")),
+            (json!({"enum": ["x".repeat(40)]}), Some("(a?: enum)")),
+        ] {
+            assert_eq!(signature(&json!({"properties": {"a": property}}), "").as_deref(), expected, "{property}");
+        }
+        for input in [
+            json!({"properties": {"a": {}}, "required": ["b"]}),
+            json!({"properties": {"a": {}}, "anyOf": [{"required": ["a"]}]}),
+            json!({"$ref": "#/$defs/x"}),
+            json!({"properties": {"a": {}, "b": {}}, "dependentRequired": {"a": ["b"]}}),
+        ] {
+            assert_eq!(signature(&input, ""), None, "{input}");
+        }
     }
 
     #[test]
     fn of_many_only_those_that_must_be_given_are_all_named() {
-        let names: Vec<_> = (0..40).map(|number| format!("field_{number}")).collect();
-        let properties: Map<String, Value> = names.iter().map(|name| (name.clone(), json!({}))).collect();
-        let optional = signature(&json!({ "properties": properties }), "");
+        let names: Vec<_> = (0..30).map(|number| format!("field_{number}")).collect();
+        let properties: Map<String, Value> =
+            names.iter().map(|name| (name.clone(), json!({"type": "string"}))).collect();
+        let optional = signature(&json!({ "properties": properties }), "").expect("a signature");
         assert!(optional.len() < 110 && optional.ends_with(", …)"), "{optional}");
-        let required = signature(&json!({ "properties": properties, "required": names }), "");
-        assert!(required.contains("field_39") && !required.contains('…'), "{required}");
+        let required = signature(&json!({ "properties": properties, "required": names }), "").expect("a signature");
+        assert!(required.contains("field_29") && !required.contains('…'), "{required}");
     }
 }

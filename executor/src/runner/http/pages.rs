@@ -12,6 +12,7 @@ use super::placement::PlacedValue;
 use super::request::{Draft, DraftBody};
 use super::{Code, Failure, Pagination, RunnerOutput, response};
 use protocol::extent::{DataExtent, More};
+use protocol::json;
 
 /// What is known after a page.
 struct PageWalk<'a> {
@@ -41,6 +42,8 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
     // All pages are never fewer than usual.
     let max_pages = call.draft.max_pages.map_or(pagination.max_pages, |all| all.max(pagination.max_pages));
     let (mut envelope, mut items, mut pages, mut asked) = (Value::Null, Vec::new(), 0, Vec::new());
+    // Where each page begins among the items.
+    let mut starts: Vec<usize> = Vec::new();
     let (next, facts) = loop {
         let answer = call.send(&target).await?;
         let (headers, url, facts) = (answer.response.headers().clone(), answer.url.clone(), answer.facts());
@@ -65,7 +68,10 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         asked.push(target);
         walk.leads_back = next.as_ref().is_some_and(|next| asked.contains(next));
         let next = next.filter(|_| !walk.leads_back);
-        if !walk.leads_back || !items.ends_with(&taken) {
+        // Pages that are alike are joined, unless the walk came to one again.
+        let is_repeated = walk.leads_back && starts.iter().any(|start| items[*start..].starts_with(&taken));
+        if !is_repeated {
+            starts.push(items.len());
             items.append(&mut taken);
         }
         envelope = if pages == 1 { body } else { updated(envelope, body) };
@@ -138,8 +144,8 @@ fn joined(mut first: Value, items: Vec<Value>, pagination: &Pagination, next_pag
     if let Some(field) = named_by {
         put(&mut first, &pointer(field), next_page);
     }
-    if let Some(field) = &pagination.has_more {
-        put(&mut first, &pointer(field), Some(Value::Bool(more)));
+    if let Some(field) = pagination.has_more.as_deref().map(pointer).filter(|field| first.pointer(field).is_some()) {
+        put(&mut first, &field, Some(Value::Bool(more)));
     }
     first
 }
@@ -177,6 +183,16 @@ fn misnamed(setting: &str, pointer: &str, there: &str) -> Failure {
     .hint(format!("correct `pagination.{setting}` of the subtool"))
 }
 
+/// The failure of a value that the definition does not expect there.
+fn unlike(setting: &str, expected: &str, found: &Value) -> Failure {
+    let kind = json::type_of(found);
+    Failure::new(
+        Code::BadResponse,
+        format!("the page has a value of type {kind} where `pagination.{setting}` expects {expected}"),
+    )
+    .hint(format!("correct `pagination.{setting}` of the subtool"))
+}
+
 impl Pagination {
     /// Whether the request, and not the response, says which page is next.
     fn counts(&self) -> bool {
@@ -209,17 +225,21 @@ impl<'a> PageWalk<'a> {
                 return Err(misnamed(setting, &pointer, &there));
             }
         }
-        if let Some(field) = &pagination.has_more
-            && body.pointer(&pointer(field)) != Some(&Value::Bool(true))
-        {
-            return Ok(None);
+        if let Some(field) = &pagination.has_more {
+            match body.pointer(&pointer(field)) {
+                Some(Value::Bool(true)) => {}
+                None | Some(Value::Null | Value::Bool(false)) => return Ok(None),
+                Some(other) => return Err(unlike("has_more", "true or false", other)),
+            }
         }
         if let Some(next_token) = &pagination.next_token {
-            let token = body.pointer(&pointer(&next_token.response)).filter(|token| match token {
-                Value::String(token) => !token.is_empty(),
-                token => token.is_number(),
-            });
-            return Ok(page(next_token.parameter(), token.cloned()));
+            let token = match body.pointer(&pointer(&next_token.response)) {
+                None | Some(Value::Null | Value::Bool(false)) => None,
+                Some(Value::String(token)) if token.is_empty() => None,
+                Some(token) if token.is_string() || token.is_number() => Some(token.clone()),
+                Some(token) => return Err(unlike("next_token.response", "a text or a number", token)),
+            };
+            return Ok(page(next_token.parameter(), token));
         }
         if let Some(field) = &pagination.next_url {
             let target = body.pointer(&pointer(field)).and_then(Value::as_str).filter(|target| !target.is_empty());
@@ -251,7 +271,11 @@ impl<'a> PageWalk<'a> {
     /// Returns the page at `target`, relative to `url`. On another server it is not fetched.
     fn link(&mut self, target: &str, url: &Url) -> Option<RequestTarget> {
         let next = url.join(&endpoint(target, &self.call.context.config.http.endpoints)).ok();
-        let next = next.filter(|next| next.origin() == url.origin());
+        let mut next = next.filter(|next| next.origin() == url.origin());
+        // It is not sent, so it makes no other page.
+        if let Some(next) = &mut next {
+            next.set_fragment(None);
+        }
         if next.is_none() {
             self.elsewhere = Some(target.to_owned());
         }
