@@ -153,7 +153,7 @@ impl Attempt<'_> {
 enum Total {
     #[default]
     Unsaid,
-    /// By the last one.
+    /// By the last one that says it.
     Said(u64),
     /// One of them gave what cannot be it.
     Wrong,
@@ -234,7 +234,7 @@ impl ReadPages {
             (Total::Wrong, _) => Total::Wrong,
             (_, Some(total)) if is_count(&total) => Total::Said(total),
             (_, Some(_)) => Total::Wrong,
-            (_, None) => Total::Unsaid,
+            (said, None) => said,
         };
         self.items.extend(items);
         // What is all of the first page may be its size; the next one tells.
@@ -488,6 +488,12 @@ mod tests {
             // Fewer than there are, and more.
             (vec![page(0..10, 25), page(0..0, 25)], false, Some((10, 2, json!("unknown"), said(10, 25)))),
             (vec![page(0..10, 12), page(5..15, 12)], false, Some((20, 2, json!("unknown"), said(20, 12)))),
+            // What one page said stands if a later one says nothing.
+            (
+                vec![page(0..10, 25), (json!({"items": [], "errors": ["timed out"]}), json!({}))],
+                false,
+                Some((10, 2, json!("unknown"), said(10, 25))),
+            ),
             // A page that was there before, not only right before.
             (
                 vec![page(0..10, 99), page(10..20, 99), page(0..10, 99)],

@@ -2,7 +2,7 @@
 //!
 //! The size of a shape is bounded: levels, keys, variants and the total number of entries have limits.
 
-use protocol::excerpt;
+use protocol::{excerpt, json};
 use serde_json::{Map, Value, json};
 
 const MAX_DEPTH: usize = 5;
@@ -25,7 +25,7 @@ pub(super) fn shape(value: &Value) -> Value {
 fn shape_of(values: &[&Value], depth: usize, budget: &mut usize) -> Value {
     let mut kinds: Vec<(&str, Vec<&Value>)> = Vec::new();
     for value in values {
-        let kind = kind(value);
+        let kind = json::type_of(value);
         match kinds.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, same)) => same.push(value),
             None => kinds.push((kind, vec![value])),
@@ -84,17 +84,6 @@ fn object(values: &[&Value], depth: usize, budget: &mut usize) -> Value {
         shape.insert("…".to_owned(), format!("{more} more").into());
     }
     Value::Object(shape)
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 #[cfg(test)]
