@@ -292,18 +292,15 @@ mod tests {
 
     #[test]
     fn a_word_is_typed_by_choices_values_and_references() {
-        let schema = compiled(
-            json!({"type": "object", "$defs": {"count": {"type": "integer"}, "again": {"$ref": "#/$defs/again"}},
-            "properties": {
-                "days": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-                "both": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
-                "flag": {"oneOf": [{"type": "boolean"}]},
-                "count": {"$ref": "#/$defs/count"},
-                "again": {"$ref": "#/$defs/again"},
-                "level": {"enum": [1, 2]},
-                "any": {"anyOf": [{"type": "integer"}, {}]},
-            }}),
-        );
+        let schema = compiled(json!({"type": "object", "$defs": {"count": {"type": "integer"}},
+        "properties": {
+            "days": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "both": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "flag": {"oneOf": [{"type": "boolean"}]},
+            "count": {"$ref": "#/$defs/count"},
+            "level": {"enum": [1, 2]},
+            "any": {"anyOf": [{"type": "integer"}, {}]},
+        }}));
         for (field, text, expected) in [
             ("days", "5", json!(5)),
             ("days", "null", Value::Null),
@@ -311,7 +308,6 @@ mod tests {
             ("both", "5", json!("5")),
             ("flag", "true", json!(true)),
             ("count", "5", json!(5)),
-            ("again", "5", json!("5")),
             ("level", "2", json!(2)),
             ("any", "5", json!("5")),
         ] {
