@@ -9,8 +9,8 @@
 //
 // The model is a script. It knows the definition of the one tool and what was printed: what no output named is not run, and a
 // subtool of whose input too little was printed is looked at first. The words of each search were written before any search was
-// made, and stay as they are; what is done with the hits was written with them in sight. A search that misses, or an answer
-// that is not there, ends the script with status 1.
+// made, and stay as they are; what is done with the hits was written with them in sight. A search that misses, unless
+// the task has a second one, or an answer that is not there ends the script with status 1.
 //
 // Each text counts once, with the tokenizer `o200k_base`; the definition counts once for all tasks. `list` is what finding
 // costs: the `list` commands and what they print. The rest is running.

@@ -325,6 +325,15 @@ impl<'de> Visitor<'de> for StrictReader<'_> {
     }
 }
 
+/// The names in `type` of a schema, which is one name or a list of them; none if it is absent.
+pub fn named_types(kind: Option<&Value>) -> Vec<&str> {
+    match kind {
+        Some(Value::String(name)) => vec![name],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// Whether `value` is of this type of JSON Schema, to which `1.0` is an integer.
 pub fn is_type(kind: &str, value: &Value) -> bool {
     match kind {

@@ -307,3 +307,49 @@ fn pages_that_name_earlier_ones_end() {
         }
     }
 }
+
+/// What names the next page in a form that is not known is no end of the list.
+#[test]
+fn a_next_page_of_another_type_is_an_error() {
+    let server = HttpScript::new(|line, _| {
+        let next = match line.rsplit('/').next().and_then(|path| path.split([' ', '?']).next()) {
+            Some("object") => json!({"id": 5}),
+            Some("list") => json!([5]),
+            Some("true") => json!(true),
+            Some("text") => json!("true"),
+            _ => Value::Null,
+        };
+        let body = json!({"items": [1], "next": next});
+        format!("200 OK\r\ncontent-type: application/json\r\n\r\n{body}")
+    });
+    let kinds = [
+        ("token", json!({"next_token": {"query": "token", "response": "next"}})),
+        ("link", json!({"next_url": "next"})),
+        ("flag", json!({"page": {"query": "page"}, "has_more": "next"})),
+    ];
+    let subtools: Vec<(String, Value)> = kinds
+        .iter()
+        .flat_map(|(kind, next)| {
+            ["object", "list", "true", "text", "null"].map(|path| {
+                let mut pagination = json!({"items": "items", "max_pages": 1});
+                pagination.as_object_mut().expect("an object").extend(next.as_object().expect("an object").clone());
+                let subtool = json!({"description": "Lists.", "input": {"type": "object"},
+                    "annotations": {"readOnlyHint": true},
+                    "run": {"http": {"base_url": server.url, "path": format!("/{path}"), "pagination": pagination}}});
+                (format!("{kind}_{path}"), subtool)
+            })
+        })
+        .collect();
+    let world = World::new();
+    world.define("next.json", &Value::Object(subtools.iter().cloned().collect()));
+    let known = ["token_text", "token_null", "link_text", "link_null", "flag_true", "flag_null"];
+    for (name, _) in subtools {
+        let ran = world.run(&["run", &name, "--wait"]);
+        let is_refused = ran.stdout.contains("the page has a value of type ");
+        assert_eq!(
+            (ran.exit, is_refused),
+            if known.contains(&&*name) { (0, false) } else { (1, true) },
+            "{name}: {ran}"
+        );
+    }
+}

@@ -240,6 +240,29 @@ async fn a_grant_lets_matching_calls_run_until_it_is_revoked() {
     assert_eq!(written_marks(&world), "like this\nlike this\n");
 }
 
+/// A folder that holds every path asks for the word as any value does; a smaller one does not.
+#[tokio::test]
+async fn a_grant_for_every_path_asks_for_the_word() {
+    let world = World::new();
+    world.define("marks.json", &marks());
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    let id = world.start("mark", &json!({"name": "/srv/reports/may"}));
+    let mut card = tab.card(&id);
+    card.open("remember").await;
+    card.click("[data-form=remember] input[value=prefix]").await;
+    card.until("[data-would-match]", "e => e.innerText.length > 10").await;
+    card.until("[data-word-box]", "e => e.hidden").await;
+    let every = "e => { e.value = '/'; e.dispatchEvent(new Event('input', {bubbles: true})); }";
+    card.call("[data-form=remember] [data-value=prefix]", every).await;
+    card.until("[data-word-box]", "e => !e.hidden").await;
+    let word = "e => { e.value = 'mark'; e.dispatchEvent(new Event('input', {bubbles: true})); }";
+    card.call("[data-form=remember] [data-word-typed]", word).await;
+    card.submit("remember").await;
+    assert_eq!(world.end_of(&id)["status"], "succeeded");
+    let other = world.result_of("mark", &json!({"name": "/etc/hosts"}));
+    assert_eq!(other["_meta"]["confirmation"]["by"], "a remembered yes");
+}
+
 #[tokio::test]
 async fn every_lifetime_that_the_page_offers_for_a_grant_is_accepted() {
     let world = World::new();

@@ -129,6 +129,7 @@ fn a_grant_is_made_only_within_its_bounds() {
     let waiting = Waiting::new();
     let Waiting { plain, destructive, ungrantable, question, .. } = &waiting;
     let field = |how: &str, value: Value| json!({"fields": [{"pointer": "/name", "how": how, "value": value}]});
+    let path = waiting.world.start("mark", &json!({"name": "/srv/reports/may"}));
     let chosen = |pointers: &[&str]| {
         let fields: Vec<_> = pointers.iter().map(|pointer| json!({"pointer": pointer, "how": "exact"})).collect();
         json!({ "fields": fields })
@@ -150,6 +151,8 @@ fn a_grant_is_made_only_within_its_bounds() {
             ("a relative path", waiting.grant(plain, &field("prefix", json!("reports"))), 422, "bad-grant"),
             ("at most a word", waiting.grant(plain, &field("at_most", json!("many"))), 422, "bad-grant"),
             ("a field that is not there", waiting.grant(plain, &chosen(&["&#x2f;name"])), 422, "bad-grant"),
+            ("every path without the word", waiting.grant(&path, &field("prefix", json!("/"))), 422, "wants-word"),
+            ("another folder", waiting.grant(&path, &field("prefix", json!("/etc"))), 422, "bad-grant"),
             (
                 "a folder that the value is not below",
                 waiting.grant(plain, &field("prefix", json!("/"))),

@@ -38,7 +38,7 @@ pub fn check(name: &SubtoolName, definition: &Definition, config: &Config) -> Re
     } else if definition.run.delegates() || definition.run.steps().is_some() {
         "it runs other subtools"
     } else if !walks_by_itself(definition) && PageParameters::of(definition).is_none() {
-        "its input has no `page`, and nothing else that is known as the number of one"
+        "its input has no `page` or other number of a page"
     } else if is_limited(name, definition, config) {
         "how often it may be called is limited, and each page is a call"
     } else {

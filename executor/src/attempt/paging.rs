@@ -2,6 +2,8 @@
 //!
 //! A definition says it itself with `pagination` or `result.part`. Imported operations and MCP tools mostly do not.
 
+use ground::base::next_page::plain;
+use protocol::json;
 use serde_json::{Map, Value};
 
 use crate::catalog::definition::Definition;
@@ -35,7 +37,9 @@ impl<'a> PageParameters<'a> {
     fn of_input(input: &'a Map<String, Value>) -> Option<Self> {
         let named = |is_it: fn(&str) -> bool| {
             let properties = input.get("properties").and_then(Value::as_object).into_iter().flatten();
-            let mut found = properties.filter(|(name, schema)| is_whole_number(schema) && is_it(&plain(name)));
+            let mut found = properties.filter(|(name, schema)| {
+                json::named_types(schema.get("type")).contains(&"integer") && is_it(&plain(name))
+            });
             found.next().filter(|_| found.next().is_none())
         };
         let (number, schema) = named(|name| name == PAGE || PAGES.iter().any(|page| name.ends_with(page)))?;
@@ -64,11 +68,6 @@ impl<'a> PageParameters<'a> {
     }
 }
 
-fn is_whole_number(schema: &Value) -> bool {
-    let kinds = schema["type"].as_array().map_or_else(|| vec![&schema["type"]], |kinds| kinds.iter().collect());
-    kinds.into_iter().any(|kind| *kind == "integer")
-}
-
 /// How many items a page has, and how many there are in all, if it says so beside its only list.
 fn counted(data: &Value) -> Option<(u64, u64)> {
     let fields = data.as_object()?;
@@ -81,11 +80,6 @@ fn counted(data: &Value) -> Option<(u64, u64)> {
 /// How many items there are in all, if a page says so.
 pub(super) fn total(data: &Value) -> Option<u64> {
     counted(data).map(|(_, total)| total)
-}
-
-/// A name in lower case and without separators.
-fn plain(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).map(|character| character.to_ascii_lowercase()).collect()
 }
 
 #[cfg(test)]
@@ -120,6 +114,8 @@ mod tests {
         }
         let mut one = input(&["page"]);
         one["properties"]["page"]["minimum"] = json!(0);
+        assert_eq!(PageParameters::of_input(&one).map(|found| found.first), Some(0));
+        one["properties"]["page"] = json!({"type": ["integer", "null"], "description": "The page. Default: 0."});
         assert_eq!(PageParameters::of_input(&one).map(|found| found.first), Some(0));
         one["properties"]["page"]["type"] = json!("string");
         assert_eq!(PageParameters::of_input(&one), None);

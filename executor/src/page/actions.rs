@@ -545,12 +545,7 @@ pub(super) async fn grant(State(page): PageState, Extension(session): CurrentSes
     let wanted: GrantBody = parse_body(&body)?;
     let decided = DecidedTask { id: wanted.id, digest: wanted.digest.clone() }.parse()?;
     let (task, grant) = build_grant(&page, &wanted, &session.0)?;
-    let is_wide = |(name, covers): (&String, &FieldCoverage)| match covers {
-        FieldCoverage::Anything => !task.input.get(name).is_some_and(Value::is_boolean),
-        FieldCoverage::Below(folder) => folder.trim_matches('/').is_empty(),
-        FieldCoverage::Exactly(_) | FieldCoverage::OneOf(_) | FieldCoverage::AtMost(_) => false,
-    };
-    if grant.fields.iter().any(is_wide) && wanted.typed.as_deref() != Some(task.tool.as_str()) {
+    if needs_word(&grant, &task) && wanted.typed.as_deref() != Some(task.tool.as_str()) {
         return Err(word_required(task.tool.as_str()));
     }
     check_approvable(&page, wanted.id, wanted.typed.as_deref(), false)?;
@@ -558,7 +553,16 @@ pub(super) async fn grant(State(page): PageState, Extension(session): CurrentSes
     send_decision(&page, session, vec![decided], HumanVerdict::Approve, (grant, wanted.touch)).await
 }
 
-/// Counts how many of the recent requests a grant would have let run.
+/// Whether the human has to type the subtool's name for a grant made from `task`: a field of it may be nearly anything.
+fn needs_word(grant: &Grant, task: &Task) -> bool {
+    grant.fields.iter().any(|(name, covers)| match covers {
+        FieldCoverage::Anything => !task.input.get(name).is_some_and(Value::is_boolean),
+        FieldCoverage::Below(folder) => folder.trim_matches('/').is_empty(),
+        FieldCoverage::Exactly(_) | FieldCoverage::OneOf(_) | FieldCoverage::AtMost(_) => false,
+    })
+}
+
+/// Counts how many of the recent requests a grant would have let run, and says whether it needs the word.
 pub(super) async fn preview_grant(
     State(page): PageState,
     Extension(session): CurrentSession,
@@ -572,7 +576,7 @@ pub(super) async fn preview_grant(
     // The task that the grant is made from always matches.
     let others: Vec<_> = recent.iter().filter(|other| other.id != task.id).collect();
     let matched = others.iter().filter(|other| grant.matches(other)).count();
-    Ok(Json(json!({"matched": matched, "of": others.len()})).into_response())
+    Ok(Json(json!({"matched": matched, "of": others.len(), "needs_word": needs_word(&grant, &task)})).into_response())
 }
 
 #[derive(Deserialize)]

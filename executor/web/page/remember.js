@@ -24,13 +24,15 @@ function grantOf(card) {
 /** Shows whether the chosen grant needs the name typed, and how many earlier requests it would have matched. */
 export function previewGrant(card) {
     const form = card.panel("remember");
-    const isWide = find("[data-needs-word]:checked", form) !== null;
-    find("[data-word-box]", form).hidden = !isWide;
+    // At once, without the server, which also knows what a folder covers.
+    const box = find("[data-word-box]", form);
+    box.hidden = find("[data-needs-word]:checked", form) === null;
     clearTimeout(card.previewTimer);
     card.previewTimer = setTimeout(async () => {
         const place = find("[data-would-match]", form);
         try {
-            const { matched, of } = await send("/grants/preview", grantOf(card));
+            const { matched, of, needs_word: needsWord } = await send("/grants/preview", grantOf(card));
+            box.hidden = !needsWord;
             place.textContent =
                 of === 0
                     ? "There were no earlier requests to compare with."

@@ -51,8 +51,13 @@ fn names_next(value: &Value, depth: usize) -> bool {
     fields.iter().any(|(name, value)| says_next(name, value) || names_next(value, depth - 1))
 }
 
+/// A name as it is compared: in lower case and without separators.
+pub fn plain(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
+}
+
 fn says_next(name: &str, value: &Value) -> bool {
-    let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let name = plain(name);
     if FLAGS.contains(&name.as_str()) {
         return *value == true;
     }

@@ -114,10 +114,9 @@ impl InputSchema {
 
     /// The types that a schema allows, also by its choices, values and references; empty if that may be any.
     fn kinds<'a>(&'a self, schema: &'a Value, references: usize) -> Vec<&'a str> {
-        match &schema["type"] {
-            Value::String(kind) => return vec![kind],
-            Value::Array(kinds) => return kinds.iter().filter_map(Value::as_str).collect(),
-            _ => {}
+        let named = json::named_types(schema.get("type"));
+        if !named.is_empty() {
+            return named;
         }
         let values = schema.get("const").into_iter().chain(schema["enum"].as_array().into_iter().flatten());
         let mut kinds: Vec<_> = values.map(json::type_of).collect();
@@ -125,6 +124,8 @@ impl InputSchema {
             let target = self.schema.pointer(pointer).filter(|_| references > 0);
             kinds.extend(target.map(|target| self.kinds(target, references - 1)).unwrap_or_default());
         }
+        // All of these hold, so one that names no type takes nothing away.
+        kinds.extend(schema["allOf"].as_array().into_iter().flatten().flat_map(|part| self.kinds(part, references)));
         for choice in ["anyOf", "oneOf"].iter().filter_map(|key| schema[key].as_array()).flatten() {
             let of_choice = self.kinds(choice, references);
             if of_choice.is_empty() {
@@ -298,6 +299,7 @@ mod tests {
             "both": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
             "flag": {"oneOf": [{"type": "boolean"}]},
             "count": {"$ref": "#/$defs/count"},
+            "wrapped": {"allOf": [{"$ref": "#/$defs/count"}, {"minimum": 1}]},
             "level": {"enum": [1, 2]},
             "any": {"anyOf": [{"type": "integer"}, {}]},
         }}));
@@ -308,6 +310,7 @@ mod tests {
             ("both", "5", json!("5")),
             ("flag", "true", json!(true)),
             ("count", "5", json!(5)),
+            ("wrapped", "5", json!(5)),
             ("level", "2", json!(2)),
             ("any", "5", json!("5")),
         ] {

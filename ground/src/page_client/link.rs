@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_link_works_once_within_a_minute() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // The links are made after this moment is read: it lies a little ahead of them, on a slow machine too.
+        // Later than the links below, however slow the machine is: a link from the future is not valid.
         let (folder, now) = (folder.path(), SystemTime::now() + LINK_LIFETIME / 2);
         assert!(!use_link(folder, "x", now));
         let first = make_link(folder).expect("a link");

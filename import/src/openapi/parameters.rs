@@ -1,5 +1,6 @@
 //! Parameters in the path, the query, headers and cookies, in every style that the runner can send.
 
+use protocol::json::named_types;
 use serde_json::{Map, Value};
 
 use super::OpenApi;
@@ -120,10 +121,7 @@ impl<'a> Parameter<'a> {
 fn kind(cleaned: &Map<String, Value>) -> &str {
     match cleaned.get("type") {
         Some(Value::String(kind)) => kind,
-        Some(Value::Array(kinds)) => {
-            kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null").unwrap_or_default()
-        }
-        _ => "",
+        kinds => named_types(kinds).into_iter().find(|kind| *kind != "null").unwrap_or_default(),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use protocol::json::is_type;
+use protocol::json::{is_type, named_types};
 
 /// Writes the default that `field`, or what it refers to, declares into `cleaned`, and returns whether there is one.
 pub(crate) fn keep(resolved: Option<&Value>, field: &Value, cleaned: &mut Map<String, Value>) -> bool {
@@ -17,11 +17,7 @@ pub(crate) fn keep(resolved: Option<&Value>, field: &Value, cleaned: &mut Map<St
 
 /// The default, as a value that `schema` accepts.
 pub(crate) fn usable(default: &Value, schema: &Map<String, Value>) -> Option<Value> {
-    let kinds: Vec<&str> = match schema.get("type") {
-        Some(Value::String(kind)) => vec![kind],
-        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
+    let kinds = named_types(schema.get("type"));
     let fits = |value: &Value| kinds.is_empty() || kinds.iter().any(|kind| is_type(kind, value));
     let value = match default {
         // Some descriptions write every default as text.

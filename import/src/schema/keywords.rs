@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use protocol::json::is_type;
+use protocol::json::{is_type, named_types};
 use serde_json::{Map, Number, Value};
 
 use super::{Cleaned, append_description};
@@ -103,11 +103,7 @@ pub(super) fn enumeration(own: &Map<String, Value>, cleaned: &mut Map<String, Va
     let deprecated = own.get("enumDeprecated").and_then(Value::as_array);
     let is_deprecated =
         |index: usize| !full && deprecated.and_then(|all| all.get(index)).is_some_and(|it| *it == Value::Bool(true));
-    let kinds: Vec<&str> = match cleaned.get("type") {
-        Some(Value::String(kind)) => vec![kind],
-        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
+    let kinds = named_types(cleaned.get("type"));
     let mut kept: Vec<Value> = Vec::new();
     let mut known = HashSet::new();
     for (index, value) in values.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use protocol::layout::compact_bytes;
 use protocol::sentences::first_sentences;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -9,9 +10,9 @@ use serde_json::{Map, Value, json};
 use super::parameters::Parameters;
 
 /// Smaller schemas are printed whole: about 600 tokens.
-const MAX_BYTES: usize = 2_500;
+const MAX_BYTES: u64 = 2_500;
 /// How many bytes the schema of the best hit of a query takes, if what must be given leaves room: about 220 tokens.
-const MAX_BYTES_OF_HIT: usize = 900;
+const MAX_BYTES_OF_HIT: u64 = 900;
 /// How many bytes the names of the parameters take that are not described.
 const MAX_BYTES_OF_NAMES: usize = 300;
 /// From the least that is cut of a large schema to the most.
@@ -38,57 +39,59 @@ pub(super) struct Shortened {
     pub(super) is_cut: bool,
 }
 
+impl Shortened {
+    /// The cut one, unless it is no shorter.
+    fn of(schema: Box<RawValue>, cut: &Value) -> Self {
+        let cut = raw(cut);
+        if cut.get().len() < schema.get().len() {
+            Self { schema: cut, is_cut: true }
+        } else {
+            Self { schema, is_cut: false }
+        }
+    }
+}
+
 /// Returns `schema`, shortened if it is large.
 pub(super) fn shorten(schema: &RawValue) -> Shortened {
-    let whole = || Shortened { schema: schema.to_owned(), is_cut: false };
-    if schema.get().len() <= MAX_BYTES {
-        return whole();
-    }
-    let Ok(parsed) = serde_json::from_str::<Value>(schema.get()) else { return whole() };
-    let mut shortest = None;
-    for least in &CUTS {
-        let mut cut = parsed.clone();
-        shorten_at(&mut cut, least);
-        let text = raw(&cut);
-        let fits = text.get().len() <= MAX_BYTES;
-        shortest = Some(text);
-        if fits {
+    let parsed = Some(schema).filter(|schema| schema.get().len() as u64 > MAX_BYTES);
+    let Some(Ok(parsed)) = parsed.map(|schema| serde_json::from_str::<Value>(schema.get())) else {
+        return Shortened { schema: schema.to_owned(), is_cut: false };
+    };
+    Shortened::of(schema.to_owned(), &cut_to_fit(&parsed, CUTS.iter(), MAX_BYTES))
+}
+
+/// `schema` after the first of `cuts` that makes it fit, or after the last one.
+fn cut_to_fit<'a>(schema: &Value, cuts: impl Iterator<Item = &'a SchemaCut>, max_bytes: u64) -> Value {
+    let mut last = schema.clone();
+    for cut in cuts {
+        last = schema.clone();
+        shorten_at(&mut last, cut);
+        if compact_bytes(&last) <= max_bytes {
             break;
         }
     }
-    match shortest {
-        Some(cut) if cut.get().len() < schema.get().len() => Shortened { schema: cut, is_cut: true },
-        _ => whole(),
-    }
+    last
 }
 
 /// The schema of the best hit of `query`: without formalities, and of a large one what must be given, then what the query
 /// names and callers mostly give, then the others, as long as there is room. What is left is only named.
 pub(super) fn shorten_for(schema: &RawValue, query: &str) -> Shortened {
     let schema = without_formalities(schema.to_owned());
-    let parsed = Some(&schema).filter(|schema| schema.get().len() > MAX_BYTES_OF_HIT);
+    let parsed = Some(&schema).filter(|schema| schema.get().len() as u64 > MAX_BYTES_OF_HIT);
     let Some(Ok(mut parsed)) = parsed.map(|schema| serde_json::from_str::<Value>(schema.get())) else {
         return Shortened { schema, is_cut: false };
     };
     remove_unused(&mut parsed);
     let parameters = Parameters::of(&parsed).by_weight(query);
     let (required, optional): (Vec<_>, Vec<_>) = parameters.into_iter().partition(|(_, _, is_required)| *is_required);
-    let (mut cut, mut bytes) = (Value::Null, usize::MAX);
-    let names = required.iter().map(|(name, ..)| *name).collect();
-    for least in CUTS.iter().chain([&LAST_CUT]) {
-        cut = parsed.clone();
-        keep_properties(&mut cut, &names);
-        shorten_at(&mut cut, least);
-        bytes = raw(&cut).get().len();
-        if bytes <= MAX_BYTES_OF_HIT {
-            break;
-        }
-    }
-    let mut others = Vec::new();
+    let mut needed = parsed.clone();
+    keep_properties(&mut needed, &required.iter().map(|(name, ..)| *name).collect());
+    let mut cut = cut_to_fit(&needed, CUTS.iter().chain([&LAST_CUT]), MAX_BYTES_OF_HIT);
+    let (mut bytes, mut others) = (compact_bytes(&cut), Vec::new());
     for (name, schema, _) in optional {
         let mut part = schema.clone();
         shorten_at(&mut part, &CUT_OF_OPTIONAL);
-        let added = name.len() + raw(&part).get().len() + r#""":,"#.len();
+        let added = compact_bytes(&name) + compact_bytes(&part) + 2;
         if bytes + added > MAX_BYTES_OF_HIT {
             others.push(name);
             continue;
@@ -100,12 +103,7 @@ pub(super) fn shorten_for(schema: &RawValue, query: &str) -> Shortened {
         cut["$comment"] = format!("shortened; also optional: {named}").into();
     }
     remove_unused(&mut cut);
-    let cut = raw(&cut);
-    if cut.get().len() < schema.get().len() {
-        Shortened { schema: cut, is_cut: true }
-    } else {
-        Shortened { schema, is_cut: false }
-    }
+    Shortened::of(schema, &cut)
 }
 
 /// The names of parameters, as many as are worth it; `None` of none.
@@ -320,7 +318,7 @@ mod tests {
         let names = others.iter().map(String::as_str).chain(["title", "label_ids"]);
         let properties: Map<String, Value> = names.map(|name| (name.to_owned(), about(name))).collect();
         let (cut, is_cut) = of_hit(&json!({"type": "object", "required": ["title"], "properties": properties}));
-        assert!(is_cut && cut["properties"].to_string().len() < MAX_BYTES_OF_HIT, "{cut}");
+        assert!(is_cut && compact_bytes(&cut["properties"]) < MAX_BYTES_OF_HIT, "{cut}");
         let described: Vec<_> = cut["properties"].as_object().expect("an object").keys().map(String::as_str).collect();
         assert!(described.starts_with(&["title", "label_ids", "field_0"]) && described.len() < 12, "{described:?}");
         let comment = cut["$comment"].as_str().expect("a text");
@@ -346,7 +344,7 @@ mod tests {
         let field = || json!({"type": "string", "description": "What it is for, in a sentence. ".repeat(3)});
         let properties: Map<String, Value> = (0..40).map(|number| (format!("field_{number}"), field())).collect();
         let (cut, is_cut) = shortened(&json!({"type": "object", "required": ["field_7"], "properties": properties}));
-        assert!(is_cut && cut.to_string().len() <= MAX_BYTES, "{cut}");
+        assert!(is_cut && compact_bytes(&cut) <= MAX_BYTES, "{cut}");
         assert_eq!(cut["properties"]["field_7"], field());
         assert_eq!(cut["properties"]["field_8"]["type"], "string");
         assert_eq!(cut["properties"].as_object().map(Map::len), Some(40));

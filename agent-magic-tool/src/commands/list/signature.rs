@@ -3,6 +3,7 @@
 //! A parameter without a type is a text. It is a hint for who chooses among hits, and often enough for a call; the schema
 //! says the rest.
 
+use protocol::json;
 use serde_json::Value;
 
 use super::parameters::Parameters;
@@ -62,11 +63,8 @@ fn kind(schema: &Value) -> Option<String> {
         let short = Some(choices.join("|")).filter(|choices| choices.len() <= MAX_CHARS_OF_CHOICES);
         return Some(short.unwrap_or_else(|| "enum".to_owned()));
     }
-    let kinds = match &schema["type"] {
-        Value::String(kind) => vec![kind.as_str()],
-        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null").collect(),
-        _ => Vec::new(),
-    };
+    let mut kinds = json::named_types(schema.get("type"));
+    kinds.retain(|kind| *kind != "null");
     match kinds[..] {
         ["string"] => None,
         ["integer" | "number"] => Some("number".to_owned()),

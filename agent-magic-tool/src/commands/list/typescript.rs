@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::fmt::Write as _;
 
 use ground::base::hidden;
+use protocol::json;
 use serde_json::{Map, Value};
 
 /// What is longer gets a line for each parameter.
@@ -130,9 +131,8 @@ impl<'a> Types<'a> {
 
     /// What `type` and its parts say; `None` if the schema has no type of its own.
     fn own(&self, fields: &'a Map<String, Value>, indent: usize, references: &mut Vec<&'a str>) -> Option<String> {
-        let kinds: Vec<_> = match fields.get("type") {
-            Some(Value::String(kind)) => vec![kind.as_str()],
-            Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+        let kinds = match fields.get("type") {
+            Some(kind @ (Value::String(_) | Value::Array(_))) => json::named_types(Some(kind)),
             _ if fields.contains_key("properties") || fields.contains_key("required") => vec!["object"],
             _ if fields.contains_key("items") => vec!["array"],
             _ => return None,

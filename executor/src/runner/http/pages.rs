@@ -242,7 +242,11 @@ impl<'a> PageWalk<'a> {
             return Ok(page(next_token.parameter(), token));
         }
         if let Some(field) = &pagination.next_url {
-            let target = body.pointer(&pointer(field)).and_then(Value::as_str).filter(|target| !target.is_empty());
+            let target = match body.pointer(&pointer(field)) {
+                None | Some(Value::Null | Value::Bool(false)) => None,
+                Some(Value::String(target)) => Some(target.as_str()).filter(|target| !target.is_empty()),
+                Some(other) => return Err(unlike("next_url", "a text", other)),
+            };
             return Ok(target.and_then(|target| self.link(target, url)));
         }
         if pagination.link_header {
