@@ -137,15 +137,12 @@ impl Output {
             let indented = serde_json::from_str(&text).and_then(|value: Value| serde_json::to_string_pretty(&value));
             text = indented.map_err(serialize_error)?;
         }
-        text.push('\n');
-        self.text(&text)
+        self.text(&(harmless(text) + "\n"))
     }
 
     /// Prints one of many documents, each on one line, even on a terminal.
     pub(crate) fn line(&self, document: &impl Serialize) -> Result<(), Error> {
-        let mut text = serde_json::to_string(document).map_err(serialize_error)?;
-        text.push('\n');
-        self.text(&text)
+        self.text(&(harmless(serde_json::to_string(document).map_err(serialize_error)?) + "\n"))
     }
 
     /// Prints `text` unchanged: help, tables, completions.
@@ -222,6 +219,25 @@ impl Output {
     }
 }
 
+/// JSON in which no character turns the reading order or controls a terminal: such a character is written as its escape,
+/// which is the same JSON.
+fn harmless(json: String) -> String {
+    let is_harmful =
+        |character: char| matches!(character, '\u{7f}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !json.contains(is_harmful) {
+        return json;
+    }
+    let mut text = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if is_harmful(character) {
+            text.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
 /// The members of the object `text` that are short; none of another value.
 fn short_members(text: &str) -> Map<String, Value> {
     let Ok(Value::Object(members)) = serde_json::from_str(text) else { return Map::new() };
@@ -232,4 +248,19 @@ fn short_members(text: &str) -> Map<String, Value> {
 #[expect(clippy::needless_pass_by_value, reason = "passed to `map_err`")]
 fn serialize_error(error: serde_json::Error) -> Error {
     Error::internal(format!("failed to serialize the output: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_turns_the_reading_order_is_escaped() {
+        let document = serde_json::json!({"name\u{202e}": "grün, 年, a\u{9b}2J \u{200d} \\\u{2066}"});
+        let output = Output::buffered();
+        output.json(&document).expect("printed");
+        let printed = output.into_printed().stdout;
+        assert_eq!(printed, "{\"name\\u202e\":\"grün, 年, a\\u009b2J \u{200d} \\\\\\u2066\"}\n");
+        assert_eq!(serde_json::from_str::<Value>(&printed).expect("JSON"), document);
+    }
 }

@@ -334,6 +334,37 @@ pub fn named_types(kind: Option<&Value>) -> Vec<&str> {
     }
 }
 
+/// How many references are followed to the types that a schema allows.
+const MAX_REFERENCES: usize = 8;
+
+/// The types that a schema allows, also by its choices, values and references into `root`; empty if that may be any.
+pub fn allowed_types<'a>(schema: &'a Value, root: &'a Value) -> Vec<&'a str> {
+    allowed_within(schema, root, MAX_REFERENCES)
+}
+
+fn allowed_within<'a>(schema: &'a Value, root: &'a Value, references: usize) -> Vec<&'a str> {
+    let named = named_types(schema.get("type"));
+    if !named.is_empty() {
+        return named;
+    }
+    let parts = |key: &str| schema[key].as_array().into_iter().flatten();
+    let mut kinds: Vec<_> = schema.get("const").into_iter().chain(parts("enum")).map(type_of).collect();
+    if let Some(pointer) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
+        let target = root.pointer(pointer).filter(|_| references > 0);
+        kinds.extend(target.map(|target| allowed_within(target, root, references - 1)).unwrap_or_default());
+    }
+    // All of these hold, so one that names no type takes nothing away.
+    kinds.extend(parts("allOf").flat_map(|part| allowed_within(part, root, references)));
+    for choice in parts("anyOf").chain(parts("oneOf")) {
+        let of_choice = allowed_within(choice, root, references);
+        if of_choice.is_empty() {
+            return Vec::new();
+        }
+        kinds.extend(of_choice);
+    }
+    kinds
+}
+
 /// Whether `value` is of this type of JSON Schema, to which `1.0` is an integer.
 pub fn is_type(kind: &str, value: &Value) -> bool {
     match kind {

@@ -74,7 +74,7 @@ fn a_query_says_all_of_the_best_hit_and_less_of_each_other() {
     assert!(signature.starts_with('(') && signature.ends_with(')') && signature.contains('?'), "{signature}");
     let first = notes.lines().next().expect("a note");
     assert!(
-        first.starts_with("note: whole inputs: list tools NAME; ") && first.contains(" more: --limit N"),
+        first.starts_with("note: all parameters: list tools NAME; ") && first.contains(" more: --limit N"),
         "{notes}"
     );
     let (full, _) = listed(&["--full"]);
@@ -129,7 +129,7 @@ fn a_query_that_nothing_fits_gets_a_line_each_and_no_schemas() {
     let notes: Vec<_> = listed.stderr.lines().collect();
     assert!(notes[0].starts_with("note: no close match: the best one has only "), "{listed}");
     let expected =
-        ["note: whole inputs: list tools NAME", "note: to run one: agent-magic-tool run NAME key=value --wait"];
+        ["note: all parameters: list tools NAME", "note: to run one: agent-magic-tool run NAME key=value --wait"];
     assert_eq!(notes[1..], expected);
     assert!(world.run(&["list", "tools", "--query=book a flight"]).stderr.contains("no close match"));
     let full = world.run(&["list", "tools", "--query=order pizza from a file", "--full", "--limit=1"]).json();
@@ -368,7 +368,7 @@ fn a_large_schema_is_shortened_and_can_be_had_whole() {
     );
     let listed = world.run(&["list", "tools", "--query=zone"]);
     assert!(listed.stdout.len() < 2_000 && listed.stdout.contains("1970 more"), "{listed}");
-    let note = "note: whole inputs: list tools NAME\n";
+    let note = "note: all parameters: list tools NAME\n";
     assert_eq!(listed.stderr, format!("{note}note: to run one: agent-magic-tool run NAME key=value --wait\n"));
     world.start("zone_set", &json!({"zone": "zone-1"}));
     assert_eq!(world.run(&["list", "tools", "--query=zone"]).stderr, note, "who has run something knows how");

@@ -51,7 +51,7 @@ fn a_hit_is_a_signature_and_the_others_are_comments() {
     // mail_move: Moves a mail
     // mail_send: Sends a mail
     --- stderr
-    note: whole inputs: list tools NAME
+    note: all parameters: list tools NAME
     ");
 }
 

@@ -308,6 +308,16 @@ fn another_page_in_the_same_browser_can_neither_read_nor_decide() {
 }
 
 #[test]
+fn a_path_without_a_page_says_nothing_to_strangers() {
+    let (_world, human, _, _) = world_with_pending_task();
+    for path in ["/favicon.ico", "/page/none.js", "/page/a/b", "/page/"] {
+        let answer = get(&human.site, path, "");
+        assert_eq!((answer.status, answer.body.as_str()), (404, ""), "{path}");
+    }
+    assert!(human.get("/nowhere").body.contains("There is no page at this address."));
+}
+
+#[test]
 fn every_answer_has_the_security_headers() {
     let (_world, human, _, _) = world_with_pending_task();
     for answer in [human.get("/"), human.get("/nowhere"), get(&human.site, "/", ""), human.post("/decide", &json!(7))] {

@@ -334,9 +334,12 @@ impl ListPlace {
     }
 }
 
+/// Alike for pages of the same items: those of the same `id`, whatever else of them changes, or else those that are equal.
 fn hash_of(items: &[Value]) -> u64 {
+    let ids = items.iter().map(|item| item.get("id").filter(|id| id.is_string() || id.is_number()));
+    let ids: Option<Vec<_>> = ids.collect();
     let mut hasher = DefaultHasher::new();
-    for item in items {
+    for item in ids.unwrap_or_else(|| items.iter().collect()) {
         item.to_string().hash(&mut hasher);
     }
     hasher.finish()
@@ -493,6 +496,15 @@ mod tests {
                 vec![page(0..10, 25), (json!({"items": [], "errors": ["timed out"]}), json!({}))],
                 false,
                 Some((10, 2, json!("unknown"), said(10, 25))),
+            ),
+            // The same items, of which something has changed meanwhile.
+            (
+                vec![
+                    (json!({"items": [{"id": 1, "at": 1}, {"id": 2}]}), json!({})),
+                    (json!({"items": [{"id": 1, "at": 2}, {"id": 2}]}), json!({})),
+                ],
+                false,
+                Some((2, 2, json!("unknown"), json!("a page came again that was read before"))),
             ),
             // A page that was there before, not only right before.
             (

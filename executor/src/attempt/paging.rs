@@ -38,7 +38,7 @@ impl<'a> PageParameters<'a> {
         let named = |is_it: fn(&str) -> bool| {
             let properties = input.get("properties").and_then(Value::as_object).into_iter().flatten();
             let mut found = properties.filter(|(name, schema)| {
-                json::named_types(schema.get("type")).contains(&"integer") && is_it(&plain(name))
+                json::allowed_types(schema, &Value::Null).contains(&"integer") && is_it(&plain(name))
             });
             found.next().filter(|_| found.next().is_none())
         };
@@ -117,7 +117,10 @@ mod tests {
         assert_eq!(PageParameters::of_input(&one).map(|found| found.first), Some(0));
         one["properties"]["page"] = json!({"type": ["integer", "null"], "description": "The page. Default: 0."});
         assert_eq!(PageParameters::of_input(&one).map(|found| found.first), Some(0));
-        one["properties"]["page"]["type"] = json!("string");
+        one["properties"]["page"] =
+            json!({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": null});
+        assert_eq!(PageParameters::of_input(&one).map(|found| found.first), Some(1));
+        one["properties"]["page"] = json!({"type": "string"});
         assert_eq!(PageParameters::of_input(&one), None);
     }
 

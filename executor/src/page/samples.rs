@@ -125,7 +125,7 @@ async fn the_server_gives_the_names_that_the_samples_have() {
         ("grants", views::grants(context()).await.ok()),
         ("subtools", views::subtools(context(), search()).await.ok()),
         ("subtool", views::subtool(context(), session(), Path("gmail_send_message".to_owned())).await.ok()),
-        ("message", Some(views::not_found(context()).await)),
+        ("message", Some(views::not_found(context(), Some(session())).await)),
         ("login", Some(page.login())),
         ("sessions", views::sessions(context(), session()).await.ok()),
         ("keys", keys::view(context()).await.ok()),

@@ -494,7 +494,11 @@ fn task_of(page: &Page, id: &str) -> Result<Option<Task>, ViewError> {
     Ok(page.read(|records| records.task(id))?)
 }
 
-pub(super) async fn not_found(State(page): State<Arc<Page>>) -> Response {
+/// The frame around a page says how many requests wait, so only a session sees it.
+pub(super) async fn not_found(State(page): State<Arc<Page>>, session: Option<Extension<SessionName>>) -> Response {
+    if session.is_none() {
+        return StatusCode::NOT_FOUND.into_response();
+    }
     page.message(StatusCode::NOT_FOUND, "Not found", "There is no page at this address.")
 }
 

@@ -18,8 +18,6 @@ mod work;
 
 /// The most problems that are listed for one input.
 const MAX_PROBLEMS: usize = 20;
-/// How many references are followed to the types of a parameter.
-const MAX_REFERENCES: usize = 8;
 /// The most problems that are listed for one output.
 const MAX_OUTPUT_PROBLEMS: usize = 5;
 /// The most characters of one message; a longer one, which quotes a long value, is cut.
@@ -100,7 +98,7 @@ impl InputSchema {
 
     /// Parses `text`, a command-line word, as a value of `field`: typed by the schema, otherwise a string.
     pub fn parse_word(&self, field: &str, text: &str) -> Value {
-        let kinds = self.kinds(&self.schema["properties"][field], MAX_REFERENCES);
+        let kinds = json::allowed_types(&self.schema["properties"][field], &self.schema);
         if kinds.is_empty() || kinds.contains(&"string") {
             return Value::String(text.to_owned());
         }
@@ -110,30 +108,6 @@ impl InputSchema {
             _ if kinds.contains(&"array") => Value::Array(vec![Value::String(text.to_owned())]),
             _ => Value::String(text.to_owned()),
         }
-    }
-
-    /// The types that a schema allows, also by its choices, values and references; empty if that may be any.
-    fn kinds<'a>(&'a self, schema: &'a Value, references: usize) -> Vec<&'a str> {
-        let named = json::named_types(schema.get("type"));
-        if !named.is_empty() {
-            return named;
-        }
-        let values = schema.get("const").into_iter().chain(schema["enum"].as_array().into_iter().flatten());
-        let mut kinds: Vec<_> = values.map(json::type_of).collect();
-        if let Some(pointer) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
-            let target = self.schema.pointer(pointer).filter(|_| references > 0);
-            kinds.extend(target.map(|target| self.kinds(target, references - 1)).unwrap_or_default());
-        }
-        // All of these hold, so one that names no type takes nothing away.
-        kinds.extend(schema["allOf"].as_array().into_iter().flatten().flat_map(|part| self.kinds(part, references)));
-        for choice in ["anyOf", "oneOf"].iter().filter_map(|key| schema[key].as_array()).flatten() {
-            let of_choice = self.kinds(choice, references);
-            if of_choice.is_empty() {
-                return Vec::new();
-            }
-            kinds.extend(of_choice);
-        }
-        kinds
     }
 
     /// Returns the problems of `input`; empty if it is valid.

@@ -24,7 +24,7 @@ pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &List
     if is_read && listed.is_cut && !is_query {
         to_see_more.push("large inputs are shortened; whole: agent-magic-tool list tools NAME --full".to_owned());
     } else if is_read && (listed.is_cut || lines.iter().any(is_brief)) {
-        to_see_more.push("whole inputs: list tools NAME".to_owned());
+        to_see_more.push("all parameters: list tools NAME".to_owned());
     }
     let more = listed.total - lines.len();
     if more > 0 && listed.best_of_none.is_none() {

@@ -15,12 +15,15 @@ const MAX_BYTES: u64 = 2_500;
 const MAX_BYTES_OF_HIT: u64 = 900;
 /// How many bytes the names of the parameters take that are not described.
 const MAX_BYTES_OF_NAMES: usize = 300;
-/// From the least that is cut of a large schema to the most.
-const CUTS: [SchemaCut; 6] = [
+/// The same of the parts of an object that lie too deep.
+const MAX_BYTES_OF_PARTS: usize = 60;
+/// From the least that is cut of a large schema to the most: words go before the parts of objects, which no caller can guess.
+const CUTS: [SchemaCut; 7] = [
     SchemaCut::of(4, 200),
-    SchemaCut::of(3, 200),
-    SchemaCut::of(2, 200),
-    SchemaCut::of(1, 200),
+    SchemaCut::of(3, 120),
+    SchemaCut::of(2, 80),
+    SchemaCut::of(2, 40),
+    SchemaCut::of(2, 0),
     SchemaCut::of(1, 80),
     SchemaCut::of(1, 0),
 ];
@@ -99,19 +102,19 @@ pub(super) fn shorten_for(schema: &RawValue, query: &str) -> Shortened {
         bytes += added;
         cut["properties"][name] = part;
     }
-    if let Some(named) = named(&others) {
+    if let Some(named) = named(&others, MAX_BYTES_OF_NAMES) {
         cut["$comment"] = format!("shortened; also optional: {named}").into();
     }
     remove_unused(&mut cut);
     Shortened::of(schema, &cut)
 }
 
-/// The names of parameters, as many as are worth it; `None` of none.
-fn named(names: &[&str]) -> Option<String> {
+/// The names of parameters, as many as that many bytes hold; `None` of none.
+fn named(names: &[&str], max_bytes: usize) -> Option<String> {
     let mut bytes = 0;
     let fit = names.iter().take_while(|name| {
         bytes += name.len() + 2;
-        bytes <= MAX_BYTES_OF_NAMES
+        bytes <= max_bytes
     });
     let fit: Vec<_> = fit.copied().collect();
     let more = match names.len() - fit.len() {
@@ -241,11 +244,13 @@ fn leave_optional(fields: &mut Map<String, Value>, required: &[Value], most: usi
     optional.saturating_sub(most)
 }
 
-/// What is left of a parameter that lies too deep: its type.
+/// What is left of a parameter that lies too deep: its type, and the names of its parts.
 fn outline(schema: &Value) -> Value {
     let mut outline = schema.get("type").map_or_else(|| json!({}), |kind| json!({"type": kind}));
-    if schema.get("properties").is_some() {
-        outline["$comment"] = "shortened".into();
+    if let Some(parts) = schema.get("properties").and_then(Value::as_object) {
+        let names: Vec<_> = parts.keys().map(String::as_str).collect();
+        let named = named(&names, MAX_BYTES_OF_PARTS).map(|named| format!("shortened: {named}"));
+        outline["$comment"] = named.unwrap_or_else(|| "shortened".to_owned()).into();
     }
     outline
 }
@@ -308,7 +313,7 @@ mod tests {
         assert!(is_cut && cut.to_string().len() < schema.to_string().len() / 2, "{cut}");
         let upper = &cut["properties"]["level_0"]["properties"];
         assert_eq!(upper["note_1"]["description"], "What it is for, in a sentence. ".repeat(6).trim_end());
-        assert!(cut.to_string().contains("\"$comment\":\"shortened\""), "{cut}");
+        assert!(cut.to_string().contains("\"$comment\":\"shortened: level_"), "{cut}");
     }
 
     #[test]
@@ -400,6 +405,6 @@ mod tests {
             "properties": {"item": deep, "one": {"$ref": "#/$defs/d7"}}}));
         assert_eq!((is_cut, cut["$defs"].as_object().map(Map::len)), (true, Some(1)), "{cut}");
         let sub = &cut["properties"]["item"]["properties"]["sub"];
-        assert!(sub["properties"].is_object() || sub["$comment"] == "shortened", "{cut}");
+        assert!(sub["properties"].is_object() || sub["$comment"] == "shortened: s", "{cut}");
     }
 }

@@ -14,8 +14,10 @@ const MAX_CHARS: usize = 90;
 const MAX_BYTES: usize = 400;
 /// Longer lists of choices are not shown.
 const MAX_CHARS_OF_CHOICES: usize = 30;
-/// How many parts of an object are named.
+/// How many parts of an object are named, those that must be given aside.
 const MAX_PARTS: usize = 4;
+/// Longer lists of parts are not shown.
+const MAX_CHARS_OF_PARTS: usize = 80;
 
 /// Keywords by which more may have to be given than the properties say.
 const COMPOSING: [&str; 11] = [
@@ -63,27 +65,40 @@ fn kind(schema: &Value) -> Option<String> {
         let short = Some(choices.join("|")).filter(|choices| choices.len() <= MAX_CHARS_OF_CHOICES);
         return Some(short.unwrap_or_else(|| "enum".to_owned()));
     }
-    let mut kinds = json::named_types(schema.get("type"));
+    let mut kinds = json::allowed_types(schema, &Value::Null);
     kinds.retain(|kind| *kind != "null");
+    kinds.dedup();
     match kinds[..] {
         ["string"] => None,
         ["integer" | "number"] => Some("number".to_owned()),
         ["array"] if schema["items"].is_object() => {
             Some(format!("{}[]", kind(&schema["items"]).unwrap_or_else(|| "string".to_owned())))
         }
-        ["object"] => Some(texts(schema).unwrap_or_else(|| "object".to_owned())),
+        ["object"] => Some(parts(schema).unwrap_or_else(|| "object".to_owned())),
         [one] => Some(one.to_owned()),
         _ => Some("any".to_owned()),
     }
 }
 
-/// The names of the parts of an object, if they are few and texts.
-fn texts(schema: &Value) -> Option<String> {
-    let parts = Parameters::of(schema).by_weight("");
-    let are_texts = parts.iter().all(|(_, part, _)| kind(part).is_none());
-    let names = parts.iter().map(|(name, _, is_required)| format!("{name}{}", if *is_required { "" } else { "?" }));
-    (are_texts && (1..=MAX_PARTS).contains(&parts.len()))
-        .then(|| format!("{{{}}}", names.collect::<Vec<_>>().join(", ")))
+/// The parts of an object, unless that takes too long: those that must be given, and a few others.
+fn parts(schema: &Value) -> Option<String> {
+    let all = Parameters::of(schema).by_weight("");
+    let required = all.iter().filter(|(_, _, is_required)| *is_required).count();
+    let shown = all.iter().take(required.max(MAX_PARTS)).map(|(name, part, is_required)| {
+        let optional = if *is_required { "" } else { "?" };
+        let kind = match part["type"].as_str() {
+            // Not the parts of parts.
+            Some("object") => Some("object".to_owned()),
+            _ => kind(part),
+        };
+        format!("{name}{optional}{}", kind.map(|kind| format!(": {kind}")).unwrap_or_default())
+    });
+    let mut shown: Vec<_> = shown.collect();
+    if shown.len() < all.len() {
+        shown.push("…".to_owned());
+    }
+    let text = format!("{{{}}}", shown.join(", "));
+    Some(text).filter(|text| !all.is_empty() && text.chars().count() <= MAX_CHARS_OF_PARTS)
 }
 
 #[cfg(test)]
@@ -110,11 +125,23 @@ mod tests {
     fn what_a_line_cannot_say_has_none() {
         for (property, expected) in [
             (json!({"type": ["integer", "null"]}), Some("(a?: number)")),
-            (json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}), Some("(a?: any)")),
+            (json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}), Some("(a?: number)")),
+            (json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}), Some("(a?: any)")),
             (json!({"$ref": "#/$defs/x"}), Some("(a?: any)")),
             (json!({"type": "array", "items": {"$ref": "#/$defs/x"}}), Some("(a?: any[])")),
             (json!({"type": "array"}), Some("(a?: array)")),
-            (json!({"type": "object", "properties": {"m": {"type": "integer"}}}), Some("(a?: object)")),
+            (json!({"type": "object", "properties": {"m": {"type": "integer"}}}), Some("(a?: {m?: number})")),
+            (
+                json!({"type": "object", "properties": {"x": {"type": "object", "properties": {"y": {"type": "string"}}}}}),
+                Some("(a?: {x?: object})"),
+            ),
+            (json!({"type": "object"}), Some("(a?: object)")),
+            (
+                json!({"type": "object", "required": ["f"], "properties": {
+                    "a": {"type": "string"}, "b": {"type": "string"}, "c": {"type": "string"}, "d": {"type": "string"},
+                    "f": {"type": "boolean"}}}),
+                Some("(a?: {f: boolean, a?, b?, c?, …})"),
+            ),
             (json!({"enum": ["x".repeat(40)]}), Some("(a?: enum)")),
         ] {
             assert_eq!(signature(&json!({"properties": {"a": property}}), "").as_deref(), expected, "{property}");

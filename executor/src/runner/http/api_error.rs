@@ -157,7 +157,10 @@ fn hint(status: StatusCode, headers: &HeaderMap, auth: Option<&Auth>) -> Option<
         )),
         (401, None) => Some("the API requires credentials, but the subtool declares no `auth`".to_owned()),
         (403, Some(auth)) => Some(format!("the credentials in `{}` may lack a required permission", auth.secret())),
-        (404, _) => Some("check the identifiers in the input".to_owned()),
+        (404, _) => Some(
+            "check the identifiers in the input; if they are right, this server lacks it or hides it from you"
+                .to_owned(),
+        ),
         _ => None,
     }
 }
