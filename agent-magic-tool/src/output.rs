@@ -6,6 +6,7 @@
 //! instead. A document that is too large for a model is not printed but described, as JSON too, unless `--whole` asks
 //! for it.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -230,7 +231,7 @@ fn harmless(json: String) -> String {
     let mut text = String::with_capacity(json.len() + 16);
     for character in json.chars() {
         if is_harmful(character) {
-            text.push_str(&format!("\\u{:04x}", u32::from(character)));
+            write!(text, "\\u{:04x}", u32::from(character)).expect("a text takes any text");
         } else {
             text.push(character);
         }

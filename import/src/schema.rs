@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 
-use protocol::sentences::first_sentence;
+use protocol::sentences::{FIELDS, first_sentence};
 use serde_json::{Map, Value, json};
 
 use crate::describe;
@@ -147,12 +147,12 @@ impl<'a> Schemas<'a> {
         };
         let Some(target) = self.target(reference) else {
             state.loosen(format!("the reference `{reference}` leads nowhere"));
-            return described(Map::new(), own);
+            return beside_reference(Map::new(), own, "");
         };
         if state.path.iter().filter(|known| *known == reference).count() > 0 || state.path.len() > MAX_REFERENCES {
             state.is_cut = true;
             let cut = self.cut(target);
-            return described(cut, own);
+            return beside_reference(cut, own, &self.text_of(target));
         }
         state.path.push(reference.to_owned());
         let is_entity = level == 0 && state.entities.as_ref().is_some_and(|known| known.contains(reference));
@@ -161,7 +161,14 @@ impl<'a> Schemas<'a> {
         let cleaned = self.clean(target, level, state);
         state.is_partial = was_partial;
         state.path.pop();
-        described(cleaned, own)
+        beside_reference(cleaned, own, &self.text_of(target))
+    }
+
+    /// What a schema says of itself, also by a reference.
+    fn text_of(&self, schema: &'a Value) -> String {
+        let own = self.resolve(schema).unwrap_or(schema);
+        let text = own.get("description").or_else(|| own.get("title")).and_then(Value::as_str);
+        text.map(|text| self.texts.field(text)).unwrap_or_default()
     }
 
     fn clean_object(&self, own: &'a Map<String, Value>, level: usize, state: &mut Cleaned) -> Map<String, Value> {
@@ -355,12 +362,16 @@ fn without_output_only(cleaned: &mut Map<String, Value>) {
     }
 }
 
-/// Adds what stands beside a reference.
-fn described(mut cleaned: Map<String, Value>, own: &Map<String, Value>) -> Map<String, Value> {
-    if let Some(text) = own.get("description").and_then(Value::as_str) {
-        let text = describe::field(text);
-        if !text.is_empty() {
-            cleaned.insert("description".to_owned(), text.into());
+/// Adds what stands beside a reference to the schema `cleaned`. Its description replaces that of the schema, `text`, but not what
+/// was added to this, such as the fields of an object that was cut.
+fn beside_reference(mut cleaned: Map<String, Value>, own: &Map<String, Value>, text: &str) -> Map<String, Value> {
+    if let Some(instead) = own.get("description").and_then(Value::as_str) {
+        let instead = describe::field(instead);
+        if !instead.is_empty() {
+            let said = cleaned.insert("description".to_owned(), instead.into());
+            let said = said.as_ref().and_then(Value::as_str).unwrap_or_default();
+            let added = said.strip_prefix(text).or_else(|| said.strip_prefix(first_sentence(text)));
+            append_description(&mut cleaned, added.unwrap_or_default().trim_start_matches(['.', ' ']));
         }
     }
     if own.get("nullable") == Some(&Value::Bool(true)) {
@@ -418,7 +429,7 @@ fn listed(own: &Map<String, Value>) -> String {
         text.push_str(if text.is_empty() { "" } else { ", " });
         text.push_str(name);
     }
-    if text.is_empty() { text } else { format!("Fields: {text}.") }
+    if text.is_empty() { text } else { format!("{FIELDS}{text}.") }
 }
 
 /// Adds a sentence to the description of `schema`.

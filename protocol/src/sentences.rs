@@ -1,5 +1,8 @@
 //! The sentences of a text that people wrote: where they end, and the first ones that fit.
 
+/// How the last sentence of a description begins that names the fields of an object, where its schema does not.
+pub const FIELDS: &str = "Fields: ";
+
 /// The first sentences of a plain text that fit into `max` characters; the first one is cut if it alone does not fit.
 pub fn first_sentences(text: &str, max: usize) -> String {
     if text.chars().count() <= max {

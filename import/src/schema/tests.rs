@@ -95,6 +95,25 @@ fn a_cycle_is_cut_and_names_its_fields() {
 }
 
 #[test]
+fn what_stands_beside_a_reference_hides_no_fields_that_were_cut() {
+    for own in [json!({}), json!({"description": "A time. Of a day."}), json!({"title": "Time"})] {
+        let mut time =
+            json!({"type": "object", "properties": {"date": {"type": "string"}, "zone": {"type": "string"}}});
+        time.as_object_mut().expect("an object").extend(own.as_object().cloned().expect("an object"));
+        let start = json!({"$ref": "#/time", "description": "When it starts."});
+        let outer = json!({"type": "object", "properties": {"start": start}});
+        let (cleaned, state) = clean_of(&json!({"time": time}), &outer, 1);
+        assert!(state.is_cut);
+        assert_eq!(cleaned["properties"]["start"]["description"], "When it starts. Fields: date, zone.", "{time}");
+    }
+    let many: Vec<_> = (0..200).map(|number| format!("zone-{number}")).collect();
+    let zone = json!({"type": "string", "description": "A zone.", "enum": many});
+    let (cleaned, _) = clean_of(&json!({"zone": zone}), &json!({"$ref": "#/zone", "description": "Where."}), 4);
+    let text = cleaned["description"].as_str().expect("a text");
+    assert!(text.starts_with("Where. One of ") && !text.contains("A zone."), "{text}");
+}
+
+#[test]
 fn deep_objects_are_cut_at_the_wanted_level() {
     let deep = json!({"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"type": "object", "properties": {"c": {"type": "string"}}}}}}});
     assert_eq!(

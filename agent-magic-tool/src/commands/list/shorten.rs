@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use protocol::layout::compact_bytes;
-use protocol::sentences::first_sentences;
+use protocol::sentences::{FIELDS, first_sentences};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -182,10 +182,11 @@ impl SchemaCut {
 
 fn shorten_at(schema: &mut Value, cut: &SchemaCut) {
     let Value::Object(fields) = schema else { return };
-    match fields.get_mut("description") {
-        Some(_) if cut.chars == 0 => drop(fields.remove("description")),
-        Some(Value::String(text)) => *text = first_sentences(text, cut.chars),
-        _ => {}
+    let description = fields.get("description").and_then(Value::as_str).map(|text| shorten_text(text, cut.chars));
+    match description {
+        Some(Some(text)) => fields["description"] = text.into(),
+        Some(None) => drop(fields.remove("description")),
+        None => {}
     }
     name_choices(fields);
     fields.remove("examples");
@@ -221,6 +222,17 @@ fn shorten_at(schema: &mut Value, cut: &SchemaCut) {
     }
 }
 
+/// A description in about that many characters. The names of the fields that the schema does not have stay.
+fn shorten_text(text: &str, chars: usize) -> Option<String> {
+    let (text, fields) =
+        text.rsplit_once(FIELDS).map_or((text, None), |(text, fields)| (text.trim_end(), Some(fields)));
+    let said = Some(first_sentences(text, chars)).filter(|_| chars > 0).filter(|said| !said.is_empty());
+    let names: Vec<_> = fields.map(|fields| fields.trim_end_matches('.').split(", ").collect()).unwrap_or_default();
+    let listed = named(&names, MAX_BYTES_OF_PARTS).map(|listed| format!("{FIELDS}{listed}"));
+    let parts: Vec<_> = said.into_iter().chain(listed).collect();
+    (!parts.is_empty()).then(|| parts.join(" "))
+}
+
 /// Turns a long list of choices into words: a shorter list would forbid the others.
 fn name_choices(fields: &mut Map<String, Value>) {
     let choices = fields.get("enum").and_then(Value::as_array).filter(|choices| choices.len() > MAX_CHOICES);
@@ -249,8 +261,8 @@ fn outline(schema: &Value) -> Value {
     let mut outline = schema.get("type").map_or_else(|| json!({}), |kind| json!({"type": kind}));
     if let Some(parts) = schema.get("properties").and_then(Value::as_object) {
         let names: Vec<_> = parts.keys().map(String::as_str).collect();
-        let named = named(&names, MAX_BYTES_OF_PARTS).map(|named| format!("shortened: {named}"));
-        outline["$comment"] = named.unwrap_or_else(|| "shortened".to_owned()).into();
+        let listed = named(&names, MAX_BYTES_OF_PARTS).map(|listed| format!("shortened: {listed}"));
+        outline["$comment"] = listed.unwrap_or_else(|| "shortened".to_owned()).into();
     }
     outline
 }
@@ -342,6 +354,23 @@ mod tests {
         let left: Vec<_> = entity["properties"].as_object().expect("an object").keys().map(String::as_str).collect();
         assert_eq!((is_cut, left.last(), left.len()), (true, Some(&"part_50"), 5), "{cut}");
         assert_eq!(entity["$comment"], "shortened; 55 more are optional");
+    }
+
+    #[test]
+    fn the_names_of_fields_that_a_schema_does_not_have_stay() {
+        let about = "When it starts, in words. ".repeat(3);
+        for (text, chars, expected) in [
+            ("A day. Fields: date, zone.", 200, Some("A day. Fields: date, zone")),
+            ("A day. Fields: date, zone.", 0, Some("Fields: date, zone")),
+            ("Fields: date, zone.", 80, Some("Fields: date, zone")),
+            (&format!("{about}Fields: date."), 50, Some("When it starts, in words. Fields: date")),
+            ("A day.", 0, None),
+        ] {
+            assert_eq!(shorten_text(text, chars).as_deref(), expected, "{text}");
+        }
+        let many: Vec<_> = (0..30).map(|number| format!("field_{number}")).collect();
+        let text = shorten_text(&format!("Fields: {}.", many.join(", ")), 0).expect("names");
+        assert!(text.len() < 90 && text.ends_with(" more"), "{text}");
     }
 
     #[test]
