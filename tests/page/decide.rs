@@ -255,8 +255,8 @@ async fn a_grant_for_every_path_asks_for_the_word() {
     let every = "e => { e.value = '/'; e.dispatchEvent(new Event('input', {bubbles: true})); }";
     card.call("[data-form=remember] [data-value=prefix]", every).await;
     card.until("[data-word-box]", "e => !e.hidden").await;
-    let word = "e => { e.value = 'mark'; e.dispatchEvent(new Event('input', {bubbles: true})); }";
-    card.call("[data-form=remember] [data-word-typed]", word).await;
+    let typed = "e => { e.value = 'mark'; e.dispatchEvent(new Event('input', {bubbles: true})); }";
+    card.call("[data-form=remember] [data-word-typed]", typed).await;
     card.submit("remember").await;
     assert_eq!(world.end_of(&id)["status"], "succeeded");
     let other = world.result_of("mark", &json!({"name": "/etc/hosts"}));
