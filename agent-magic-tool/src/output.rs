@@ -224,8 +224,8 @@ impl Output {
 /// which is the same JSON.
 fn harmless(json: String) -> String {
     let is_harmful =
-        |character: char| matches!(character, '\u{7f}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if !json.contains(is_harmful) {
+        |character: char| matches!(character, '\u{80}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if json.is_ascii() || !json.contains(is_harmful) {
         return json;
     }
     let mut text = String::with_capacity(json.len() + 16);
