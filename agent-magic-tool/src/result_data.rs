@@ -49,20 +49,19 @@ pub(crate) fn evaluate_jq(expression: &str, file: &ResultFile, mailbox: &Mailbox
     check_jq(expression)?;
     let data = data.whole()?;
     let meta = file.field("_meta");
+    // Commands print the data in a field of that name; rows of a database have one of their own.
+    let asks_for_data = begins_with_data(expression) && !has_data(&data);
+    let evaluated = if asks_for_data { format!("{{data: .}} | ({expression})") } else { expression.to_owned() };
     // An expression can run forever, or exhaust the memory.
-    let evaluated = jq_worker::outputs_in(&jq_worker::own_program(), expression, &[(META_VARIABLE, meta)], &data);
-    let CheckedOutputs { values, missing } = evaluated.map_err(|error| failed(error, &data))?;
+    let evaluated = jq_worker::outputs_in(&jq_worker::own_program(), &evaluated, &[(META_VARIABLE, meta)], &data);
+    let CheckedOutputs { values, missing: mut notes } = evaluated.map_err(|error| failed(error, &data))?;
     let value = match <[Value; 1]>::try_from(values) {
         Ok([single]) => single,
         Err(values) => Value::Array(values),
     };
-    let asks_for_data = value.is_null() && expression.trim_start().starts_with(".data");
-    // Rows of a database are in a field of that name.
-    let mut notes = if asks_for_data && !has_data(&data) {
-        vec![format!("EXPR sees only the data, so it needs no `.data` before it: write `{}`", example(&data))]
-    } else {
-        missing
-    };
+    if asks_for_data {
+        notes.push(format!("EXPR sees only the data, so it needs no `.data` before it: write `{}`", example(&data)));
+    }
     // One that looks at it knows.
     if !expression.contains(META_VARIABLE) {
         notes.extend(incompleteness(meta));
@@ -74,6 +73,12 @@ pub(crate) fn evaluate_jq(expression: &str, file: &ResultFile, mailbox: &Mailbox
 fn example(data: &[u8]) -> String {
     let found = Some(data).filter(|data| data.len() <= MAX_EXAMPLE_BYTES).and_then(places::example);
     found.unwrap_or_else(|| ".[0].id".to_owned())
+}
+
+/// Whether an expression looks at the field `data` first.
+fn begins_with_data(expression: &str) -> bool {
+    let rest = expression.trim_start().strip_prefix(".data");
+    rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
 }
 
 fn has_data(data: &[u8]) -> bool {

@@ -259,7 +259,7 @@ impl Intake {
         }
         let mut input = std::mem::take(&mut run.input);
         key_value_words::read(&run.words, &subtool.schema, &mut input)?;
-        subtool.schema.fill_defaults(&mut input);
+        subtool.schema.normalize(&mut input);
         hidden::check_no_token(&input)?;
         let problems = hidden::problems(&subtool, &input, settings.runner_context.secrets.seal());
         if !problems.is_empty() {

@@ -14,6 +14,9 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>, count: us
     const MIN_SIMILARITY: f64 = 0.75;
     /// What all words of `wanted` in a name add.
     const SHARED_WORDS: f64 = 0.2;
+    /// What a single edit adds to a name that is not short: `list_issue` means `list_issues` rather than `list_issue_comments`.
+    const ONE_EDIT: f64 = 0.3;
+    const MIN_EDITED_CHARS: usize = 5;
     let wanted = wanted.to_lowercase();
     let wanted_sorted = words_sorted(&wanted);
     let mut scored: Vec<_> = names
@@ -27,7 +30,9 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>, count: us
             let as_written = strsim::jaro_winkler(&wanted, &lower);
             // `search_files` means `files_search`.
             let in_any_order = strsim::jaro_winkler(&wanted_sorted, &words_sorted(&lower));
-            (as_written.max(in_any_order) + within + whole + shared, name)
+            let is_edited = wanted.len() >= MIN_EDITED_CHARS && strsim::osa_distance(&wanted, &lower) == 1;
+            let edited = if is_edited { ONE_EDIT } else { 0.0 };
+            (as_written.max(in_any_order) + within + whole + shared + edited, name)
         })
         .filter(|(score, _)| *score >= MIN_SIMILARITY)
         .collect();
@@ -65,6 +70,8 @@ mod tests {
         assert_eq!(nearest("line_start", ["path", "start", "lines"].into_iter(), 1), ["start"]);
         let databases = ["drive_channels_stop", "shop_query", "shop_list_tables"];
         assert_eq!(nearest("shop_change", databases.into_iter(), 1), ["shop_query"]);
+        let issues = ["github_list_issue_comments", "github_list_issues", "github_list_issue_types"];
+        assert_eq!(nearest("github_list_issue", issues.into_iter(), 1), ["github_list_issues"]);
         assert!(nearest("zzz", names.into_iter(), 3).is_empty());
     }
 

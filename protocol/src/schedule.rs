@@ -23,6 +23,9 @@ const FORMATS: &str = "write it like 2026-05-01T09:00:00+02:00, or in local time
 /// occurrence after `now`.
 pub fn parse(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, ErrorBody> {
     let text = text.trim();
+    // `9:00`
+    let padded = format!("0{text}");
+    let text = if text.as_bytes().get(1) == Some(&b':') { &padded } else { text };
     let found = if let Ok(zoned) = text.parse::<Zoned>() {
         Ok(zoned.timestamp())
     } else if let Ok(time) = text.parse::<Timestamp>() {
@@ -114,6 +117,7 @@ mod tests {
             ("14:00", "2026-03-28T13:00:00Z"),
             ("13:00", "2026-03-29T11:00:00Z"),
             ("02:30", "2026-03-29T01:30:00Z"),
+            ("9:00", "2026-03-29T07:00:00Z"),
         ] {
             assert_eq!(parse(text, &rome, now), Ok(time(expected)), "{text}");
         }

@@ -339,7 +339,7 @@ fn runs_with_the_same_idempotency_key_are_the_same_task() {
 }
 
 #[test]
-fn a_text_with_a_comma_for_a_list_is_refused_with_both_forms() {
+fn a_text_for_a_list_that_may_be_several_items_or_none_is_refused_with_both_forms() {
     let world = World::new();
     let list = json!({"type": "object", "properties": {"options": {"type": "array", "items": {"type": "string"}}}});
     let pick = json!({"description": "Picks.", "input": list, "annotations": {"readOnlyHint": true},
@@ -349,8 +349,23 @@ fn a_text_with_a_comma_for_a_list_is_refused_with_both_forms() {
     assert_snapshot!(refused, @r#"
     exit: 2
     --- stderr
-    {"error":{"code":"invalid-input","message":"`options` is a list, and `a, b` could be one item or several","hint":"several items: options:='[\"a\",\"b\"]'; one item: options:='[\"a, b\"]'"}}
+    {"error":{"code":"invalid-input","message":"`options` is a list, and `a, b` does not say which items it has","hint":"several items: options:='[\"a\",\"b\"]'; this one text: options:='[\"a, b\"]'"}}
     "#);
+    for (text, items) in [
+        ("a;b", r#"["a","b"]"#),
+        ("a\nb", r#"["a","b"]"#),
+        ("[a, b]", r#"["a","b"]"#),
+        ("['a','b']", r#"["a","b"]"#),
+        ("[it's]", r#"["it'\''s"]"#),
+        ("[a]", r#"["a"]"#),
+        ("", "[]"),
+        ("null", "[]"),
+        ("[null]", "[]"),
+    ] {
+        let refused = world.run(&["run", "pick", &format!("options={text}")]);
+        let hint = refused.error()["hint"].as_str().map(str::to_owned).unwrap_or_default();
+        assert!(refused.exit == 2 && hint.contains(&format!("options:='{items}'")), "{text}: {refused}");
+    }
     for (words, expected) in [
         (&["options:=[\"a\",\"b\"]"][..], json!(["a", "b"])),
         (&["options=a", "options=b,c"], json!(["a", "b,c"])),

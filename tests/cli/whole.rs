@@ -92,6 +92,24 @@ fn an_expression_does_not_hide_that_the_data_is_only_a_part() {
     }
 }
 
+/// Commands print the data in the field `data`.
+#[test]
+fn an_expression_may_begin_with_the_field_in_which_the_data_is_printed() {
+    let world = shop();
+    for expression in [".data.rows[0].price", ".data | .rows[0].price", ".data.rows | map(.price) | add"] {
+        for (way, stdout, notes) in selected(&world, "total", expression) {
+            assert!(stdout.contains('2'), "{way}: {stdout}");
+            assert!(notes.contains("needs no `.data` before it: write `.rows[0].price`"), "{way}: {notes}");
+        }
+    }
+    for (way, _, notes) in selected(&world, "total", ".database") {
+        assert!(notes.contains("no key `database`") && !notes.contains("needs no"), "{way}: {notes}");
+    }
+    for (way, stdout, notes) in selected(&world, "sales", ".data[0].price") {
+        assert!(stdout.contains('2') && !notes.contains("needs no"), "{way}: {notes}");
+    }
+}
+
 #[test]
 fn what_an_expression_asks_for_in_vain_is_said_with_the_keys_that_are_there() {
     let world = shop();

@@ -256,6 +256,22 @@ fn the_pages_of_files_and_of_databases_are_joined() {
         ".most | length",
     ]);
     assert_eq!(counted.stdout.trim(), "61", "{counted}");
+    let database = world.folder().join("shop.db");
+    let rows = "CREATE TABLE sale (id INTEGER PRIMARY KEY);
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 230) INSERT INTO sale SELECT i FROM n;";
+    rusqlite::Connection::open(&database).expect("it opens").execute_batch(rows).expect("it is filled");
+    let imported = world.run(&["import", "sql", "shop", &format!("sqlite://{}", database.display())]);
+    assert_eq!(imported.exit, 0, "{imported}");
+    let query = ["run", "shop_query", "query=SELECT id FROM sale ORDER BY id", "limit=50", "--all", "--wait"];
+    let all = world.run(&[&query[..], &["--jq", "[(.data | length), .row_count, ([.data[].id] | add)]"]].concat());
+    assert_eq!((all.json(), all.stderr.as_str()), (json!([230, 230, 26_565]), ""), "{all}");
+    // What comes before the page from which it reads is not there, and that is said.
+    let later = world.run(&[&query[..], &["page=3", "--jq", ".data | length"]].concat());
+    assert_eq!(later.stdout.trim(), "130", "{later}");
+    assert!(later.stderr.contains("leaves out the pages before it") && later.stderr.contains("\"page\":3"), "{later}");
+    let beyond =
+        world.run(&["run", "files_search", "pattern=needle", &path, "page=99", "--wait", "--jq", ".matches | length"]);
+    assert!(beyond.stdout.trim() == "0" && beyond.stderr.contains("\"page\":99"), "{beyond}");
     // No hint where it would be refused.
     let log = world.run(&["run", "files_read", "path=text.txt", "lines=2", "--wait", "--jq", ".text"]);
     assert!(!log.stderr.contains("--all"), "{log}");

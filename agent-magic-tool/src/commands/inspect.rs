@@ -82,7 +82,7 @@ fn confirmation(
 ) -> Result<Value, Error> {
     let has_input = input.is_some();
     let mut input = input.unwrap_or_default();
-    subtool.schema.fill_defaults(&mut input);
+    subtool.schema.normalize(&mut input);
     let input = Value::Object(input);
     let problems = if has_input { subtool.schema.problems(&input) } else { Vec::new() };
     if !problems.is_empty() {

@@ -135,6 +135,12 @@ fn line(file: &ResultFile) -> Value {
             insert(key, &file.field("confirmation")[key]);
         }
     }
+    let error = file.field("error");
+    if !error.is_null() {
+        // Without its hint and details: which one to look at.
+        let said = json!({"code": error["code"], "message": error["message"]});
+        insert("error", &answer::echoed(&said, MAX_LISTED_CHARS));
+    }
     insert("resolution", &file.field("_meta")["resolution"]);
     Value::Object(line)
 }

@@ -28,6 +28,8 @@ use crate::runner::Run;
 const MAX_PAGES: u32 = 500;
 /// The most data of one result, as compact JSON: all of it is held in memory.
 const MAX_BYTES: u64 = 16 << 20;
+/// The names of the list of a page that has several.
+const LISTS: [&str; 5] = ["rows", "items", "data", "results", "records"];
 /// What `_meta` says about one page, and not about all of them.
 const OF_ONE_PAGE: [&str; 5] = ["page", "limit", "asked_limit", "has_next_page", "more_pages"];
 
@@ -104,6 +106,7 @@ impl Attempt<'_> {
         };
         let first = invocation.input.get(parameters.number).and_then(Value::as_u64).unwrap_or(parameters.first);
         let is_from_first = first == parameters.first;
+        let before = first.saturating_sub(parameters.first);
         let max_bytes = self.context.config.executor.output_bytes.min(MAX_BYTES);
         let schema = InputSchema::compile(&definition.input)
             .map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
@@ -113,7 +116,7 @@ impl Attempt<'_> {
             input.insert((*size).to_owned(), largest.clone());
             is_from_first && schema.problems(&Value::Object(seal::shown(&input))).is_empty()
         });
-        let mut read = ReadPages::of(definition, is_from_first);
+        let mut read = ReadPages { before, ..ReadPages::of(definition, is_from_first) };
         loop {
             let mut page = invocation.clone();
             page.input.insert(parameters.number.to_owned(), (first + u64::from(read.pages)).into());
@@ -169,12 +172,16 @@ struct ReadPages {
     is_shaped: bool,
     /// Whether nothing comes before the first one.
     is_from_first: bool,
+    /// How many pages come before it.
+    before: u64,
     total: Total,
     /// What all of them had, as hashes.
     seen: HashSet<u64>,
     /// Where the list of a page is: in all of them where it is in the first.
     place: Option<ListPlace>,
     items: Vec<Value>,
+    /// The fields that say on each page how many items it has.
+    counts: Option<Vec<String>>,
     bytes: u64,
     /// The last page without its items, and what it said of itself.
     last: Option<(Value, Map<String, Value>)>,
@@ -221,6 +228,11 @@ impl ReadPages {
         self.empty = if items.is_empty() { self.empty + 1 } else { 0 };
         self.pages += 1;
         self.bytes += bytes;
+        let counts = paging::counts_of_page(&data, items.len() as u64);
+        self.counts = Some(match self.counts.take() {
+            Some(known) => known.into_iter().filter(|name| counts.contains(name)).collect(),
+            None => counts,
+        });
         self.truncated = self.truncated.take().or_else(|| meta.get("truncated").cloned());
         self.last = Some((data, meta));
         if is_repeated {
@@ -290,7 +302,13 @@ impl ReadPages {
         let (mut data, mut meta) = self.last.ok_or_else(no_list)?;
         meta.retain(|field, _| !OF_ONE_PAGE.contains(&field.as_str()));
         meta.insert("pages".to_owned(), self.pages.into());
+        if self.before > 0 {
+            meta.insert("page".to_owned(), (self.before + 1).into());
+        }
         let limit = Some(self.items.len() as u64);
+        for name in self.counts.iter().flatten() {
+            data[name.as_str()] = self.items.len().into();
+        }
         DataExtent { more, limit, ..DataExtent::default() }.add_to(&mut meta);
         meta.extend(self.truncated.map(|truncated| ("truncated".to_owned(), truncated)));
         meta.extend(not_fetched.map(|why| ("not_fetched".to_owned(), why.into())));
@@ -321,7 +339,7 @@ impl ListPlace {
         let (name, _) = match (of_items.next(), of_items.next()) {
             (Some(list), None) => list,
             (None, _) if lists.len() == 1 => lists.first()?,
-            _ => lists.iter().find(|(name, _)| *name == "rows" || *name == "items")?,
+            _ => LISTS.iter().find_map(|known| lists.iter().find(|(name, _)| name == known))?,
         };
         Some(Self::Field((*name).clone()))
     }
@@ -371,6 +389,7 @@ mod tests {
             (json!({"names": ["a"]}), field("names")),
             (json!({"rows": [], "columns": []}), field("rows")),
             (json!({"rows": [{"a": 1}], "others": [{"b": 1}]}), field("rows")),
+            (json!({"columns": [{"name": "id"}], "data": [{"id": 1}], "row_count": 1}), field("data")),
             (json!({"a": [{"x": 1}], "b": [{"y": 1}]}), None),
             (json!({"a": 1}), None),
             (json!("text"), None),
@@ -450,6 +469,20 @@ mod tests {
     }
 
     #[test]
+    fn what_counts_a_page_counts_all_of_them_in_the_end() {
+        let page = |ids: std::ops::Range<u64>, limit: u64| json!({"row_count": ids.end - ids.start, "limit_count": limit, "data": ids.map(|id| json!({"id": id})).collect::<Vec<_>>()});
+        let mut read = ReadPages { before: 2, ..ReadPages::default() };
+        let Value::Object(more) = json!({"more_pages": true}) else { unreachable!() };
+        assert!(read.add(page(0..2, 2), more, 1_000).expect("a list").is_none());
+        let Value::Object(last) = json!({"more_pages": false}) else { unreachable!() };
+        assert_eq!(read.add(page(2..3, 2), last, 1_000).expect("a list"), Some(More::No));
+        let (Outcome::Data(data), meta) = read.end(More::No, None).expect("pages") else { unreachable!() };
+        assert_eq!((&data["row_count"], &data["limit_count"]), (&json!(3), &json!(2)), "{data}");
+        // What comes before the first one is not there.
+        assert_eq!(Value::Object(meta), json!({"pages": 2, "page": 3}));
+    }
+
+    #[test]
     fn a_total_is_believed_only_as_far_as_the_pages_agree() {
         let read = |pages: Vec<(Value, Value)>, is_shaped: bool| -> Option<(usize, u32, Value, Value)> {
             let mut read = ReadPages { is_from_first: true, is_shaped, ..ReadPages::default() };
@@ -496,6 +529,15 @@ mod tests {
                 vec![page(0..10, 25), (json!({"items": [], "errors": ["timed out"]}), json!({}))],
                 false,
                 Some((10, 2, json!("unknown"), said(10, 25))),
+            ),
+            // What counts the items of a page is not read as a total.
+            (
+                vec![
+                    (json!({"items": [1, 2], "row_count": 2}), json!({"more_pages": true})),
+                    (json!({"items": [3], "row_count": 1}), json!({"more_pages": false})),
+                ],
+                false,
+                Some((3, 2, whole.clone(), whole.clone())),
             ),
             // The same items, of which something has changed meanwhile.
             (

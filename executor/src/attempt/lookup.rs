@@ -110,7 +110,7 @@ fn input(
     lookup: &Lookup,
 ) -> Result<Map<String, Value>, Failure> {
     let mut input = invocation(attempt.task, attempt.task.input.clone()).values().fields(templates)?;
-    lookup.schema.fill_defaults(&mut input);
+    lookup.schema.normalize(&mut input);
     match lookup.schema.problems(&Value::Object(input.clone())).first() {
         None => Ok(input),
         Some(problem) => {

@@ -51,6 +51,12 @@ impl<'a> PageParameters<'a> {
         Some(Self { number, first: u64::from(!is_from_zero), size: size.map(|(name, _)| name.as_str()) })
     }
 
+    /// The number of the page that `input` asks for, counted from 1, unless that is the first one.
+    pub(super) fn later_page(&self, input: &Map<String, Value>) -> Option<u64> {
+        let asked = input.get(self.number).and_then(Value::as_u64)?;
+        asked.checked_sub(self.first).filter(|before| *before > 0).map(|before| before + 1)
+    }
+
     /// Whether items come after `data`, if it says how many there are: the answer to `input`.
     pub(super) fn has_more(&self, data: &Value, input: &Map<String, Value>) -> Option<bool> {
         let (items, total) = counted(data)?;
@@ -75,6 +81,14 @@ fn counted(data: &Value) -> Option<(u64, u64)> {
     let items = lists.next().filter(|_| lists.next().is_none())?;
     let total = fields.iter().find(|(name, value)| TOTALS.contains(&plain(name).as_str()) && value.is_u64())?;
     Some((items.len() as u64, total.1.as_u64()?))
+}
+
+/// The fields of a page that say how many items it has.
+pub(super) fn counts_of_page(data: &Value, items: u64) -> Vec<String> {
+    let fields = data.as_object().into_iter().flatten();
+    let is_count = |name: &str| name.ends_with("count") && !TOTALS.contains(&name);
+    let counts = fields.filter(|(name, value)| value.as_u64() == Some(items) && is_count(&plain(name)));
+    counts.map(|(name, _)| name.clone()).collect()
 }
 
 /// How many items there are in all, if a page says so.

@@ -36,15 +36,22 @@ impl Attempt<'_> {
             };
             meta.extend(why.map(|why| ("truncated".to_owned(), format!("{UNTOLD}: {why}").into())));
         }
+        let parameters = PageParameters::of(definition);
+        let mut is_told = declared.is_some_and(|expression| expression.contains("more_pages"));
         if declared.is_none_or(|expression| !says_more(expression)) && is_open(&definition.run, meta) {
-            let parameters = PageParameters::of(definition);
             let more = parameters.map(|parameters| parameters.has_more(data, input));
+            is_told |= more.flatten().is_some();
             if next_page::is_named(data, facts.map(|facts| &facts.headers)) || more == Some(Some(true)) {
                 meta.insert("more_pages".to_owned(), true.into());
             } else if more == Some(None) {
                 // It has pages, and does not say whether this was the last one.
                 meta.insert("more_pages".to_owned(), extent::UNKNOWN.into());
             }
+        }
+        // What comes before a later page is not there, whatever comes after it.
+        let page = parameters.and_then(|parameters| parameters.later_page(input));
+        if let Some(page) = page.filter(|_| (is_told || extent::is_told(meta)) && !meta.contains_key("page")) {
+            meta.insert("page".to_owned(), page.into());
         }
         Ok(())
     }

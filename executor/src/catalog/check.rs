@@ -165,7 +165,7 @@ fn jq(place: &str, expression: &str, variables: &[&str], names: &DeclaredNames, 
 fn examples(definition: &Definition, schema: &InputSchema, found: &mut Mistakes) {
     for (index, example) in definition.examples.iter().enumerate() {
         let mut input = example.input.clone();
-        schema.fill_defaults(&mut input);
+        schema.normalize(&mut input);
         for problem in schema.problems(&Value::Object(input)) {
             found.add(format!("examples[{index}].input{}", problem.pointer), problem.problem);
         }

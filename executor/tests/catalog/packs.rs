@@ -74,7 +74,7 @@ fn every_example_is_valid_and_can_be_planned() {
         assert!(!subtool.definition.examples.is_empty(), "{}: no example", subtool.name);
         for example in &subtool.definition.examples {
             let mut input = example.input.clone();
-            subtool.schema.fill_defaults(&mut input);
+            subtool.schema.normalize(&mut input);
             assert_eq!(subtool.schema.problems(&Value::Object(input.clone())), [], "{}", subtool.name);
             let invocation = Invocation {
                 id: "task".to_owned(),
@@ -99,7 +99,7 @@ fn every_health_check_is_a_run_that_its_subtool_accepts() {
         let subtool = catalog.get(health.subtool.as_str()).expect("it is loaded");
         assert!(subtool.definition.runs_in_read_only_sessions(), "{}", pack.name());
         let mut input = health.input.clone();
-        subtool.schema.fill_defaults(&mut input);
+        subtool.schema.normalize(&mut input);
         assert_eq!(subtool.schema.problems(&Value::Object(input)), [], "{}", pack.name());
         checked.push(pack.name().to_owned());
     }

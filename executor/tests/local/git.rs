@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use ground::base::schema::InputSchema;
 use ground::task::failure::Failure;
 use protocol::code::Code;
 use serde_json::{Value, json};
@@ -105,6 +106,43 @@ async fn log_lists_commits_newest_first_and_filters_them() {
         assert_eq!(subjects(&run(&world, "git_log", input.clone()).await), [expected], "{input}");
     }
     assert_eq!(run(&world, "git_log", json!({"until": "2000-01-01"})).await, json!([]));
+    // A date is a whole day, whatever time it is now. (Git alone takes it for the present time of that day.)
+    let day = log[0]["date"].as_str().and_then(|date| date.get(..10)).expect("a date");
+    for input in
+        [json!({"since": day}), json!({"until": day}), json!({"since": "1 week ago"}), json!({"since": "yesterday"})]
+    {
+        assert_eq!(subjects(&run(&world, "git_log", input.clone()).await).len(), 2, "{input}");
+    }
+}
+
+/// Git takes what it does not understand for now, and finds nothing.
+#[test]
+fn dates_that_git_would_misunderstand_are_refused() {
+    let schema = InputSchema::compile(&shipped("git", "git_log").input).expect("a schema");
+    for (date, is_valid) in [
+        ("2026-11-20", true),
+        ("2026-02-29", true),
+        ("2026-11-20T10:00", true),
+        ("2026-11-20 10:00:00 +0100", true),
+        ("2026-11-20T10:00:00Z", true),
+        ("2 weeks ago", true),
+        ("1 year ago", true),
+        ("last month", true),
+        ("today", true),
+        ("yesterday", true),
+        ("2026-11-31", false),
+        ("2026-13-01", false),
+        ("2026-11", false),
+        ("a week ago", false),
+        ("1 weak ago", false),
+        ("letzte Woche", false),
+        ("nonsense", false),
+        ("", false),
+    ] {
+        for field in ["since", "until"] {
+            assert_eq!(schema.problems(&json!({ field: date })).is_empty(), is_valid, "{field} {date}");
+        }
+    }
 }
 
 #[tokio::test]

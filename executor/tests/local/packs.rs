@@ -13,7 +13,7 @@ pub(crate) fn selected(pack_name: &str, subtool: &str, input: Value, data: Value
     let (_, definition) = found.expect("a subtool of the pack");
     let Some(select) = definition.result.and_then(|shape| shape.select) else { return data };
     let Value::Object(mut input) = input else { panic!("{input} is not an object") };
-    InputSchema::compile(&definition.input).expect("a schema").fill_defaults(&mut input);
+    InputSchema::compile(&definition.input).expect("a schema").normalize(&mut input);
     select_with(&select, &data, &[("$input", &Value::Object(input))]).expect("a value")
 }
 

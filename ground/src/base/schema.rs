@@ -91,9 +91,9 @@ impl InputSchema {
         Ok(Self { schema, validator, work })
     }
 
-    /// Adds the schema's defaults for fields that `input` does not have.
-    pub fn fill_defaults(&self, input: &mut Map<String, Value>) {
-        fill_defaults(&self.schema, input);
+    /// Adds the schema's defaults for fields that `input` does not have, and writes an integer such as `5.0` as `5`.
+    pub fn normalize(&self, input: &mut Map<String, Value>) {
+        normalize(&self.schema, input);
     }
 
     /// Parses `text`, a command-line word, as a value of `field`: typed by the schema, otherwise a string.
@@ -179,20 +179,38 @@ fn validator(schema: &Value) -> Result<(Validator, SchemaWork), SchemaError> {
     Ok((validator, work))
 }
 
-fn fill_defaults(schema: &Value, input: &mut Map<String, Value>) {
+fn normalize(schema: &Value, input: &mut Map<String, Value>) {
     let Some(properties) = schema["properties"].as_object() else { return };
     for (name, property) in properties {
         match (input.get_mut(name), property.get("default")) {
-            (Some(Value::Object(nested)), _) => fill_defaults(property, nested),
+            (Some(Value::Object(nested)), _) => normalize(property, nested),
             (Some(Value::Array(items)), _) => {
                 let items = items.iter_mut().filter_map(Value::as_object_mut);
-                items.for_each(|item| fill_defaults(&property["items"], item));
+                items.for_each(|item| normalize(&property["items"], item));
+            }
+            (Some(number @ Value::Number(_)), _) => {
+                let kinds = json::named_types(property.get("type"));
+                if kinds.contains(&"integer") && !kinds.contains(&"number") {
+                    *number = without_fraction(number);
+                }
             }
             (None, Some(default)) => {
                 input.insert(name.clone(), default.clone());
             }
             _ => {}
         }
+    }
+}
+
+/// A number whose fraction is zero, without it: `5.0` is an integer to JSON Schema, and to hardly anything that reads one.
+fn without_fraction(number: &Value) -> Value {
+    // Beyond it, not each integer is a number of this type.
+    const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+    let whole = number.as_f64().filter(|whole| whole.fract() == 0.0 && whole.abs() < MAX_EXACT);
+    match whole.filter(|_| !(number.is_i64() || number.is_u64())) {
+        #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is small enough")]
+        Some(whole) => (whole as i64).into(),
+        None => number.clone(),
     }
 }
 
@@ -250,8 +268,24 @@ mod tests {
     #[test]
     fn defaults_are_filled_at_every_depth() {
         let Value::Object(mut input) = json!({"query": "x", "flags": {}}) else { unreachable!() };
-        mail().fill_defaults(&mut input);
+        mail().normalize(&mut input);
         assert_eq!(Value::Object(input), json!({"query": "x", "flags": {"unread": false}, "limit": 10}));
+    }
+
+    #[test]
+    fn an_integer_has_no_fraction() {
+        for (limit, expected) in [
+            (json!(5.0), json!(5)),
+            (json!(-0.0), json!(0)),
+            (json!(5.5), json!(5.5)),
+            (json!(7), json!(7)),
+            (json!(1e300), json!(1e300)),
+            (json!("5.0"), json!("5.0")),
+        ] {
+            let Value::Object(mut input) = json!({"limit": limit}) else { unreachable!() };
+            mail().normalize(&mut input);
+            assert_eq!(input["limit"], expected, "{limit}");
+        }
     }
 
     #[test]

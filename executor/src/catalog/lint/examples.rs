@@ -15,7 +15,7 @@ pub(super) fn check(subtool: &Subtool, config: &Config, findings: &mut Vec<Findi
         let place = format!("examples[{index}]");
         let mut error = |code, message| findings.push(finding(subtool, Level::Error, code, &place, message));
         let mut input = example.input.clone();
-        subtool.schema.fill_defaults(&mut input);
+        subtool.schema.normalize(&mut input);
         let caller = Caller { folder: std::env::current_dir().ok(), ..Caller::default() };
         let invocation = Invocation { id: "example".to_owned(), attempt: 1, input, caller, ..Invocation::default() };
         if let Err(failure) = definition.run.plan(&invocation, config) {
@@ -37,7 +37,7 @@ pub(super) fn check(subtool: &Subtool, config: &Config, findings: &mut Vec<Findi
 fn looked_up(templates: &Map<String, Value>, lookup: &Lookup, invocation: &Invocation) -> Result<(), String> {
     let filled = invocation.values().fields(templates);
     let mut input = filled.map_err(|error| error.to_string())?;
-    lookup.schema.fill_defaults(&mut input);
+    lookup.schema.normalize(&mut input);
     match lookup.schema.problems(&Value::Object(input)).first() {
         None => Ok(()),
         Some(problem) if problem.pointer.is_empty() => Err(problem.to_string()),
