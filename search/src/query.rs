@@ -10,7 +10,7 @@ use crate::glossary::{self, GermanQuery, Gloss};
 use crate::literals::{Literal, literal};
 use crate::silent_words::is_silent;
 use crate::synonyms;
-use crate::verbs::Verb;
+use crate::verbs::{Verb, Wish};
 use crate::words::{WordSplitter, is_ideogram, pieces};
 
 /// The weight of words that stand for a literal.
@@ -35,6 +35,8 @@ const MIN_JOINED: usize = 3;
 const MAX_QUERY_BYTES: usize = 16 << 10;
 /// How many different words of a query are looked up.
 const MAX_TERMS: usize = 256;
+/// How many words a query has at most, beside its verb, that merely names things.
+const MAX_NOUNS: usize = 3;
 /// How many parts of a query, between spaces, a match can name.
 const MAX_PARTS: usize = 64;
 
@@ -50,7 +52,7 @@ pub(crate) struct Query<'a> {
     /// Whether it is in a language whose words are those of the index, so that an unknown one may be a mistake.
     pub(crate) is_english: bool,
     /// What it wants done.
-    pub(crate) verb: Option<Verb>,
+    pub(crate) wish: Option<Wish>,
 }
 
 /// A word that is compared with phrases alone.
@@ -110,6 +112,7 @@ impl<'a> Query<'a> {
                         };
                         let stem = splitter.stem(piece);
                         terms.verb = terms.verb.or_else(|| Verb::of_stem(&stem, terms.own.is_empty()));
+                        terms.asks_for_act |= Verb::is_act(piece);
                         terms.add_own(&stem, weight, place);
                         terms.add_joined(piece, place, &splitter);
                         if !is_value {
@@ -118,11 +121,12 @@ impl<'a> Query<'a> {
                     }
                 }),
                 Literal::Kind(words) => {
+                    terms.has_literals = true;
                     for word in words {
                         terms.add_other(&splitter.stem(word), KIND_WEIGHT, place);
                     }
                 }
-                Literal::Blob => {}
+                Literal::Blob => terms.has_literals = true,
             }
             if clause + 1 < MAX_CLAUSES && terms.clause_has_words && ends_clause(part) {
                 clause += 1;
@@ -131,10 +135,9 @@ impl<'a> Query<'a> {
         }
         terms.expand(text, german.as_ref(), &splitter);
         let others = spoken.without(&terms);
-        let asks = parts.first().is_some_and(|part| Verb::is_question(&part.to_lowercase()));
-        let verb = terms.verb.or_else(|| asks.then_some(Verb::Read));
         let is_english = german.is_none() && text.is_ascii();
-        Self { parts, others, clauses: clause + 1, is_english, verb, terms: terms.finish() }
+        let wish = terms.wish(&parts, is_english && clause == 0);
+        Self { parts, others, clauses: clause + 1, is_english, wish, terms: terms.finish() }
     }
 }
 
@@ -173,11 +176,30 @@ struct Terms {
     known: HashMap<String, usize>,
     clause_has_words: bool,
     verb: Option<Verb>,
+    /// Whether a word asks for something that is none of the four.
+    asks_for_act: bool,
+    has_literals: bool,
     /// The word before, as it stands there.
     previous: String,
 }
 
 impl Terms {
+    /// What is to be done. `may_be_short` says that the query is in English and has a single clause: only of such a query it
+    /// is known that it has no verb.
+    fn wish(&self, parts: &[&str], may_be_short: bool) -> Option<Wish> {
+        let asks = parts.first().is_some_and(|part| Verb::is_question(&part.to_lowercase()));
+        let most = MAX_NOUNS + usize::from(self.verb.is_some());
+        let is_short = may_be_short
+            && !(asks || self.asks_for_act || self.has_literals)
+            && parts.len().max(self.own.len()) <= most;
+        match self.verb {
+            Some(Verb::Read) if is_short => Some(Wish::ShortRead),
+            Some(verb) => Some(Wish::Verb(verb)),
+            None if asks => Some(Wish::Verb(Verb::Read)),
+            None => is_short.then_some(Wish::Nouns),
+        }
+    }
+
     /// Adds a word that is written as one where the user wrote two: `web hook`.
     fn add_joined(&mut self, piece: &str, place: Place, splitter: &WordSplitter) {
         let is_word = |word: &str| word.len() >= MIN_JOINED && word.bytes().all(|byte| byte.is_ascii_lowercase());
@@ -324,6 +346,21 @@ mod tests {
         assert_eq!(Query::new("check the weather in Berlin and book a hotel").clauses, 2);
         assert_eq!(Query::new("and then").clauses, 1);
         assert_eq!(Query::new(&"go, ".repeat(100)).clauses, MAX_CLAUSES);
+    }
+
+    #[test]
+    fn a_few_words_without_a_verb_only_name_things() {
+        for nouns in ["orders", "shop orders", "pull request labels"] {
+            assert_eq!(Query::new(nouns).wish, Some(Wish::Nouns), "{nouns}");
+        }
+        for other in ["cancel order", "orders and customers", "Bestellungen im Laden", "the orders of this customer"] {
+            assert_eq!(Query::new(other).wish, None, "{other}");
+        }
+        assert_eq!(Query::new("orders /tmp/a.csv").wish, None);
+        assert_eq!(Query::new("list shop orders").wish, Some(Wish::ShortRead));
+        assert_eq!(Query::new("which orders").wish, Some(Wish::Verb(Verb::Read)));
+        assert_eq!(Query::new("list the orders that came in today").wish, Some(Wish::Verb(Verb::Read)));
+        assert_eq!(Query::new("create order").wish, Some(Wish::Verb(Verb::Create)));
     }
 
     #[test]

@@ -127,9 +127,9 @@ impl Index {
             }
             self.compare_phrases(&mut hits, &scores, &ComparedQuery::new(query_words, clauses), most / (K1 + 1.0))?;
         }
-        if let Some(wanted) = query.verb {
+        if let Some(wish) = query.wish {
             for hit in hits.iter_mut().take(MAX_COMPARED) {
-                hit.score *= verbs::share(wanted, self.verb(hit.document)?);
+                hit.score *= verbs::share(wish, self.verb(hit.document)?);
             }
         }
         let best = hits.iter().map(|hit| hit.score).fold(0.0, f64::max);

@@ -19,6 +19,11 @@ const OTHER_VERB: f64 = 0.9;
 const READ_FOR_CHANGE: f64 = 0.8;
 /// What is left of the score of a hit that deletes, if the query wants to read.
 const DELETE_FOR_READ: f64 = 0.3;
+/// What is left of the score of a hit that makes or changes something, if the query has few words and none that asks for
+/// it. Such a query is explained by many hits alike.
+const CHANGE_FOR_FEW_WORDS: f64 = 0.8;
+/// What is left of the score of a hit that deletes, if the query only names things.
+const DELETE_FOR_NOUNS: f64 = 0.6;
 
 /// Stems of words that are verbs wherever they stand.
 const VERBS: [(Verb, &[&str]); 4] = [
@@ -36,6 +41,28 @@ const FIRST_VERBS: [(Verb, &[&str]); 4] = [
     (Verb::Create, &["new", "post", "open", "start", "run"]),
     (Verb::Change, &["chang", "set", "patch"]),
     (Verb::Delete, &["clear", "trash"]),
+];
+/// Words that ask for something to be done, whose class depends on the API: a query that has one does not only name things.
+/// Whole words, since their stems are those of nouns, too (`deploy`, `deployments`). Those that mostly name things, such
+/// as `order` and `release`, are left out.
+#[rustfmt::skip]
+const ACTS: &[&str] = &[
+    "abort", "accept", "activate", "analyze", "apply", "approve", "archive", "arrange", "ask", "assign", "attach",
+    "authorize", "ban", "block", "bookmark", "buy", "calculate", "cancel", "capture", "choose", "clone", "close",
+    "collect", "combine", "comment", "compile", "complete", "compose", "compress", "compute", "configure", "confirm",
+    "connect", "convert", "copy", "crop", "deactivate", "decline", "decode", "decrypt", "deliver", "deny", "deploy",
+    "describe", "disable", "disconnect", "dismiss", "divide", "draft", "duplicate", "email", "enable", "encode",
+    "encrypt", "enroll", "escalate", "evaluate", "execute", "explain", "export", "extract", "finish", "follow", "fork",
+    "forward", "generate", "grant", "hide", "import", "increase", "install", "invite", "invoke", "join", "kill",
+    "label", "launch", "leave", "lock", "mark", "merge", "migrate", "move", "mute", "navigate", "notify", "optimize",
+    "organize", "overwrite", "parse", "pause", "pay", "predict", "prepare", "process", "promote", "propose", "protect",
+    "publish", "rebuild", "recommend", "recover", "redeem", "redirect", "reduce", "refresh", "refund", "reject",
+    "reload", "remind", "reopen", "repair", "reply", "rerun", "reschedule", "reserve", "reset", "resize", "resolve",
+    "respond", "restart", "restore", "resume", "revert", "review", "revoke", "rotate", "save", "scan", "schedule",
+    "scrape", "share", "solve", "split", "star", "stop", "submit", "subscribe", "suggest", "summarize", "suspend",
+    "sync", "take", "toggle", "transcribe", "transfer", "transform", "translate", "transmit", "trigger", "turn",
+    "unassign", "unblock", "undo", "uninstall", "unlock", "unpin", "unpublish", "unsubscribe", "upgrade", "upsert",
+    "validate", "verify", "void", "watch", "withdraw", "write",
 ];
 /// Words that ask a question, where a query begins.
 const QUESTIONS: [&str; 7] = ["who", "what", "which", "where", "when", "how", "whose"];
@@ -60,6 +87,11 @@ impl Verb {
         of(VERBS).or_else(|| of(FIRST_VERBS).filter(|_| is_first))
     }
 
+    /// Whether `word` asks for something to be done, though not for which of the four.
+    pub(crate) fn is_act(word: &str) -> bool {
+        ACTS.binary_search(&word).is_ok()
+    }
+
     /// Whether `word` begins a question.
     pub(crate) fn is_question(word: &str) -> bool {
         QUESTIONS.contains(&word)
@@ -74,13 +106,27 @@ impl Verb {
     }
 }
 
+/// What a query wants done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// What its verb says.
+    Verb(Verb),
+    /// To read, in a few words: `list shop orders`.
+    ShortRead,
+    /// To read, most probably, since it has no verb and only names things: `shop orders`.
+    Nouns,
+}
+
 /// What is left of the score of a hit that does `done`.
-pub(crate) fn share(wanted: Verb, done: Option<Verb>) -> f64 {
-    match done {
-        Some(Verb::Delete) if wanted == Verb::Read => DELETE_FOR_READ,
-        Some(Verb::Read) if wanted != Verb::Read => READ_FOR_CHANGE,
-        Some(done) if wanted != done => OTHER_VERB,
-        _ => 1.0,
+pub(crate) fn share(wish: Wish, done: Option<Verb>) -> f64 {
+    match (wish, done) {
+        (_, None) | (Wish::ShortRead | Wish::Nouns, Some(Verb::Read)) => 1.0,
+        (Wish::Nouns, Some(Verb::Delete)) => DELETE_FOR_NOUNS,
+        (Wish::ShortRead | Wish::Verb(Verb::Read), Some(Verb::Delete)) => DELETE_FOR_READ,
+        (Wish::ShortRead | Wish::Nouns, Some(Verb::Create | Verb::Change)) => CHANGE_FOR_FEW_WORDS,
+        (Wish::Verb(wanted), Some(done)) if wanted == done => 1.0,
+        (Wish::Verb(_), Some(Verb::Read)) => READ_FOR_CHANGE,
+        (Wish::Verb(_), Some(_)) => OTHER_VERB,
     }
 }
 
@@ -101,5 +147,7 @@ mod tests {
         let words = ["retrieve", "browse", "modifies", "renamed", "deleting", "removes", "creates", "query", "changes"];
         assert!(words.iter().all(|word| Verb::of_stem(&splitter.stem(word), true).is_some()));
         assert_eq!(Verb::of_stem("run", false), None);
+        assert!(ACTS.is_sorted() && Verb::is_act("deploy") && !Verb::is_act("deployments"));
+        assert!(ACTS.iter().all(|word| Verb::of_stem(&splitter.stem(word), false).is_none()));
     }
 }

@@ -71,7 +71,12 @@ fn a_verb_chooses_among_those_that_have_the_words() {
         writer.add(&document, &[]).expect("memory");
     }
     let index = Index::from_bytes(writer.finish(&[]).expect("memory")).expect("just written");
-    assert_eq!(names(&index, "label")[0], "repos_x_label");
+    assert_eq!(
+        names(&index, "labels"),
+        ["repos_z_label", "repos_y_label", "repos_x_label"],
+        "who names it wants to see it"
+    );
+    assert_eq!(names(&index, "assign label")[0], "repos_x_label", "a verb of no class");
     for (query, best) in [("show the label", "z"), ("which label", "z"), ("rename a label", "y"), ("delete label", "x")]
     {
         assert_eq!(names(&index, query)[0], format!("repos_{best}_label"), "{query}");
@@ -85,6 +90,22 @@ fn a_verb_chooses_among_those_that_have_the_words() {
     }
     let rebuilt = Index::from_bytes(writer.finish(&[]).expect("memory")).expect("just written");
     assert_eq!(names(&rebuilt, "show the label")[0], "repos_z_label");
+}
+
+#[test]
+fn a_few_words_that_ask_for_no_change_find_what_reads() {
+    let index = Index::from_bytes(write(&[
+        ("orders_create", "Orders of a shop.", &[], json!({})),
+        ("orders_delete_all", "Orders of a shop.", &[], json!({})),
+        ("orders_get_history_of_customers", "Orders of a shop.", &[], json!({})),
+    ]))
+    .expect("just written");
+    for query in ["shop orders", "show shop orders"] {
+        assert_eq!(names(&index, query)[0], "orders_get_history_of_customers", "{query}");
+    }
+    for query in ["cancel orders", "the orders of this shop and nothing else"] {
+        assert_eq!(names(&index, query)[0], "orders_create", "{query}");
+    }
 }
 
 #[test]

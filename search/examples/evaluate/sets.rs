@@ -47,14 +47,19 @@ pub(crate) struct Tool {
     /// How it is performed, of which only an HTTP method matters.
     #[serde(default)]
     run: Value,
+    #[serde(default)]
+    annotations: Value,
     /// Whether it is of a pack that ships.
     #[serde(skip)]
     pub(crate) is_shipped: bool,
 }
 
 impl Tool {
-    /// What the method of its request says that it does.
+    /// What it does, unless its name says it: as the program's catalog has it.
     pub(crate) fn verb(&self) -> Option<Verb> {
+        if self.annotations["readOnlyHint"] == Value::Bool(true) {
+            return Some(Verb::Read);
+        }
         let http = self.run.get("http")?;
         Verb::of_http_method(http.get("method").and_then(Value::as_str).unwrap_or("GET"))
     }
