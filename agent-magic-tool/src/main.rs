@@ -20,6 +20,7 @@ mod progress;
 mod result;
 mod result_data;
 mod sandbox;
+mod sanitized;
 mod usage;
 mod waiting;
 mod wake_promise;

@@ -6,7 +6,6 @@
 //! instead. A document that is too large for a model is not printed but described, as JSON too, unless `--whole` asks
 //! for it.
 
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +18,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::error::Error;
+use crate::sanitized::{harmless_json, sanitize};
 
 /// The largest document that is printed unless the caller asks for all of it, as for the one tool: a model pays for each
 /// character, and its shell may cut the output anywhere.
@@ -138,15 +138,25 @@ impl Output {
             let indented = serde_json::from_str(&text).and_then(|value: Value| serde_json::to_string_pretty(&value));
             text = indented.map_err(serialize_error)?;
         }
-        self.text(&(harmless(text) + "\n"))
+        self.text(&(harmless_json(text) + "\n"))
     }
 
     /// Prints one of many documents, each on one line, even on a terminal.
     pub(crate) fn line(&self, document: &impl Serialize) -> Result<(), Error> {
-        self.text(&(harmless(serde_json::to_string(document).map_err(serialize_error)?) + "\n"))
+        self.text(&(harmless_json(serde_json::to_string(document).map_err(serialize_error)?) + "\n"))
     }
 
-    /// Prints `text` unchanged: help, tables, completions.
+    /// Prints lines with words of others for people: tables, findings, the log.
+    pub(crate) fn lines(&self, text: &str) -> Result<(), Error> {
+        self.text(&sanitize(text))
+    }
+
+    /// Prints the words of a model: as they are for a program, and harmless on a terminal.
+    pub(crate) fn answer(&self, text: &str) -> Result<(), Error> {
+        if self.stdout_is_terminal { self.lines(text) } else { self.text(text) }
+    }
+
+    /// Prints `text` unchanged: help, completions, what is all ours.
     pub(crate) fn text(&self, text: &str) -> Result<(), Error> {
         match &self.target {
             OutputTarget::Streams => {}
@@ -181,7 +191,7 @@ impl Output {
 
     /// Prints a note, which is not part of the result, to standard error.
     pub(crate) fn note(&self, text: &str) {
-        self.write_stderr(&format!("note: {text}\n"));
+        self.write_stderr(&format!("note: {}\n", sanitize(text)));
     }
 
     /// Prints a note about what goes on now. Output that is captured is read when it is over, so it has none of these.
@@ -202,9 +212,10 @@ impl Output {
         let text = if self.stderr_is_terminal {
             let hint = body.hint.iter().map(|hint| format!("hint: {hint}\n"));
             let details = body.details.iter().map(|(key, value)| format!("{key}: {value:#}\n"));
-            iter::once(format!("error: {}\n", body.message)).chain(hint).chain(details).collect()
+            let lines: String = iter::once(format!("error: {}\n", body.message)).chain(hint).chain(details).collect();
+            sanitize(&lines)
         } else {
-            format!("{}\n", serde_json::json!({ "error": body }))
+            format!("{}\n", harmless_json(serde_json::json!({ "error": body }).to_string()))
         };
         self.write_stderr(&text);
     }
@@ -220,25 +231,6 @@ impl Output {
     }
 }
 
-/// JSON in which no character turns the reading order or controls a terminal: such a character is written as its escape,
-/// which is the same JSON.
-fn harmless(json: String) -> String {
-    let is_harmful =
-        |character: char| matches!(character, '\u{80}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if json.is_ascii() || !json.contains(is_harmful) {
-        return json;
-    }
-    let mut text = String::with_capacity(json.len() + 16);
-    for character in json.chars() {
-        if is_harmful(character) {
-            write!(text, "\\u{:04x}", u32::from(character)).expect("a text takes any text");
-        } else {
-            text.push(character);
-        }
-    }
-    text
-}
-
 /// The members of the object `text` that are short; none of another value.
 fn short_members(text: &str) -> Map<String, Value> {
     let Ok(Value::Object(members)) = serde_json::from_str(text) else { return Map::new() };
@@ -249,19 +241,4 @@ fn short_members(text: &str) -> Map<String, Value> {
 #[expect(clippy::needless_pass_by_value, reason = "passed to `map_err`")]
 fn serialize_error(error: serde_json::Error) -> Error {
     Error::internal(format!("failed to serialize the output: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_turns_the_reading_order_is_escaped() {
-        let document = serde_json::json!({"name\u{202e}": "grün, 年, a\u{9b}2J \u{200d} \\\u{2066}"});
-        let output = Output::buffered();
-        output.json(&document).expect("printed");
-        let printed = output.into_printed().stdout;
-        assert_eq!(printed, "{\"name\\u202e\":\"grün, 年, a\\u009b2J \u{200d} \\\\\\u2066\"}\n");
-        assert_eq!(serde_json::from_str::<Value>(&printed).expect("JSON"), document);
-    }
 }

@@ -174,7 +174,7 @@ function onInput(event) {
     const card = cardOf(target);
     if (!card) return undefined;
     if (target.matches("[data-select]")) batch.refresh();
-    else if (target.matches("[data-typed]")) card.refresh();
+    else if (target.matches("[data-typed], [data-edited-typed]")) card.refresh();
     else if (target.closest('form[data-form="edit"]')) {
         // The checked edit is out of date.
         card.edited = null;

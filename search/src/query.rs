@@ -176,7 +176,7 @@ struct Terms {
     known: HashMap<String, usize>,
     clause_has_words: bool,
     verb: Option<Verb>,
-    /// Whether a word asks for something that is none of the four.
+    /// Whether a word asks for something else than the four.
     asks_for_act: bool,
     has_literals: bool,
     /// The word before, as it stands there.

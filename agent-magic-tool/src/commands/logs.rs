@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 /// Prints the last of `lines`, as many as fit, and says how many do not.
 fn print_last(lines: &[String], context: &Context) -> Result<(), Error> {
     if context.output.is_whole() {
-        return context.output.text(&lines.concat());
+        return context.output.lines(&lines.concat());
     }
     let mut room = MAX_DOCUMENT_BYTES;
     let mut shown: Vec<_> = lines
@@ -93,7 +93,7 @@ fn print_last(lines: &[String], context: &Context) -> Result<(), Error> {
         })
         .collect();
     shown.reverse();
-    context.output.text(&shown.concat())?;
+    context.output.lines(&shown.concat())?;
     let left_out = lines.len() - shown.len();
     let cut = lines.iter().filter(|line| line.len() > MAX_LINE_CHARS).count();
     if left_out + cut > 0 {
@@ -108,7 +108,7 @@ fn follow(mut log: Log, path: &Path, context: &Context) -> Result<Exit, Error> {
     let mut backoff = Backoff::new(MAX_PAUSE);
     loop {
         while let Some(line) = log.next_line().map_err(|error| failed(path, &error))? {
-            context.output.text(&readable(&line))?;
+            context.output.lines(&readable(&line))?;
             backoff = Backoff::new(MAX_PAUSE);
         }
         if log.is_rotated(path)

@@ -22,7 +22,7 @@ use super::paging::{self, PageParameters};
 use super::part::says_more;
 use super::{Attempt, Invocation};
 use crate::catalog::definition::Definition;
-use crate::runner::Run;
+use crate::runner::{OutputData, Run, RunnerOutput};
 
 /// The most pages of one result.
 const MAX_PAGES: u32 = 500;
@@ -125,10 +125,13 @@ impl Attempt<'_> {
             if let Err(failure) = self.may_read(definition, &schema, &page.input) {
                 return read.ended_by(failure, first);
             }
-            let performed = self.perform_and_shape(definition, &page).await;
-            let (outcome, meta) = performed.map_err(|failure| read.failed(failure, first))?;
+            let performed = definition.perform(&page, self.context, &self.cancel).await;
+            let success = performed.map_err(|failure| read.failed(failure, first))?;
+            let answered = AnsweredPage::of(&success);
+            let shaped = self.shape(success, definition, &page.input).await;
+            let (outcome, meta) = shaped.map_err(|failure| read.failed(failure, first))?;
             let Outcome::Data(data) = outcome else { return Ok((outcome, meta)) };
-            if let Some(more) = read.add(data, meta, max_bytes)? {
+            if let Some(more) = read.add(data, meta, answered, max_bytes)? {
                 let (more, why) = read.ending(more, max_bytes);
                 return read.end(more, why);
             }
@@ -177,6 +180,11 @@ struct ReadPages {
     total: Total,
     /// What all of them had, as hashes.
     seen: HashSet<u64>,
+    /// What the last one had.
+    last_hash: Option<u64>,
+    /// The ids of the items so far, and how many came again.
+    ids: HashSet<String>,
+    again: u64,
     /// Where the list of a page is: in all of them where it is in the first.
     place: Option<ListPlace>,
     items: Vec<Value>,
@@ -204,7 +212,13 @@ impl ReadPages {
     }
 
     /// Adds a page. Returns whether there is more if it is the last one that is read.
-    fn add(&mut self, mut data: Value, meta: Map<String, Value>, max_bytes: u64) -> Result<Option<More>, Failure> {
+    fn add(
+        &mut self,
+        mut data: Value,
+        meta: Map<String, Value>,
+        answered: Option<AnsweredPage>,
+        max_bytes: u64,
+    ) -> Result<Option<More>, Failure> {
         let says = ["more_pages", "has_next_page"].map(|field| meta.get(field));
         let is_unknown = says[0].is_some_and(|more| *more == extent::UNKNOWN);
         let is_said = !is_unknown && (self.declares || says.into_iter().flatten().any(Value::is_boolean));
@@ -215,17 +229,23 @@ impl ReadPages {
         let place = self.place.take().or_else(|| ListPlace::of(&data)).ok_or_else(no_list)?;
         let items = place.list(&mut data).map(std::mem::take).ok_or_else(no_list)?;
         self.place = Some(place);
-        let is_like_last = !items.is_empty() && self.items.ends_with(&items);
+        // A selection may leave nothing of a page, so what the server answered counts.
+        let answered = answered.filter(|_| self.is_shaped);
+        let is_blind = self.is_shaped && answered.is_none();
+        let page = answered.unwrap_or_else(|| AnsweredPage { is_empty: items.is_empty(), hash: hash_of(&items) });
+        let is_like_last =
+            !page.is_empty && (self.last_hash == Some(page.hash) || !self.is_shaped && self.items.ends_with(&items));
         if is_like_last && is_said {
             return Err(repeated(self.pages + 1));
         }
-        let is_repeated = !items.is_empty() && !self.seen.insert(hash_of(&items)) && !is_said;
+        self.last_hash = Some(page.hash);
+        let is_repeated = !page.is_empty && !self.seen.insert(page.hash) && !is_said;
         if self.pages > 0 && self.bytes + bytes > max_bytes {
             return Ok(Some(More::Yes));
         }
         // A page that is empty although there may be more is passed over, once.
-        let is_end = items.is_empty() && (!(is_said || self.is_shaped) || self.empty > 0);
-        self.empty = if items.is_empty() { self.empty + 1 } else { 0 };
+        let is_end = page.is_empty && (!(is_said || is_blind) || self.empty > 0);
+        self.empty = if page.is_empty { self.empty + 1 } else { 0 };
         self.pages += 1;
         self.bytes += bytes;
         let counts = paging::counts_of_page(&data, items.len() as u64);
@@ -248,13 +268,17 @@ impl ReadPages {
             (_, Some(_)) => Total::Wrong,
             (said, None) => said,
         };
+        if !is_said {
+            let ids = items.iter().filter_map(|item| item.get("id").filter(|id| id.is_string() || id.is_number()));
+            self.again += ids.map(|id| u64::from(!self.ids.insert(id.to_string()))).sum::<u64>();
+        }
         self.items.extend(items);
         // What is all of the first page may be its size; the next one tells.
         let is_all = self.pages > 1
             && !(is_said && has_more)
             && matches!(self.total, Total::Said(total) if self.count() >= total);
         Ok(match () {
-            () if !has_more || is_all || (is_end && !is_said) => Some(More::No),
+            () if !has_more || is_all || (is_end && !is_said && !is_blind) => Some(More::No),
             () if is_end || self.pages == MAX_PAGES => Some(More::Yes),
             () => None,
         })
@@ -273,6 +297,10 @@ impl ReadPages {
             (More::No, Total::Said(total)) if total != self.count() => {
                 let why = format!("{} items were read, and the answer says that there are {total}", self.count());
                 (More::Unknown, Some(why))
+            }
+            (More::No, _) if self.again > 0 => {
+                let items = if self.again == 1 { "an item".to_owned() } else { format!("{} items", self.again) };
+                (More::Unknown, Some(format!("{items} came more than once, so others may be missing")))
             }
             (More::No, _) => (more, None),
         }
@@ -314,6 +342,26 @@ impl ReadPages {
         meta.extend(not_fetched.map(|why| ("not_fetched".to_owned(), why.into())));
         *self.place.and_then(|place| place.list(&mut data)).ok_or_else(no_list)? = self.items;
         Ok((Outcome::Data(data), meta))
+    }
+}
+
+/// What a server answered for a page, before a definition selected from it.
+#[derive(Debug, Clone, Copy)]
+struct AnsweredPage {
+    is_empty: bool,
+    /// Of its items.
+    hash: u64,
+}
+
+impl AnsweredPage {
+    /// `None` if it has no list.
+    fn of(success: &RunnerOutput) -> Option<Self> {
+        let OutputData::Json(data) = &success.data else { return None };
+        let items = match ListPlace::of(data)? {
+            ListPlace::Whole => data.as_array(),
+            ListPlace::Field(name) => data.get(name)?.as_array(),
+        }?;
+        Some(Self { is_empty: items.is_empty(), hash: hash_of(items) })
     }
 }
 
@@ -374,194 +422,4 @@ fn no_list() -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn the_list_of_a_page_is_found() {
-        let field = |name: &str| Some(ListPlace::Field(name.to_owned()));
-        for (data, expected) in [
-            (json!([1, 2]), Some(ListPlace::Whole)),
-            (json!({"rows": [{"a": 1}], "columns": ["a"]}), field("rows")),
-            (json!({"matches": [], "total": 0}), field("matches")),
-            (json!({"names": ["a"]}), field("names")),
-            (json!({"rows": [], "columns": []}), field("rows")),
-            (json!({"rows": [{"a": 1}], "others": [{"b": 1}]}), field("rows")),
-            (json!({"columns": [{"name": "id"}], "data": [{"id": 1}], "row_count": 1}), field("data")),
-            (json!({"a": [{"x": 1}], "b": [{"y": 1}]}), None),
-            (json!({"a": 1}), None),
-            (json!("text"), None),
-        ] {
-            assert_eq!(ListPlace::of(&data), expected, "{data}");
-        }
-    }
-
-    #[test]
-    fn pages_are_whole_only_if_nothing_says_otherwise() {
-        let page = |items: &[u64], meta: Value| {
-            let Value::Object(meta) = meta else { unreachable!() };
-            (json!({ "items": items, "of": items.len() }), meta)
-        };
-        let read = |pages: Vec<(Value, Map<String, Value>)>| -> Result<(Value, Value), String> {
-            let mut read = ReadPages::default();
-            for (data, meta) in pages {
-                if let Some(more) = read.add(data, meta, 1_000).map_err(|failure| failure.error.message)? {
-                    let (more, why) = read.ending(more, 1_000);
-                    let (outcome, meta) = read.end(more, why).map_err(|failure| failure.error.message)?;
-                    let Outcome::Data(data) = outcome else { unreachable!() };
-                    return Ok((data["items"].clone(), Value::Object(meta)));
-                }
-            }
-            Err("it goes on".to_owned())
-        };
-        let (more, last) = (json!({"more_pages": true}), json!({"more_pages": false}));
-        let cut = json!({"more_pages": true, "truncated": "cut"});
-        let none = json!({});
-        for (pages, expected) in [
-            (vec![page(&[1], more.clone()), page(&[2], last.clone())], Ok((json!([1, 2]), json!({"pages": 2})))),
-            (vec![page(&[1], none.clone()), page(&[], none.clone())], Ok((json!([1]), json!({"pages": 2})))),
-            // An empty one in the middle.
-            (
-                vec![page(&[1], more.clone()), page(&[], more.clone()), page(&[2], last.clone())],
-                Ok((json!([1, 2]), json!({"pages": 3}))),
-            ),
-            (
-                vec![page(&[1], more.clone()), page(&[], more.clone()), page(&[], more.clone())],
-                Ok((
-                    json!([1]),
-                    json!({"pages": 3, "more_pages": true, "limit": 1, "not_fetched": "two pages in a row were empty"}),
-                )),
-            ),
-            (vec![page(&[1], cut), page(&[2], last)], Ok((json!([1, 2]), json!({"pages": 2, "truncated": "cut"})))),
-            (
-                vec![page(&[1], more.clone()), page(&[1], more.clone())],
-                Err("page 2 is the same as the one before it".to_owned()),
-            ),
-            (
-                vec![page(&[1], none.clone()), page(&[1], none.clone())],
-                Ok((
-                    json!([1]),
-                    json!({"pages": 2, "more_pages": "unknown", "limit": 1,
-                        "not_fetched": "a page came again that was read before"}),
-                )),
-            ),
-            (
-                vec![page(&[1], none.clone()), page(&[2], none.clone()), page(&[2], none.clone())],
-                Ok((json!([1, 2]), json!({"pages": 3}))),
-            ),
-            (
-                vec![page(&[1], more.clone()), (json!({"error": "internal"}), Map::new())],
-                Err("its pages have no list that could be joined".to_owned()),
-            ),
-            (
-                vec![page(&[1], more.clone()), page(&[7; 600], more)],
-                Ok((
-                    json!([1]),
-                    json!({"pages": 1, "more_pages": true, "limit": 1,
-                        "not_fetched": "at most 500 pages and 1000 bytes are read"}),
-                )),
-            ),
-        ] {
-            assert_eq!(read(pages), expected);
-        }
-    }
-
-    #[test]
-    fn what_counts_a_page_counts_all_of_them_in_the_end() {
-        let page = |ids: std::ops::Range<u64>, limit: u64| json!({"row_count": ids.end - ids.start, "limit_count": limit, "data": ids.map(|id| json!({"id": id})).collect::<Vec<_>>()});
-        let mut read = ReadPages { before: 2, ..ReadPages::default() };
-        let Value::Object(more) = json!({"more_pages": true}) else { unreachable!() };
-        assert!(read.add(page(0..2, 2), more, 1_000).expect("a list").is_none());
-        let Value::Object(last) = json!({"more_pages": false}) else { unreachable!() };
-        assert_eq!(read.add(page(2..3, 2), last, 1_000).expect("a list"), Some(More::No));
-        let (Outcome::Data(data), meta) = read.end(More::No, None).expect("pages") else { unreachable!() };
-        assert_eq!((&data["row_count"], &data["limit_count"]), (&json!(3), &json!(2)), "{data}");
-        // What comes before the first one is not there.
-        assert_eq!(Value::Object(meta), json!({"pages": 2, "page": 3}));
-    }
-
-    #[test]
-    fn a_total_is_believed_only_as_far_as_the_pages_agree() {
-        let read = |pages: Vec<(Value, Value)>, is_shaped: bool| -> Option<(usize, u32, Value, Value)> {
-            let mut read = ReadPages { is_from_first: true, is_shaped, ..ReadPages::default() };
-            for (data, meta) in pages {
-                let Value::Object(meta) = meta else { unreachable!() };
-                if let Some(more) = read.add(data, meta, 1_000_000).expect("a list") {
-                    let (more, why) = read.ending(more, 1_000_000);
-                    let (count, pages) = (read.items.len(), read.pages);
-                    let (_, meta) = read.end(more, why).expect("pages");
-                    let of = |key: &str| meta.get(key).cloned().unwrap_or_default();
-                    return Some((count, pages, of("more_pages"), of("not_fetched")));
-                }
-            }
-            None
-        };
-        let page = |ids: std::ops::Range<u64>, total: u64| {
-            let items: Vec<_> = ids.map(|id| json!({ "id": id })).collect();
-            (json!({"items": items, "total": total}), json!({}))
-        };
-        let more = |(data, _): (Value, Value)| (data, json!({"more_pages": true}));
-        let whole = Value::Null;
-        let said = |count: u64, total: u64| {
-            json!(format!("{count} items were read, and the answer says that there are {total}"))
-        };
-        for (pages, is_shaped, expected) in [
-            // It ends where all are there.
-            (
-                vec![page(0..10, 25), page(10..20, 25), page(20..25, 25)],
-                false,
-                Some((25, 3, whole.clone(), whole.clone())),
-            ),
-            // All of the first page may be its size.
-            (vec![page(0..10, 10), page(10..15, 5), page(0..0, 0)], false, Some((15, 3, whole.clone(), whole.clone()))),
-            (vec![page(0..10, 10), page(0..0, 10)], false, Some((10, 2, whole.clone(), whole.clone()))),
-            // Less than one page has.
-            (vec![page(0..10, 3), page(10..15, 3), page(0..0, 3)], false, Some((15, 3, whole.clone(), whole.clone()))),
-            // The answer says that there is more.
-            (vec![more(page(0..10, 10)), more(page(10..20, 10)), page(20..25, 10)], false, None),
-            // Fewer than there are, and more.
-            (vec![page(0..10, 25), page(0..0, 25)], false, Some((10, 2, json!("unknown"), said(10, 25)))),
-            (vec![page(0..10, 12), page(5..15, 12)], false, Some((20, 2, json!("unknown"), said(20, 12)))),
-            // What one page said stands if a later one says nothing.
-            (
-                vec![page(0..10, 25), (json!({"items": [], "errors": ["timed out"]}), json!({}))],
-                false,
-                Some((10, 2, json!("unknown"), said(10, 25))),
-            ),
-            // What counts the items of a page is not read as a total.
-            (
-                vec![
-                    (json!({"items": [1, 2], "row_count": 2}), json!({"more_pages": true})),
-                    (json!({"items": [3], "row_count": 1}), json!({"more_pages": false})),
-                ],
-                false,
-                Some((3, 2, whole.clone(), whole.clone())),
-            ),
-            // The same items, of which something has changed meanwhile.
-            (
-                vec![
-                    (json!({"items": [{"id": 1, "at": 1}, {"id": 2}]}), json!({})),
-                    (json!({"items": [{"id": 1, "at": 2}, {"id": 2}]}), json!({})),
-                ],
-                false,
-                Some((2, 2, json!("unknown"), json!("a page came again that was read before"))),
-            ),
-            // A page that was there before, not only right before.
-            (
-                vec![page(0..10, 99), page(10..20, 99), page(0..10, 99)],
-                false,
-                Some((20, 3, json!("unknown"), json!("a page came again that was read before"))),
-            ),
-            // What a selection leaves is no number of all, and an empty page of it not the end.
-            (
-                vec![page(0..10, 10), page(0..0, 0), page(20..25, 5), page(0..0, 0), page(0..0, 0)],
-                true,
-                Some((15, 5, whole.clone(), whole)),
-            ),
-        ] {
-            assert_eq!(read(pages.clone(), is_shaped), expected, "{pages:?}");
-        }
-    }
-}
+mod tests;

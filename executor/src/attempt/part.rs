@@ -37,7 +37,9 @@ impl Attempt<'_> {
             meta.extend(why.map(|why| ("truncated".to_owned(), format!("{UNTOLD}: {why}").into())));
         }
         let parameters = PageParameters::of(definition);
-        let mut is_told = declared.is_some_and(|expression| expression.contains("more_pages"));
+        // What is ours says if there is more.
+        let mut is_told = matches!(definition.run, Run::Builtin(_) | Run::Sql(_))
+            || declared.is_some_and(|expression| expression.contains("more_pages"));
         if declared.is_none_or(|expression| !says_more(expression)) && is_open(&definition.run, meta) {
             let more = parameters.map(|parameters| parameters.has_more(data, input));
             is_told |= more.flatten().is_some();

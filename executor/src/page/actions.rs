@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::approval_word::approval_word;
+use super::approval_word::{approval_word, check_word, word_required};
 use super::card::question_of;
 use super::diff::LineDiff;
 use super::door::{SessionName, refuse};
@@ -111,24 +111,7 @@ pub(super) async fn decide(State(page): PageState, Extension(session): CurrentSe
 /// Refuses to approve a question, or a destructive task in a batch or without its name typed.
 fn check_approvable(page: &Page, id: TaskId, typed: Option<&str>, is_batch: bool) -> Result<(), Response> {
     let (task, _) = pending_task(page, id)?;
-    let catalog = page.catalog();
-    let subtool = catalog.get(task.tool.as_str());
-    let definition = subtool.as_ref().map(|subtool| &subtool.definition);
-    if definition.is_some_and(|definition| matches!(definition.run, crate::runner::Run::AskUser(_))) {
-        return Err(refuse(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            Code::WantsAnswer,
-            "this is a question; answer it instead of approving it",
-        ));
-    }
-    match definition.and_then(|definition| approval_word(definition, &task)) {
-        Some(word) if is_batch || typed != Some(word.as_str()) => Err(word_required(&word)),
-        _ => Ok(()),
-    }
-}
-
-pub(super) fn word_required(word: &str) -> Response {
-    refuse(StatusCode::UNPROCESSABLE_ENTITY, Code::WantsWord, &format!("type `{word}` to approve it"))
+    check_word(page, &task, &task.input, typed.filter(|_| !is_batch))
 }
 
 pub(super) fn note(text: Option<String>) -> Option<String> {
@@ -310,7 +293,10 @@ pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
             json!({"label": line("the file that is used"), "pointer": "", "before": null, "after": shown, "diff": null}),
         );
     }
-    Ok(Json(json!({"digest": digest, "changes": changes})).into_response())
+    let catalog = page.catalog();
+    let subtool = catalog.get(task.tool.as_str());
+    let word = subtool.and_then(|subtool| approval_word(&subtool.definition, &task, &input));
+    Ok(Json(json!({"digest": digest, "changes": changes, "word": word})).into_response())
 }
 
 pub(super) async fn decide_edit(
@@ -324,7 +310,7 @@ pub(super) async fn decide_edit(
     if edit.edited_digest.as_deref() != Some(digest.to_string().as_str()) {
         return Err(not_decided(&page, DecisionError::Stale(edit.id)));
     }
-    check_approvable(&page, edit.id, edit.typed.as_deref(), false)?;
+    check_word(&page, &task, &input, edit.typed.as_deref())?;
     let action = if input == task.input {
         HumanVerdict::Approve
     } else {

@@ -22,8 +22,9 @@ use serde_json::{Map, Value, json};
 use super::Page;
 use super::actions::{
     ActionResult, PageState, existing_task, invalid_input, not_decided, note, parse_body, pending_task, secret_prefix,
-    stopping, word_required,
+    stopping,
 };
+use super::approval_word::word_required;
 use super::background::BackgroundReader;
 use super::card::{Card, question_of};
 use super::door::refuse;

@@ -309,7 +309,7 @@ impl Card {
             .map_or_else(|| fields.iter().map(|field| field.value.height()).sum(), VisibleText::height);
         let preview_lines = config.page.preview_lines.get();
         let nothing = Map::new();
-        let word = definition.and_then(|definition| approval_word(definition, task));
+        let word = definition.and_then(|definition| approval_word(definition, task, &task.input));
         let schema = definition.map_or(&nothing, |definition| &definition.input);
         Some(Self {
             id: task.id.to_string(),

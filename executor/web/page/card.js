@@ -68,7 +68,7 @@ export class Card {
         this.isSeen = false;
         /** Whether the task stopped waiting without a decision in this tab. */
         this.isGone = false;
-        /** The edited input and its digest, after the executor has checked them. */
+        /** The edited input, its digest and the word to type, after the executor has checked them. */
         this.edited = null;
         /** When the approved task starts, if it is held so that a person can still stop it. */
         this.startsAt = null;
@@ -161,8 +161,9 @@ export class Card {
         if (!isOfEdited && isEditing(this)) {
             return "You changed this request. Continue in Edit, or discard your changes there.";
         }
-        const typed = this.part("typed");
-        if (this.word !== null && typed && typed.value.trim() !== this.word) return `Type ${this.word} to approve.`;
+        const typed = this.part(isOfEdited ? "edited-typed" : "typed");
+        const word = isOfEdited ? (this.edited?.word ?? null) : this.word;
+        if (word !== null && typed?.value.trim() !== word) return `Type ${word} to approve.`;
         return null;
     }
 
@@ -194,7 +195,7 @@ export class Card {
         if (obstacle === null) return true;
         this.part("status").dataset.nudge = "";
         announce(obstacle);
-        const typed = this.part("typed");
+        const typed = this.part(isOfEdited ? "edited-typed" : "typed");
         if (this.isSeen && !this.isArming && typed) typed.focus();
         return false;
     }

@@ -20,7 +20,7 @@ export async function checkEdit(card) {
     try {
         const answer = await send("/edit", { id: card.id, digest: card.digest, input });
         card.isDeciding = false;
-        card.edited = { input, digest: answer.digest };
+        card.edited = { input, digest: answer.digest, word: answer.word };
         showChanges(card, answer.changes);
     } catch (problem) {
         card.isDeciding = false;
@@ -56,6 +56,11 @@ function showChanges(card, changes) {
             ),
         ),
     );
+    const word = card.part("edited-word");
+    if (word) {
+        word.textContent = card.edited.word;
+        card.part("edited-typed").value = "";
+    }
     card.open("changes");
     announce(card.part("changes-title").textContent);
 }
@@ -68,7 +73,7 @@ export function approveEdited(card) {
         edited_digest: card.edited.digest,
         input: card.edited.input,
         reason: card.note("changes"),
-        typed: card.part("typed")?.value.trim() || null,
+        typed: card.part("edited-typed")?.value.trim() || null,
     };
     card.decide("/decide-edit", body, (answer) => card.approved("edited and approved", answer));
 }

@@ -66,7 +66,8 @@ impl Seal {
             return Ok(());
         }
         let schemas = all_of_one_value(root, schemas);
-        let is_hidden = |schema: &&Value| schema["writeOnly"] == true || schema["format"] == "password";
+        let is_hidden =
+            |schema: &&Value| schema["writeOnly"] == true || schema["format"].as_str().is_some_and(is_password);
         // The input itself must stay an object.
         if schemas.iter().any(|schema| is_hidden(schema) && !std::ptr::eq(*schema, root)) {
             if !value.as_str().is_some_and(is_token) {
@@ -77,16 +78,13 @@ impl Seal {
         }
         match value {
             Value::Object(fields) => fields.iter_mut().try_for_each(|(name, field)| {
-                let of_field: Vec<_> = schemas
-                    .iter()
-                    .filter_map(|schema| schema["properties"].get(name).or_else(|| schema.get("additionalProperties")))
-                    .collect();
+                let of_field: Vec<_> = schemas.iter().flat_map(|schema| of_property(schema, name)).collect();
                 self.hide_in(root, &of_field, field, hidden)
             }),
-            Value::Array(items) => {
-                let of_item: Vec<_> = schemas.iter().filter_map(|schema| schema.get("items")).collect();
-                items.iter_mut().try_for_each(|item| self.hide_in(root, &of_item, item, hidden))
-            }
+            Value::Array(items) => items.iter_mut().enumerate().try_for_each(|(index, item)| {
+                let of_item: Vec<_> = schemas.iter().flat_map(|schema| of_item(schema, index)).collect();
+                self.hide_in(root, &of_item, item, hidden)
+            }),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
         }
     }
@@ -148,10 +146,14 @@ impl Seal {
 }
 
 /// Whether a keyword of a schema, or anything in it, may hide a value.
+fn is_password(format: &str) -> bool {
+    format.eq_ignore_ascii_case("password")
+}
+
 fn may_hide(key: &str, value: &Value) -> bool {
     match value {
         Value::Bool(hides) => *hides && key == "writeOnly",
-        Value::String(format) => key == "format" && format == "password",
+        Value::String(format) => key == "format" && is_password(format),
         Value::Array(items) => items.iter().any(|item| may_hide(key, item)),
         Value::Object(fields) => fields.iter().any(|(key, value)| may_hide(key, value)),
         Value::Null | Value::Number(_) => false,
@@ -260,12 +262,52 @@ fn all_of_one_value<'a>(root: &'a Value, schemas: &[&'a Value]) -> Vec<&'a Value
             continue;
         }
         found.push(schema);
-        let referred = schema["$ref"].as_str().and_then(|target| root.pointer(target.strip_prefix('#')?));
+        let references = ["$ref", "$dynamicRef"].into_iter().filter_map(|key| schema[key].as_str()?.strip_prefix('#'));
+        let referred = references.filter_map(|target| root.pointer(target).or_else(|| anchored(root, target)));
         let combined = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
         let conditional = ["then", "else"].into_iter().filter_map(|key| schema.get(key));
-        open.extend(referred.into_iter().chain(combined).chain(conditional));
+        let dependent = ["dependentSchemas", "dependencies"].into_iter().filter_map(|key| schema[key].as_object());
+        open.extend(referred.chain(combined).chain(conditional).chain(dependent.flat_map(Map::values)));
     }
     found
+}
+
+/// The schemas of the property `name` of an object. A pattern that cannot be read counts as one that matches.
+fn of_property<'a>(schema: &'a Value, name: &str) -> Vec<&'a Value> {
+    let matches = |pattern: &str| regex::Regex::new(pattern).map_or(true, |pattern| pattern.is_match(name));
+    let patterns = schema["patternProperties"].as_object().into_iter().flatten();
+    let matching = patterns.filter(|(pattern, _)| matches(pattern)).map(|(_, property)| property);
+    let named: Vec<_> = schema["properties"].get(name).into_iter().chain(matching).collect();
+    if named.is_empty() { present(schema, &["additionalProperties", "unevaluatedProperties"]) } else { named }
+}
+
+/// The schemas of the item at `index` of a list.
+fn of_item(schema: &Value, index: usize) -> Vec<&Value> {
+    // `items` may be a list in earlier drafts.
+    let listed = schema["prefixItems"].get(index).or_else(|| schema["items"].get(index));
+    let others = ["items", "additionalItems", "unevaluatedItems"];
+    let own = listed.map_or_else(|| present(schema, &others), |item| vec![item]);
+    own.into_iter().chain(schema.get("contains")).collect()
+}
+
+fn present<'a>(schema: &'a Value, keys: &[&str]) -> Vec<&'a Value> {
+    keys.iter().filter_map(|key| schema.get(*key)).collect()
+}
+
+/// The schema with that name as its anchor.
+fn anchored<'a>(root: &'a Value, anchor: &str) -> Option<&'a Value> {
+    let mut open = vec![root];
+    while let Some(schema) = open.pop() {
+        if ["$anchor", "$dynamicAnchor"].iter().any(|key| schema[*key] == anchor) {
+            return Some(schema);
+        }
+        match schema {
+            Value::Object(fields) => open.extend(fields.values()),
+            Value::Array(items) => open.extend(items),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -306,6 +348,39 @@ mod tests {
         seal.hide(&schema, &mut again).expect("sealed");
         assert_eq!(again, sealed, "the same value, the same token");
         assert!(Seal::default().reveal(&sealed).is_err(), "another key");
+    }
+
+    /// Every keyword by which a schema may be about a value.
+    #[test]
+    fn what_is_hidden_by_any_keyword_is_sealed() {
+        let secret = json!({"type": "string", "format": "password"});
+        for (schema, input) in [
+            (json!({"properties": {"a": {"format": "Password"}}}), json!({"a": "S"})),
+            (json!({"patternProperties": {"^a": secret}}), json!({"ab": "S"})),
+            (json!({"patternProperties": {"^(?!b)": secret}}), json!({"ab": "S"})),
+            (json!({"properties": {"o": {"patternProperties": {"^a": secret}}}}), json!({"o": {"ab": "S"}})),
+            (json!({"unevaluatedProperties": secret}), json!({"a": "S"})),
+            (json!({"properties": {"l": {"prefixItems": [{}, secret]}}}), json!({"l": ["x", "S"]})),
+            (json!({"properties": {"l": {"items": [{}, secret]}}}), json!({"l": ["x", "S"]})),
+            (json!({"properties": {"l": {"items": [{}], "additionalItems": secret}}}), json!({"l": ["x", "S"]})),
+            (json!({"properties": {"l": {"prefixItems": [{}], "unevaluatedItems": secret}}}), json!({"l": ["x", "S"]})),
+            (json!({"properties": {"l": {"contains": secret}}}), json!({"l": ["S"]})),
+            (json!({"dependentSchemas": {"b": {"properties": {"a": secret}}}}), json!({"a": "S", "b": "x"})),
+            (json!({"dependencies": {"b": {"properties": {"a": secret}}}}), json!({"a": "S", "b": "x"})),
+            (
+                json!({"$defs": {"s": {"$anchor": "s", "writeOnly": true}}, "properties": {"a": {"$ref": "#s"}}}),
+                json!({"a": "S"}),
+            ),
+            (json!({"then": {"properties": {"a": secret}}}), json!({"a": "S"})),
+        ] {
+            let mut sealed = object(&input);
+            let hidden = Seal::default().hide(&object(&schema), &mut sealed).expect("sealed");
+            assert!(
+                hidden == ["S"] && !Value::Object(shown(&sealed)).to_string().contains("\"S\""),
+                "{schema}: {hidden:?}"
+            );
+            assert!(!input.to_string().contains('x') || Value::Object(sealed).to_string().contains('x'), "{schema}");
+        }
     }
 
     #[test]

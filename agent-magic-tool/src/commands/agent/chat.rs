@@ -19,6 +19,7 @@ use super::Args;
 use crate::context::{Context, Stdin};
 use crate::error::Error;
 use crate::output::Output;
+use crate::sanitized::sanitize;
 
 mod commands;
 mod editor;
@@ -32,7 +33,7 @@ mod watch;
 use editor::{Editor, TypedLine};
 use running::RunningSession;
 use state::Activity;
-use text::{one_line, sanitize, short_id};
+use text::{one_line, short_id};
 use watch::PageAccess;
 
 /// The longest line about a session, in characters.

@@ -57,7 +57,7 @@ impl LoopObserver for PlainObserver {
     fn observe(&self, event: LoopEvent<'_>) {
         match event {
             LoopEvent::Text(text) if self.streams && !text.is_empty() => {
-                drop(self.output.text(text));
+                drop(self.output.answer(text));
                 self.state().in_line = !text.ends_with('\n');
             }
             LoopEvent::Text(_) | LoopEvent::Asked(_) => {}

@@ -125,7 +125,7 @@ pub(super) fn run(
     let printed = if args.json {
         context.output.whole_json(&outcome)
     } else if error.is_none() && (!streams || outcome.truncated) {
-        context.output.text(&format!("{}\n", outcome.answer.trim_end()))
+        context.output.answer(&format!("{}\n", outcome.answer.trim_end()))
     } else {
         Ok(())
     };

@@ -99,7 +99,7 @@ pub(super) fn print(
                 let needs = needs.as_ref().map(|needs| format!(" (needs {})", needs.explained())).unwrap_or_default();
                 format!("{:widest$}  {}{needs}\n", entry.name, short_sentence(&entry.description))
             };
-            context.output.text(&lines.iter().map(text).collect::<String>())
+            context.output.lines(&lines.iter().map(text).collect::<String>())
         }
     }
 }

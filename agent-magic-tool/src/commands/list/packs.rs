@@ -55,7 +55,7 @@ pub(super) fn print(groups: &[ListedGroup], format: Format, context: &Context) -
                     group.about.as_deref().unwrap_or_default()
                 )
             };
-            context.output.text(&groups.iter().map(line).collect::<String>())?;
+            context.output.lines(&groups.iter().map(line).collect::<String>())?;
         }
         _ => context.output.json(&PacksByName(groups))?,
     }

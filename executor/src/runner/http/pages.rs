@@ -2,7 +2,7 @@
 
 use ground::base::misplaced;
 use reqwest::header::{HeaderMap, LINK};
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::address::endpoint;
@@ -27,6 +27,10 @@ struct PageWalk<'a> {
     elsewhere: Option<String>,
     /// Whether the page names one that was asked for before.
     leads_back: bool,
+    /// Whether a page has said so far if there is another one, where the definition says that pages do.
+    says_more: bool,
+    /// Why it is not known whether the page is the last one.
+    doubt: Option<String>,
 }
 
 /// Fetches page after page and joins their items.
@@ -56,7 +60,9 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         })?;
         remaining_bytes = remaining_bytes.saturating_sub(size);
         pages += 1;
-        let mut taken = take_items(&mut body, items_pointer.as_deref(), pages == 1)?;
+        let found = take_items(&mut body, items_pointer.as_deref(), pages == 1)?;
+        let lacks_list = found.is_none();
+        let mut taken = found.unwrap_or_default();
         if pages > 1 && !taken.is_empty() && items.ends_with(&taken) && pagination.counts() {
             let message = format!("{} answered twice with the same page", call.summary());
             return Err(Failure::new(Code::BadResponse, message)
@@ -64,6 +70,11 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         }
         (walk.on_page, walk.last) = (taken.len(), taken.last().cloned());
         let next = walk.next(&body, &headers, &url)?;
+        if lacks_list && next.is_none() && (pages > 1 || says_error(&body)) {
+            // An empty list may be left out, but so may be all of an answer that failed.
+            walk.doubt =
+                Some(format!("page {pages} has no list at `{}`", items_pointer.as_deref().unwrap_or_default()));
+        }
         // A page that leads back says nothing about the rest. What it repeats is there already.
         asked.push(target);
         walk.leads_back = next.as_ref().is_some_and(|next| asked.contains(next));
@@ -92,6 +103,7 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
     }
     let more = match &next {
         _ if items.len() < found || walk.elsewhere.is_some() => More::Yes,
+        None if walk.leads_back || walk.doubt.is_some() => More::Unknown,
         _ if walk.leads_back => More::Unknown,
         None => More::No,
         // The request counts on, whether or not there is another page.
@@ -118,6 +130,8 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         .with_meta("pages", pages);
     if let Some(target) = walk.elsewhere {
         let why = format!("the next page is on another server, which is not asked: `{target}`");
+        success = success.with_meta("not_fetched", why);
+    } else if let Some(why) = walk.doubt {
         success = success.with_meta("not_fetched", why);
     }
     Ok(success.with_extent(extent))
@@ -150,8 +164,16 @@ fn joined(mut first: Value, items: Vec<Value>, pagination: &Pagination, next_pag
     first
 }
 
-/// Takes the array of items out of a page. A missing array counts as empty, unless the page has one elsewhere.
-fn take_items(body: &mut Value, items_pointer: Option<&str>, is_first: bool) -> Result<Vec<Value>, Failure> {
+/// Whether an answer without a list says why.
+fn says_error(body: &Value) -> bool {
+    let says = |name: &&str| {
+        !matches!(&body[*name], Value::Null | Value::Bool(false)) && body[*name] != "" && body[*name] != json!([])
+    };
+    ["error", "errors", "message", "fault", "detail"].iter().any(says)
+}
+
+/// Takes the array of items out of a page; `None` if it has none there nor elsewhere.
+fn take_items(body: &mut Value, items_pointer: Option<&str>, is_first: bool) -> Result<Option<Vec<Value>>, Failure> {
     if let Some(pointer) = items_pointer.filter(|pointer| body.pointer(pointer).is_none())
         && let Some(there) = misplaced::misplaced_list(body, pointer, is_first)
     {
@@ -162,8 +184,8 @@ fn take_items(body: &mut Value, items_pointer: Option<&str>, is_first: bool) -> 
         None => Some(body),
     };
     match array.map(Value::take) {
-        Some(Value::Array(items)) => Ok(items),
-        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(items)) => Ok(Some(items)),
+        None | Some(Value::Null) => Ok(None),
         Some(_) => {
             let message = match items_pointer {
                 Some(pointer) => format!("the page has no array at `{pointer}`"),
@@ -206,7 +228,17 @@ impl<'a> PageWalk<'a> {
             counter.map(|counter| declared(call.draft, counter).or(counter.first).unwrap_or(otherwise))
         };
         let counter = first(pagination.page.as_ref(), 1).or(first(pagination.offset.as_ref(), 0)).unwrap_or_default();
-        Self { call, pagination, counter, on_page: 0, last: None, elsewhere: None, leads_back: false }
+        Self {
+            call,
+            pagination,
+            counter,
+            on_page: 0,
+            last: None,
+            elsewhere: None,
+            leads_back: false,
+            says_more: false,
+            doubt: None,
+        }
     }
 
     /// Returns where the next page is, according to the current one.
@@ -227,8 +259,16 @@ impl<'a> PageWalk<'a> {
         }
         if let Some(field) = &pagination.has_more {
             match body.pointer(&pointer(field)) {
-                Some(Value::Bool(true)) => {}
-                None | Some(Value::Null | Value::Bool(false)) => return Ok(None),
+                Some(Value::Bool(true)) => self.says_more = true,
+                Some(Value::Null | Value::Bool(false)) => return Ok(None),
+                // One that is false may be left out, where it is there at other times.
+                None => {
+                    if !self.says_more {
+                        self.doubt =
+                            Some(format!("the page does not say at `{}` whether there is another one", pointer(field)));
+                    }
+                    return Ok(None);
+                }
                 Some(other) => return Err(unlike("has_more", "true or false", other)),
             }
         }

@@ -10,10 +10,11 @@ use serde_json::Value;
 use super::super::Args;
 use super::running::RunningSession;
 use super::state::Activity;
-use super::text::{format_duration, one_line, sanitize, short_id};
+use super::text::{format_duration, one_line, short_id};
 use super::{Chat, ChatFlow, WIDTH, ensure_alive, farewell};
 use crate::error::Error;
 use crate::in_process::InProcess;
+use crate::sanitized::sanitize;
 
 impl Chat<'_> {
     pub(super) fn command(&mut self, command: ChatCommand) -> Result<ChatFlow, Error> {

@@ -14,8 +14,9 @@ use protocol::mailbox::Mailbox;
 
 use super::super::wording;
 use super::state::{Activity, ChatState};
-use super::text::{format_duration, one_line, prefix_lines, row_end, sanitize, short_id};
+use super::text::{format_duration, one_line, prefix_lines, row_end, short_id};
 use crate::result::ResultFile;
+use crate::sanitized::sanitize;
 
 /// The longest line about a call, in characters.
 const WIDTH: usize = 120;

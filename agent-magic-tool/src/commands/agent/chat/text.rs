@@ -1,9 +1,11 @@
-//! Text for the terminal. Text from models and tools is sanitized, so it cannot move the cursor or change colors.
+//! Text for the terminal: lines, rows and times.
 
 use std::time::Duration;
 
 use protocol::excerpt;
 use protocol::task::TaskId;
+
+use crate::sanitized::sanitize;
 
 /// Characters in these ranges are two columns wide.
 const WIDE: [std::ops::RangeInclusive<char>; 5] = [
@@ -13,14 +15,6 @@ const WIDE: [std::ops::RangeInclusive<char>; 5] = [
     '\u{f900}'..='\u{faff}',
     '\u{ff00}'..='\u{ff60}',
 ];
-
-/// Replaces control characters and bidirectional overrides, except line breaks and tabs.
-pub(super) fn sanitize(text: &str) -> String {
-    let is_hidden = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.replace("\r\n", "\n").chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect()
-}
 
 /// Returns the text as one line of at most `limit` characters.
 pub(super) fn one_line(text: &str, limit: usize) -> String {
@@ -70,11 +64,6 @@ pub(super) fn format_duration(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_are_replaced() {
-        assert_eq!(sanitize("a\x1b[2Jb\r\nc\td\u{9b}\u{202e}"), "a\u{fffd}[2Jb\nc\td\u{fffd}\u{fffd}");
-    }
 
     #[test]
     fn lines_are_cut_and_prefixed() {
