@@ -57,6 +57,10 @@ async fn a_card_of_a_scheduled_task_says_when_it_starts_and_so_does_every_list()
         }
     }
     assert!(!fs::exists(world.folder().join("marks")).expect("readable"));
+    // The time comes while it waits.
+    let ran = world.run(&["run", "mark_it", "--in=2s", "--idempotency-key=soon"]);
+    let id = ran.json()["id"].as_str().unwrap_or_else(|| panic!("{ran}")).to_owned();
+    tab.card(&id).until(".card-start", "e => e.innerText.endsWith('(now): as soon as you approve it.')").await;
 }
 
 #[test]

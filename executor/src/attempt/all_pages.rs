@@ -178,10 +178,10 @@ struct ReadPages {
     /// How many pages come before it.
     before: u64,
     total: Total,
-    /// What all of them had, as hashes.
+    /// The identities of all of them.
     seen: HashSet<u64>,
-    /// What the last one had.
-    last_hash: Option<u64>,
+    /// The content of the last one.
+    last_content: Option<u64>,
     /// The ids of the items so far, and how many came again.
     ids: HashSet<String>,
     again: u64,
@@ -232,14 +232,14 @@ impl ReadPages {
         // A selection may leave nothing of a page, so what the server answered counts.
         let answered = answered.filter(|_| self.is_shaped);
         let is_blind = self.is_shaped && answered.is_none();
-        let page = answered.unwrap_or_else(|| AnsweredPage { is_empty: items.is_empty(), hash: hash_of(&items) });
-        let is_like_last =
-            !page.is_empty && (self.last_hash == Some(page.hash) || !self.is_shaped && self.items.ends_with(&items));
+        let page = answered.unwrap_or_else(|| AnsweredPage::with(&items));
+        let is_like_last = !page.is_empty
+            && (self.last_content == Some(page.content) || !self.is_shaped && self.items.ends_with(&items));
         if is_like_last && is_said {
             return Err(repeated(self.pages + 1));
         }
-        self.last_hash = Some(page.hash);
-        let is_repeated = !page.is_empty && !self.seen.insert(page.hash) && !is_said;
+        self.last_content = Some(page.content);
+        let is_repeated = !page.is_empty && !self.seen.insert(page.identity) && !is_said;
         if self.pages > 0 && self.bytes + bytes > max_bytes {
             return Ok(Some(More::Yes));
         }
@@ -269,8 +269,8 @@ impl ReadPages {
             (said, None) => said,
         };
         if !is_said {
-            let ids = items.iter().filter_map(|item| item.get("id").filter(|id| id.is_string() || id.is_number()));
-            self.again += ids.map(|id| u64::from(!self.ids.insert(id.to_string()))).sum::<u64>();
+            let is_again = |id: &Value| u64::from(!self.ids.insert(id.to_string()));
+            self.again += items.iter().filter_map(id_of).map(is_again).sum::<u64>();
         }
         self.items.extend(items);
         // What is all of the first page may be its size; the next one tells.
@@ -349,8 +349,10 @@ impl ReadPages {
 #[derive(Debug, Clone, Copy)]
 struct AnsweredPage {
     is_empty: bool,
-    /// Of its items.
-    hash: u64,
+    /// Alike for pages that are equal.
+    content: u64,
+    /// Alike for pages of the same items: those of the same `id`, whatever else of them changes.
+    identity: u64,
 }
 
 impl AnsweredPage {
@@ -361,7 +363,14 @@ impl AnsweredPage {
             ListPlace::Whole => data.as_array(),
             ListPlace::Field(name) => data.get(name)?.as_array(),
         }?;
-        Some(Self { is_empty: items.is_empty(), hash: hash_of(items) })
+        Some(Self::with(items))
+    }
+
+    fn with(items: &[Value]) -> Self {
+        let ids: Option<Vec<_>> = items.iter().map(id_of).collect();
+        let content = hash_of(items.iter());
+        let identity = ids.map_or(content, |ids| hash_of(ids.into_iter()));
+        Self { is_empty: items.is_empty(), content, identity }
     }
 }
 
@@ -400,14 +409,14 @@ impl ListPlace {
     }
 }
 
-/// Alike for pages of the same items: those of the same `id`, whatever else of them changes, or else those that are equal.
-fn hash_of(items: &[Value]) -> u64 {
-    let ids = items.iter().map(|item| item.get("id").filter(|id| id.is_string() || id.is_number()));
-    let ids: Option<Vec<_>> = ids.collect();
+/// What an item is known by, if it has that.
+fn id_of(item: &Value) -> Option<&Value> {
+    item.get("id").filter(|id| id.is_string() || id.is_number())
+}
+
+fn hash_of<'a>(values: impl Iterator<Item = &'a Value>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for item in ids.unwrap_or_else(|| items.iter().collect()) {
-        item.to_string().hash(&mut hasher);
-    }
+    values.for_each(|value| value.to_string().hash(&mut hasher));
     hasher.finish()
 }
 

@@ -35,4 +35,8 @@ export function refreshTimes() {
             if (time.textContent !== words) time.textContent = words;
         }
     }
+    // The time may come while the request waits.
+    for (const words of all("[data-later]")) {
+        words.textContent = Date.parse(words.dataset.later) > now ? ", not now" : ": as soon as you approve it";
+    }
 }

@@ -93,6 +93,18 @@ fn pages_are_whole_only_if_nothing_says_otherwise() {
     }
 }
 
+/// Rows of a query may have the same `id` many times.
+#[test]
+fn pages_that_say_if_there_is_more_are_the_same_only_if_they_are_equal() {
+    let mut read = ReadPages::default();
+    let meta = |more: bool| Map::from_iter([("has_next_page".to_owned(), Value::Bool(more))]);
+    let page = |rows: [u64; 2]| json!({"rows": rows.map(|row| json!({"id": 7, "row": row}))});
+    assert_eq!(read.add(page([1, 2]), meta(true), None, 1_000).expect("a page"), None);
+    assert_eq!(read.add(page([3, 4]), meta(false), None, 1_000).expect("a page"), Some(More::No));
+    assert_eq!(read.ending(More::No, 1_000), (More::No, None));
+    assert!(read.add(page([3, 4]), meta(true), None, 1_000).is_err());
+}
+
 #[test]
 fn what_counts_a_page_counts_all_of_them_in_the_end() {
     let page = |ids: std::ops::Range<u64>, limit: u64| json!({"row_count": ids.end - ids.start, "limit_count": limit, "data": ids.map(|id| json!({"id": id})).collect::<Vec<_>>()});
