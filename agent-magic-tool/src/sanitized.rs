@@ -8,10 +8,18 @@ fn turns_order(character: char) -> bool {
     matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Whether a character is drawn as nothing, and yet sets a direction, breaks a line or hides a text.
+fn is_unseen(character: char) -> bool {
+    matches!(character, '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
 /// Replaces control characters and those that turn the reading order, except line breaks and tabs.
 pub(crate) fn sanitize(text: &str) -> String {
-    let is_harmful =
-        |character: char| (character.is_control() && character != '\n' && character != '\t') || turns_order(character);
+    let is_harmful = |character: char| {
+        (character.is_control() && character != '\n' && character != '\t')
+            || turns_order(character)
+            || is_unseen(character)
+    };
     if !text.contains(is_harmful) {
         return text.to_owned();
     }
@@ -43,6 +51,7 @@ mod tests {
     #[test]
     fn control_characters_are_replaced() {
         assert_eq!(sanitize("a\x1b[2Jb\r\nc\td\u{9b}\u{202e}"), "a\u{fffd}[2Jb\nc\td\u{fffd}\u{fffd}");
+        assert_eq!(sanitize("A\u{200f}\u{61c}\u{e0041}\u{2028}B"), "A\u{fffd}\u{fffd}\u{fffd}\u{fffd}B");
         assert_eq!(sanitize("grün, 年\n\t\u{200d}"), "grün, 年\n\t\u{200d}");
     }
 

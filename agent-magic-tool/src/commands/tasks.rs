@@ -18,6 +18,8 @@ use crate::result::ResultFile;
 const LIMIT: usize = 20;
 /// A list of tasks shows texts of inputs up to this length.
 const MAX_LISTED_CHARS: usize = 120;
+/// And errors, of which a URL may be a part.
+const MAX_ERROR_CHARS: usize = 400;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -139,7 +141,7 @@ fn line(file: &ResultFile) -> Value {
     if !error.is_null() {
         // Without its hint and details: which one to look at.
         let said = json!({"code": error["code"], "message": error["message"]});
-        insert("error", &answer::echoed(&said, MAX_LISTED_CHARS));
+        insert("error", &answer::echoed(&said, MAX_ERROR_CHARS));
     }
     insert("resolution", &file.field("_meta")["resolution"]);
     Value::Object(line)

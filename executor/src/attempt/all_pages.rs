@@ -127,7 +127,7 @@ impl Attempt<'_> {
             }
             let performed = definition.perform(&page, self.context, &self.cancel).await;
             let success = performed.map_err(|failure| read.failed(failure, first))?;
-            let answered = AnsweredPage::of(&success);
+            let answered = read.answered(&success);
             let shaped = self.shape(success, definition, &page.input).await;
             let (outcome, meta) = shaped.map_err(|failure| read.failed(failure, first))?;
             let Outcome::Data(data) = outcome else { return Ok((outcome, meta)) };
@@ -165,14 +165,26 @@ enum Total {
     Wrong,
 }
 
+/// Who says whether there is more.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum SaidBy {
+    /// The server, or nothing does.
+    #[default]
+    Server,
+    Definition,
+    /// A runner that reads the rows itself; they may be equal on several pages.
+    Us,
+}
+
 /// The pages that were read so far.
 #[derive(Debug, Default)]
 struct ReadPages {
     pages: u32,
-    /// Whether the definition says itself whether there is more.
-    declares: bool,
+    said_by: SaidBy,
     /// Whether the items are what the definition selects from those of the server.
     is_shaped: bool,
+    /// Where the list is in what the server answers.
+    answered_place: Option<ListPlace>,
     /// Whether nothing comes before the first one.
     is_from_first: bool,
     /// How many pages come before it.
@@ -204,11 +216,28 @@ impl ReadPages {
         let shape = definition.result.as_ref();
         let part = shape.and_then(|shape| shape.part.as_ref());
         Self {
-            declares: part.is_some_and(|part| says_more(part)),
+            said_by: match &definition.run {
+                Run::Builtin(_) | Run::Sql(_) => SaidBy::Us,
+                _ if part.is_some_and(|part| says_more(part)) => SaidBy::Definition,
+                _ => SaidBy::Server,
+            },
             is_shaped: shape.is_some_and(|shape| shape.select.is_some()),
             is_from_first,
             ..Self::default()
         }
+    }
+
+    /// What the server answered, if it has a list where the first page has it.
+    fn answered(&mut self, success: &RunnerOutput) -> Option<AnsweredPage> {
+        let OutputData::Json(data) = &success.data else { return None };
+        let place = self.answered_place.take().or_else(|| ListPlace::of(data))?;
+        let items = match &place {
+            ListPlace::Whole => data.as_array(),
+            ListPlace::Field(name) => data.get(name).and_then(Value::as_array),
+        };
+        let page = items.map(|items| AnsweredPage::with(items));
+        self.answered_place = Some(place);
+        page
     }
 
     /// Adds a page. Returns whether there is more if it is the last one that is read.
@@ -221,31 +250,33 @@ impl ReadPages {
     ) -> Result<Option<More>, Failure> {
         let says = ["more_pages", "has_next_page"].map(|field| meta.get(field));
         let is_unknown = says[0].is_some_and(|more| *more == extent::UNKNOWN);
-        let is_said = !is_unknown && (self.declares || says.into_iter().flatten().any(Value::is_boolean));
+        let is_said =
+            !is_unknown && (self.said_by != SaidBy::Server || says.into_iter().flatten().any(Value::is_boolean));
         // Where it is not said, only an empty page is the last one.
         let has_more = !is_said || extent::has_next_page(&meta);
         let bytes = compact_bytes(&data);
-        let total = paging::total(&data).filter(|_| self.is_from_first && !self.is_shaped && !self.declares);
+        let total =
+            paging::total(&data).filter(|_| self.is_from_first && !self.is_shaped && self.said_by == SaidBy::Server);
         let place = self.place.take().or_else(|| ListPlace::of(&data)).ok_or_else(no_list)?;
         let items = place.list(&mut data).map(std::mem::take).ok_or_else(no_list)?;
         self.place = Some(place);
         // A selection may leave nothing of a page, so what the server answered counts.
-        let answered = answered.filter(|_| self.is_shaped);
         let is_blind = self.is_shaped && answered.is_none();
         let page = answered.unwrap_or_else(|| AnsweredPage::with(&items));
         let is_like_last = !page.is_empty
             && (self.last_content == Some(page.content) || !self.is_shaped && self.items.ends_with(&items));
-        if is_like_last && is_said {
+        if is_like_last && is_said && self.said_by != SaidBy::Us {
             return Err(repeated(self.pages + 1));
         }
         self.last_content = Some(page.content);
-        let is_repeated = !page.is_empty && !self.seen.insert(page.identity) && !is_said;
+        let (is_empty, ids) = (page.is_empty, page.ids);
+        let is_repeated = !is_empty && !self.seen.insert(page.identity) && !is_said;
         if self.pages > 0 && self.bytes + bytes > max_bytes {
             return Ok(Some(More::Yes));
         }
         // A page that is empty although there may be more is passed over, once.
-        let is_end = page.is_empty && (!(is_said || is_blind) || self.empty > 0);
-        self.empty = if page.is_empty { self.empty + 1 } else { 0 };
+        let is_end = is_empty && (!(is_said || is_blind) || self.empty > 0);
+        self.empty = if is_empty { self.empty + 1 } else { 0 };
         self.pages += 1;
         self.bytes += bytes;
         let counts = paging::counts_of_page(&data, items.len() as u64);
@@ -269,8 +300,7 @@ impl ReadPages {
             (said, None) => said,
         };
         if !is_said {
-            let is_again = |id: &Value| u64::from(!self.ids.insert(id.to_string()));
-            self.again += items.iter().filter_map(id_of).map(is_again).sum::<u64>();
+            self.again += ids.into_iter().map(|id| u64::from(!self.ids.insert(id))).sum::<u64>();
         }
         self.items.extend(items);
         // What is all of the first page may be its size; the next one tells.
@@ -337,6 +367,12 @@ impl ReadPages {
         for name in self.counts.iter().flatten() {
             data[name.as_str()] = self.items.len().into();
         }
+        if let Value::Object(fields) = &mut data
+            && self.said_by == SaidBy::Us
+        {
+            // That of the last page.
+            fields.remove("preview");
+        }
         DataExtent { more, limit, ..DataExtent::default() }.add_to(&mut meta);
         meta.extend(self.truncated.map(|truncated| ("truncated".to_owned(), truncated)));
         meta.extend(not_fetched.map(|why| ("not_fetched".to_owned(), why.into())));
@@ -346,31 +382,23 @@ impl ReadPages {
 }
 
 /// What a server answered for a page, before a definition selected from it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct AnsweredPage {
     is_empty: bool,
     /// Alike for pages that are equal.
     content: u64,
     /// Alike for pages of the same items: those of the same `id`, whatever else of them changes.
     identity: u64,
+    /// Those of its items that have one.
+    ids: Vec<String>,
 }
 
 impl AnsweredPage {
-    /// `None` if it has no list.
-    fn of(success: &RunnerOutput) -> Option<Self> {
-        let OutputData::Json(data) = &success.data else { return None };
-        let items = match ListPlace::of(data)? {
-            ListPlace::Whole => data.as_array(),
-            ListPlace::Field(name) => data.get(name)?.as_array(),
-        }?;
-        Some(Self::with(items))
-    }
-
     fn with(items: &[Value]) -> Self {
-        let ids: Option<Vec<_>> = items.iter().map(id_of).collect();
+        let ids: Vec<_> = items.iter().filter_map(id_of).collect();
         let content = hash_of(items.iter());
-        let identity = ids.map_or(content, |ids| hash_of(ids.into_iter()));
-        Self { is_empty: items.is_empty(), content, identity }
+        let identity = if ids.len() == items.len() { hash_of(ids.iter().copied()) } else { content };
+        Self { is_empty: items.is_empty(), content, identity, ids: ids.into_iter().map(Value::to_string).collect() }
     }
 }
 

@@ -79,8 +79,10 @@ fn counted(data: &Value) -> Option<(u64, u64)> {
     let fields = data.as_object()?;
     let mut lists = fields.values().filter_map(Value::as_array);
     let items = lists.next().filter(|_| lists.next().is_none())?;
-    let total = fields.iter().find(|(name, value)| TOTALS.contains(&plain(name).as_str()) && value.is_u64())?;
-    Some((items.len() as u64, total.1.as_u64()?))
+    // Some write it as a text.
+    let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    let mut totals = fields.iter().filter(|(name, _)| TOTALS.contains(&plain(name).as_str()));
+    Some((items.len() as u64, totals.find_map(|(_, value)| number(value))?))
 }
 
 /// The fields of a page that say how many items it has.
@@ -153,6 +155,8 @@ mod tests {
             (page(100), json!({"page": 2}), None),
             (json!({"items": [], "others": [], "total": 9}), json!({}), None),
             (json!({"items": [], "total": 9.5}), json!({}), None),
+            (json!({"items": [1], "total": "35"}), json!({}), Some(true)),
+            (json!({"items": [1], "total": "many"}), json!({}), None),
             (json!([1]), json!({}), None),
         ] {
             let input = input.as_object().cloned().expect("an object");

@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use percent_encoding::percent_decode_str;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde_json::{Map, Value};
 use sha2::Sha256;
@@ -262,8 +263,12 @@ fn all_of_one_value<'a>(root: &'a Value, schemas: &[&'a Value]) -> Vec<&'a Value
             continue;
         }
         found.push(schema);
-        let references = ["$ref", "$dynamicRef"].into_iter().filter_map(|key| schema[key].as_str()?.strip_prefix('#'));
-        let referred = references.filter_map(|target| root.pointer(target).or_else(|| anchored(root, target)));
+        let references = ["$ref", "$dynamicRef", "$recursiveRef"].into_iter();
+        let references = references.filter_map(|key| schema[key].as_str()?.strip_prefix('#'));
+        let referred = references.filter_map(|target| {
+            let target = percent_decode_str(target).decode_utf8_lossy();
+            root.pointer(&target).or_else(|| anchored(root, &target))
+        });
         let combined = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
         let conditional = ["then", "else"].into_iter().filter_map(|key| schema.get(key));
         let dependent = ["dependentSchemas", "dependencies"].into_iter().filter_map(|key| schema[key].as_object());
@@ -298,7 +303,9 @@ fn present<'a>(schema: &'a Value, keys: &[&str]) -> Vec<&'a Value> {
 fn anchored<'a>(root: &'a Value, anchor: &str) -> Option<&'a Value> {
     let mut open = vec![root];
     while let Some(schema) = open.pop() {
-        if ["$anchor", "$dynamicAnchor"].iter().any(|key| schema[*key] == anchor) {
+        // Earlier drafts write an anchor as an id.
+        let is_id = || schema["$id"].as_str().and_then(|id| id.strip_prefix('#')) == Some(anchor);
+        if ["$anchor", "$dynamicAnchor"].iter().any(|key| schema[*key] == anchor) || is_id() {
             return Some(schema);
         }
         match schema {
@@ -372,6 +379,13 @@ mod tests {
                 json!({"a": "S"}),
             ),
             (json!({"then": {"properties": {"a": secret}}}), json!({"a": "S"})),
+            (json!({"$defs": {"p q": secret}, "properties": {"a": {"$ref": "#/$defs/p%20q"}}}), json!({"a": "S"})),
+            (json!({"$defs": {"p": secret}, "properties": {"a": {"$ref": "#/%24defs/p"}}}), json!({"a": "S"})),
+            (
+                json!({"definitions": {"p": {"$id": "#pp", "format": "password"}}, "properties": {"a": {"$ref": "#pp"}}}),
+                json!({"a": "S"}),
+            ),
+            (json!({"properties": {"a": secret, "o": {"$recursiveRef": "#"}}}), json!({"o": {"a": "S"}})),
         ] {
             let mut sealed = object(&input);
             let hidden = Seal::default().hide(&object(&schema), &mut sealed).expect("sealed");

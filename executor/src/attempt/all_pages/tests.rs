@@ -105,6 +105,20 @@ fn pages_that_say_if_there_is_more_are_the_same_only_if_they_are_equal() {
     assert!(read.add(page([3, 4]), meta(true), None, 1_000).is_err());
 }
 
+/// What a selection leaves out of the items tells nothing of whether they came before.
+#[test]
+fn items_are_known_by_what_the_server_answered() {
+    let mut read = ReadPages { is_shaped: true, ..ReadPages::default() };
+    let mut add = |ids: std::ops::Range<u64>| {
+        let answered: Vec<_> = ids.clone().map(|id| json!({"id": id, "name": "x"})).collect();
+        let selected: Vec<_> = ids.map(|_| json!({"name": "x"})).collect();
+        read.add(selected.into(), Map::new(), Some(AnsweredPage::with(&answered)), 1_000_000).expect("a page")
+    };
+    assert_eq!((add(0..10), add(9..19), add(0..0)), (None, None, Some(More::No)));
+    let (more, why) = read.ending(More::No, 1_000);
+    assert_eq!((more, why.as_deref()), (More::Unknown, Some("an item came more than once, so others may be missing")));
+}
+
 #[test]
 fn what_counts_a_page_counts_all_of_them_in_the_end() {
     let page = |ids: std::ops::Range<u64>, limit: u64| json!({"row_count": ids.end - ids.start, "limit_count": limit, "data": ids.map(|id| json!({"id": id})).collect::<Vec<_>>()});

@@ -260,9 +260,9 @@ impl<'a> PageWalk<'a> {
         if let Some(field) = &pagination.has_more {
             match body.pointer(&pointer(field)) {
                 Some(Value::Bool(true)) => self.says_more = true,
-                Some(Value::Null | Value::Bool(false)) => return Ok(None),
+                Some(Value::Bool(false)) => return Ok(None),
                 // One that is false may be left out, where it is there at other times.
-                None => {
+                None | Some(Value::Null) => {
                     if !self.says_more {
                         self.doubt =
                             Some(format!("the page does not say at `{}` whether there is another one", pointer(field)));
