@@ -51,7 +51,8 @@ pub(crate) fn evaluate_jq(expression: &str, file: &ResultFile, mailbox: &Mailbox
     let meta = file.field("_meta");
     // Commands print the data in a field of that name; rows of a database have one of their own.
     let asks_for_data = begins_with_data(expression) && !has_data(&data);
-    let evaluated = if asks_for_data { format!("{{data: .}} | ({expression})") } else { expression.to_owned() };
+    // An expression may end with a comment.
+    let evaluated = if asks_for_data { format!("{{data: .}} | ({expression}\n)") } else { expression.to_owned() };
     // An expression can run forever, or exhaust the memory.
     let evaluated = jq_worker::outputs_in(&jq_worker::own_program(), &evaluated, &[(META_VARIABLE, meta)], &data);
     let CheckedOutputs { values, missing: mut notes } = evaluated.map_err(|error| failed(error, &data))?;

@@ -96,7 +96,7 @@ fn an_expression_does_not_hide_that_the_data_is_only_a_part() {
 #[test]
 fn an_expression_may_begin_with_the_field_in_which_the_data_is_printed() {
     let world = shop();
-    for expression in [".data.rows[0].price", ".data | .rows[0].price", ".data.rows | map(.price) | add"] {
+    for expression in [".data.rows[0].price", ".data | .rows[0].price", ".data.rows | map(.price) | add # all"] {
         for (way, stdout, notes) in selected(&world, "total", expression) {
             assert!(stdout.contains('2'), "{way}: {stdout}");
             assert!(notes.contains("needs no `.data` before it: write `.rows[0].price`"), "{way}: {notes}");

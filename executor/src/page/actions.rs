@@ -226,6 +226,8 @@ struct CheckedEdit {
     files: Vec<Fingerprint>,
     /// The digest of the edited task.
     digest: Digest,
+    /// What must be typed to approve the edited task.
+    word: Option<String>,
 }
 
 fn check_edit(page: &Page, edit: &EditBody) -> Result<CheckedEdit, Response> {
@@ -255,7 +257,8 @@ fn check_edit(page: &Page, edit: &EditBody) -> Result<CheckedEdit, Response> {
         Confirmation { files, ..*confirmation }
     };
     let edited_digest = edited.digest_of(&page.context.site.instance, &task, &input);
-    Ok(CheckedEdit { task, input, shown: digest, files: edited.files, digest: edited_digest })
+    let word = approval_word(&subtool.definition, &task, &input);
+    Ok(CheckedEdit { task, input, shown: digest, files: edited.files, digest: edited_digest, word })
 }
 
 fn check_input(subtool: &Subtool, input: &Map<String, Value>) -> Result<(), Response> {
@@ -270,7 +273,7 @@ pub(super) fn invalid_input(problems: &[Problem]) -> Response {
 
 pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
     let edit: EditBody = parse_body(&body)?;
-    let CheckedEdit { task, input, files, digest, .. } = check_edit(&page, &edit)?;
+    let CheckedEdit { task, input, files, digest, word, .. } = check_edit(&page, &edit)?;
     let names = task.input.keys().chain(input.keys().filter(|name| !task.input.contains_key(*name)));
     let mut changes: Vec<_> = names
         .map(|name| (name, task.input.get(name), input.get(name)))
@@ -293,9 +296,6 @@ pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
             json!({"label": line("the file that is used"), "pointer": "", "before": null, "after": shown, "diff": null}),
         );
     }
-    let catalog = page.catalog();
-    let subtool = catalog.get(task.tool.as_str());
-    let word = subtool.and_then(|subtool| approval_word(&subtool.definition, &task, &input));
     Ok(Json(json!({"digest": digest, "changes": changes, "word": word})).into_response())
 }
 
@@ -305,7 +305,7 @@ pub(super) async fn decide_edit(
     body: Bytes,
 ) -> ActionResult {
     let edit: EditBody = parse_body(&body)?;
-    let CheckedEdit { task, input, shown, files, digest } = check_edit(&page, &edit)?;
+    let CheckedEdit { task, input, shown, files, digest, .. } = check_edit(&page, &edit)?;
     // The decision must be about the changes that the human saw.
     if edit.edited_digest.as_deref() != Some(digest.to_string().as_str()) {
         return Err(not_decided(&page, DecisionError::Stale(edit.id)));

@@ -163,7 +163,7 @@ export class Card {
         }
         const typed = this.part(isOfEdited ? "edited-typed" : "typed");
         const word = isOfEdited ? (this.edited?.word ?? null) : this.word;
-        if (word !== null && typed?.value.trim() !== word) return `Type ${word} to approve.`;
+        if (word !== null && typed && typed.value.trim() !== word) return `Type ${word} to approve.`;
         return null;
     }
 

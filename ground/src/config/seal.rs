@@ -146,11 +146,11 @@ impl Seal {
     }
 }
 
-/// Whether a keyword of a schema, or anything in it, may hide a value.
 fn is_password(format: &str) -> bool {
     format.eq_ignore_ascii_case("password")
 }
 
+/// Whether a keyword of a schema, or anything in it, may hide a value.
 fn may_hide(key: &str, value: &Value) -> bool {
     match value {
         Value::Bool(hides) => *hides && key == "writeOnly",

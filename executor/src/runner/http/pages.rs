@@ -2,7 +2,7 @@
 
 use ground::base::misplaced;
 use reqwest::header::{HeaderMap, LINK};
-use serde_json::{Value, json};
+use serde_json::Value;
 use url::Url;
 
 use super::address::endpoint;
@@ -103,8 +103,7 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
     }
     let more = match &next {
         _ if items.len() < found || walk.elsewhere.is_some() => More::Yes,
-        None if walk.leads_back || walk.doubt.is_some() => More::Unknown,
-        _ if walk.leads_back => More::Unknown,
+        _ if walk.leads_back || walk.doubt.is_some() => More::Unknown,
         None => More::No,
         // The request counts on, whether or not there is another page.
         Some(_) if pagination.counts() && pagination.has_more.is_none() => More::Unknown,
@@ -166,10 +165,12 @@ fn joined(mut first: Value, items: Vec<Value>, pagination: &Pagination, next_pag
 
 /// Whether an answer without a list says why.
 fn says_error(body: &Value) -> bool {
-    let says = |name: &&str| {
-        !matches!(&body[*name], Value::Null | Value::Bool(false)) && body[*name] != "" && body[*name] != json!([])
-    };
-    ["error", "errors", "message", "fault", "detail"].iter().any(says)
+    ["error", "errors", "message", "fault", "detail"].iter().any(|name| match &body[*name] {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Object(_) => true,
+    })
 }
 
 /// Takes the array of items out of a page; `None` if it has none there nor elsewhere.
