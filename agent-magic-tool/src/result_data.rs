@@ -54,8 +54,8 @@ pub(crate) fn evaluate_jq(expression: &str, file: &ResultFile, mailbox: &Mailbox
     // An expression may end with a comment.
     let evaluated = if asks_for_data { format!("{{data: .}} | ({expression}\n)") } else { expression.to_owned() };
     // An expression can run forever, or exhaust the memory.
-    let evaluated = jq_worker::outputs_in(&jq_worker::own_program(), &evaluated, &[(META_VARIABLE, meta)], &data);
-    let CheckedOutputs { values, missing: mut notes } = evaluated.map_err(|error| failed(error, &data))?;
+    let outputs = jq_worker::outputs_in(&jq_worker::own_program(), &evaluated, &[(META_VARIABLE, meta)], &data);
+    let CheckedOutputs { values, missing: mut notes } = outputs.map_err(|error| failed(error, &data))?;
     let value = match <[Value; 1]>::try_from(values) {
         Ok([single]) => single,
         Err(values) => Value::Array(values),

@@ -218,6 +218,9 @@ fn a_page_without_its_list_is_no_certain_end() {
         line if line.contains("page=3") || line.contains("/fails") => {
             "200 OK\r\ncontent-type: application/json\r\n\r\n{\"message\": \"rate limited\"}".to_owned()
         }
+        line if line.contains("/null") => {
+            "200 OK\r\ncontent-type: application/json\r\n\r\n{\"items\": [1], \"more\": null}".to_owned()
+        }
         line if line.contains("/none") => "200 OK\r\ncontent-type: application/json\r\n\r\n{}".to_owned(),
         line => page_of(line),
     });
@@ -232,16 +235,18 @@ fn a_page_without_its_list_is_no_certain_end() {
     world.define(
         "walks.json",
         &json!({"third": walks("/items", by_page()), "first": walks("/fails", by_page()), "none": walks("/none", by_page()),
-            "unsaid": walks("/items", says_more)}),
+            "unsaid": walks("/items", says_more.clone()), "null": walks("/null", says_more)}),
     );
     for (subtool, items, why) in [
         ("third", 10, "page 3 has no list at `/items`"),
         ("first", 0, "page 1 has no list at `/items`"),
         ("none", 0, ""),
+        ("null", 1, "the page does not say at `/more` whether there is another one"),
         ("unsaid", 5, "the page does not say at `/more` whether there is another one"),
     ] {
         let all = world.run(&["run", subtool, "--all", "--wait"]).json();
         assert_eq!(all["data"]["items"].as_array().map(Vec::len), Some(items), "{subtool}: {all}");
+        assert_eq!(all["data"]["more"], json!(null), "{subtool}: what the server did not say is not said");
         let more = if why.is_empty() { json!(null) } else { json!("unknown") };
         assert_eq!(
             (&all["more_pages"], all["not_fetched"].as_str().unwrap_or_default()),

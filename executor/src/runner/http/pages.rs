@@ -122,7 +122,7 @@ pub(super) async fn fetch_all(call: &HttpCall<'_>, pagination: &Pagination) -> R
         Some(RequestTarget::Link(url)) => Some(Value::from(url.as_str())),
         Some(RequestTarget::Declared | RequestTarget::Job(_)) | None => walk.elsewhere.clone().map(Value::from),
     };
-    let data = joined(envelope, items, pagination, next_page, more != More::No);
+    let data = joined(envelope, items, pagination, next_page, more);
     let mut success = RunnerOutput { facts: Some(facts.clone()), ..RunnerOutput::json(data) }
         .with_meta("http_status", facts.status)
         .with_meta("url", call.draft.redacted_url().as_str())
@@ -150,15 +150,17 @@ fn updated(envelope: Value, page: Value) -> Value {
 }
 
 /// Puts all items into the fields of the pages, with what says which page is next.
-fn joined(mut first: Value, items: Vec<Value>, pagination: &Pagination, next_page: Option<Value>, more: bool) -> Value {
+fn joined(mut first: Value, items: Vec<Value>, pagination: &Pagination, next_page: Option<Value>, more: More) -> Value {
     let Some(items_field) = &pagination.items else { return Value::Array(items) };
     put(&mut first, &pointer(items_field), Some(Value::Array(items)));
     let named_by = pagination.next_token.as_ref().map(|token| &token.response).or(pagination.next_url.as_ref());
     if let Some(field) = named_by {
         put(&mut first, &pointer(field), next_page);
     }
-    if let Some(field) = pagination.has_more.as_deref().map(pointer).filter(|field| first.pointer(field).is_some()) {
-        put(&mut first, &field, Some(Value::Bool(more)));
+    // Where it is not known, what the server says of it stays.
+    let has_more = pagination.has_more.as_deref().map(pointer).filter(|_| more != More::Unknown);
+    if let Some(field) = has_more.filter(|field| first.pointer(field).is_some()) {
+        put(&mut first, &field, Some(Value::Bool(more == More::Yes)));
     }
     first
 }
