@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::tidy::{CRATES, without_tests};
 
 /// The folders of each crate, lowest first.
-const LADDERS: [(&str, &[&str]); 7] = [
+const LADDERS: [(&str, &[&str]); 8] = [
     ("ground", &["base", "task", "config", "results", "net", "page_client"]),
     (
         "agent-loop",
@@ -34,7 +34,24 @@ const LADDERS: [(&str, &[&str]); 7] = [
         &["runner", "catalog", "store", "attempt", "dispatcher", "intake", "notify", "telemetry", "page", "daemon"],
     ),
     ("mcp", &["client", "http_listener", "server"]),
-    ("sql", &["dialect", "schema", "rules", "guard", "parameters", "value", "database", "answer"]),
+    ("sql", &["dialect", "schema", "rules", "settings", "guard", "parameters", "value"]),
+    (
+        "database",
+        &[
+            "error",
+            "stop",
+            "pool",
+            "rows",
+            "statement",
+            "replaced",
+            "write",
+            "schema_cache",
+            "sqlite",
+            "postgres",
+            "mysql",
+            "answer",
+        ],
+    ),
     (
         "import",
         &[

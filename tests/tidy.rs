@@ -14,8 +14,19 @@ const MAX_LINES: usize = 600;
 const PRINTING: &[&str] = &["println!", "eprintln!", "print!(", "eprint!(", "dbg!(", "io::stdout()", "io::stderr()"];
 
 /// The crates of the workspace.
-pub(crate) const CRATES: [&str; 10] =
-    ["agent-loop", "agent-magic-tool", "executor", "ground", "import", "mcp", "protocol", "search", "serve", "sql"];
+pub(crate) const CRATES: [&str; 11] = [
+    "agent-loop",
+    "agent-magic-tool",
+    "database",
+    "executor",
+    "ground",
+    "import",
+    "mcp",
+    "protocol",
+    "search",
+    "serve",
+    "sql",
+];
 
 /// Code that reads the environment.
 const ENVIRONMENT: &[&str] =

@@ -1,36 +1,25 @@
-//! Databases that a stranger's model may be let loose on.
+//! SQL of strangers: which statements may run, and what is sent in their place.
 //!
-//! [`guard`] decides from the text which statements may run and rewrites them; [`database`] runs them, and has the
-//! database itself refuse what the guard should have refused. Knows nothing of subtools, tasks and configuration
-//! files, and decides nothing about who may ask.
+//! [`guard`] decides from the text and rewrites it: what is hidden is left out, and no query is without a limit. It needs
+//! no connection; `database` runs what it lets pass. Knows nothing of subtools, tasks and configuration files.
 //!
 //! ```
-//! use sql::database::{Database, DatabaseSettings, Freshness};
-//! use sql::guard::Guard;
-//! use sql::rules::{AccessLists, AccessRules};
+//! use sql::dialect::Dialect;
+//! use sql::guard::{KnownNames, named_tables, refused_query};
+//! use sql::schema::TableAccess;
 //!
-//! # let folder = tempfile::tempdir()?;
-//! # let file = folder.path().join("shop.db");
-//! # tokio::runtime::Runtime::new()?.block_on(async {
-//! rusqlite::Connection::open(&file)?.execute_batch("CREATE TABLE customer (id INT, name TEXT, password TEXT)")?;
-//! let database = Database::new(DatabaseSettings::new(&format!("sqlite://{}", file.display()))?)?;
-//! let schema = database.schema(Freshness::Recent, &Default::default()).await?;
-//! let rules = AccessRules::new(&AccessLists::default())?;
-//! let guard = Guard { dialect: database.dialect(), schema: &schema, rules: &rules, max_rows: 100, may_write: false };
-//! let checked = guard.check("SELECT * FROM customer")?;
-//! assert!(checked.sql.ends_with("LIMIT 100") && !checked.sql.contains("password"), "{}", checked.sql);
-//! assert!(guard.check("SELECT password FROM customer").is_err());
-//! assert!(guard.check("DROP TABLE customer").is_err());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # })?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! assert!(refused_query(Dialect::Sqlite, "SELECT name FROM customer").is_none());
+//! let refusal = refused_query(Dialect::Sqlite, "DELETE FROM customer").expect("it is no query");
+//! assert!(refusal.message.contains("DELETE"), "{}", refusal.message);
+//!
+//! let found = named_tables("UPDATE customer SET name = 'Ann'", KnownNames::default()).expect("it can be read");
+//! assert!(found.tables.iter().any(|table| table.exact.contains("customer") && table.access == TableAccess::Update));
 //! ```
 
-pub mod answer;
-pub mod database;
 pub mod dialect;
 pub mod guard;
 pub mod parameters;
 pub mod rules;
 pub mod schema;
+pub mod settings;
 pub mod value;

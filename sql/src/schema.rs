@@ -88,7 +88,7 @@ impl Column {
 }
 
 /// Tells whether the text of a default computes a value, and is not one.
-pub(crate) fn is_computed(default: &str) -> bool {
+pub fn is_computed(default: &str) -> bool {
     const WORDS: [&str; 7] =
         ["current_timestamp", "current_date", "current_time", "localtime", "localtimestamp", "now", "sysdate"];
     let outside: String = default.split('\'').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
@@ -122,7 +122,7 @@ pub enum ReferenceAction {
 }
 
 impl ReferenceAction {
-    pub(crate) fn of(words: &str) -> Self {
+    pub fn of(words: &str) -> Self {
         match words.to_ascii_uppercase().as_str() {
             "CASCADE" => Self::Cascade,
             "SET NULL" => Self::SetNull,
@@ -203,7 +203,7 @@ pub struct KeyColumn {
 }
 
 impl KeyColumn {
-    pub(crate) fn new(name: String) -> Self {
+    pub fn new(name: String) -> Self {
         Self { name, collation: None }
     }
 }

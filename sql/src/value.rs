@@ -43,7 +43,7 @@ impl From<&Json> for Value {
 
 impl Value {
     /// Returns the value as JSON; bytes as [`bytes_to_json`] writes them.
-    pub(crate) fn to_json(&self) -> Json {
+    pub fn to_json(&self) -> Json {
         match self {
             Self::Null => Json::Null,
             Self::Boolean(value) => Json::Bool(*value),
@@ -59,7 +59,7 @@ impl Value {
 }
 
 /// Returns bytes as JSON: as text if they are UTF-8 without control characters, else as an object.
-pub(crate) fn bytes_to_json(bytes: &[u8]) -> Json {
+pub fn bytes_to_json(bytes: &[u8]) -> Json {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.chars().any(|c| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) => Json::from(text),
         _ => json!({ "base64": base64::engine::general_purpose::STANDARD.encode(bytes) }),

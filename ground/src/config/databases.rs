@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use protocol::duration::PositiveDuration;
 use serde::Deserialize;
-use sql::database::{self, RowCaps, TlsMode};
 use sql::dialect::Dialect;
 use sql::rules::{AccessLists, AccessRules};
 use sql::schema::{Schema, Table, TableName};
+use sql::settings::{self, RowCaps, TlsMode};
 use url::Url;
 
 use crate::config::secret::{Secret, SecretName};
@@ -98,8 +98,8 @@ impl DatabaseSettings {
     }
 
     /// The settings of its connections.
-    pub fn connection(&self, password: Option<&Secret>) -> Result<database::DatabaseSettings, String> {
-        let mut settings = database::DatabaseSettings::new(&self.url).map_err(|error| error.to_string())?;
+    pub fn connection(&self, password: Option<&Secret>) -> Result<settings::DatabaseSettings, String> {
+        let mut settings = settings::DatabaseSettings::new(&self.url).map_err(|error| error.to_string())?;
         if settings.password.is_some() {
             return Err("`url` contains a password; store it with `agent-magic-tool secret set NAME` and write `password = \"secret:NAME\"`".to_owned());
         }

@@ -1,11 +1,11 @@
 //! Changes: tried first, and made in one transaction that is rolled back if anything is not as it was shown.
 
+use database::answer::Answer;
+use database::{Rows, SqlStatement, TouchedRows, WriteMode, WriteOutcome, WriteQuery, WrittenRows};
 use ground::task::confirmation::{Digest, TriedChange};
 use ground::task::failure::Failure;
 use protocol::code::Code;
 use serde_json::{Value, json};
-use sql::answer::Answer;
-use sql::database::{Rows, SqlStatement, TouchedRows, WriteMode, WriteOutcome, WriteQuery, WrittenRows};
 use sql::guard::{GuardedStatement, OtherRows, StatementKind};
 use tokio_util::sync::CancellationToken;
 

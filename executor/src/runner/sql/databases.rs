@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use database::Database;
 use ground::config::DatabaseSettings;
 use ground::config::secret::Secret;
 use ground::task::failure::Failure;
 use protocol::code::Code;
-use sql::database::Database;
 use sql::rules::AccessRules;
 use sql::schema::Schema;
 

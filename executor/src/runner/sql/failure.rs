@@ -1,8 +1,8 @@
 //! What went wrong in a database, as a failure of the attempt.
 
+use database::DatabaseError;
 use ground::task::failure::{Failure, Retry};
 use protocol::code::Code;
-use sql::database::DatabaseError;
 use sql::guard::{Refusal, RefusalKind};
 
 /// Whether the failed statement may have changed something.

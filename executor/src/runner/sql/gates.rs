@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use database::Freshness;
 use globset::{Glob, GlobMatcher, GlobSet, GlobSetBuilder};
 use ground::config::{DatabaseSettings, RuleAction};
 use ground::task::failure::Failure;
 use protocol::code::Code;
-use sql::database::Freshness;
 use sql::dialect::Dialect;
 use sql::guard::{KnownNames, NamedTable, NamedTables, TableAccess, named_tables};
 use sql::schema::Schema;
@@ -84,8 +84,8 @@ impl KnownTables {
     fn of_database(&self, name: &str) -> (Option<Dialect>, Vec<String>, Option<Arc<Schema>>) {
         let Some(settings) = self.settings.get(name) else { return (None, Vec::new(), None) };
         let connection = settings.connection(None).ok();
-        let schemas = connection.as_ref().map(sql::database::DatabaseSettings::likely_schemas);
-        let dialect = connection.as_ref().map(sql::database::DatabaseSettings::dialect);
+        let schemas = connection.as_ref().map(sql::settings::DatabaseSettings::likely_schemas);
+        let dialect = connection.as_ref().map(sql::settings::DatabaseSettings::dialect);
         (dialect, schemas.unwrap_or_default(), self.databases.known_schema(name, settings))
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use database::answer::{Answer, CountMode, Page};
+use database::{DatabaseError, Freshness, ReadQuery, Rows, SqlStatement};
 use ground::task::failure::Failure;
 use protocol::code::Code;
 use serde_json::{Map, Value};
-use sql::answer::{Answer, CountMode, Page};
-use sql::database::{DatabaseError, Freshness, ReadQuery, Rows, SqlStatement};
 use sql::dialect::Dialect;
 use sql::guard::{Guard, GuardedStatement, KnownNames, Refusal, RefusalKind, RowOrder, named_tables};
 use sql::parameters::{DeclaredKind, DeclaredStatement, ParameterError, ParameterValue};

@@ -1,10 +1,10 @@
 //! The tables of a database and their columns, as callers may see them.
 
+use database::Freshness;
 use ground::task::failure::Failure;
 use protocol::code::Code;
 use protocol::nearest::nearest;
 use serde_json::{Map, Value, json};
-use sql::database::Freshness;
 use sql::guard::{Guard, VisibleTable};
 use sql::schema::{Column, Key, Schema, Table, TableKind, TableName};
 use tokio_util::sync::CancellationToken;
