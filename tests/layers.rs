@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::tidy::{CRATES, without_tests};
 
 /// The folders of each crate, lowest first.
-const LADDERS: [(&str, &[&str]); 8] = [
-    ("ground", &["base", "task", "config", "results", "net", "page_client"]),
+const LADDERS: [(&str, &[&str]); 9] = [
+    ("ground", &["base", "task", "config", "results", "page_client"]),
     (
         "agent-loop",
         &[
@@ -34,6 +34,7 @@ const LADDERS: [(&str, &[&str]); 8] = [
         &["runner", "catalog", "store", "attempt", "dispatcher", "intake", "notify", "telemetry", "page", "daemon"],
     ),
     ("mcp", &["client", "http_listener", "server"]),
+    ("net", &["text", "guard", "clients", "download"]),
     ("sql", &["dialect", "schema", "rules", "settings", "guard", "parameters", "value"]),
     (
         "database",
@@ -213,7 +214,7 @@ fn modules(package: &str) -> Vec<Module> {
         let text = fs::read_to_string(&file).expect("a source file");
         modules.push(Module { names: names(&without_tests(&text), &path), path });
     }
-    assert!(modules.len() > 10, "the sources of {package} lie elsewhere than {}", source.display());
+    assert!(modules.len() > 2, "the sources of {package} lie elsewhere than {}", source.display());
     modules
 }
 

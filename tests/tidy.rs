@@ -14,7 +14,7 @@ const MAX_LINES: usize = 600;
 const PRINTING: &[&str] = &["println!", "eprintln!", "print!(", "eprint!(", "dbg!(", "io::stdout()", "io::stderr()"];
 
 /// The crates of the workspace.
-pub(crate) const CRATES: [&str; 11] = [
+pub(crate) const CRATES: [&str; 12] = [
     "agent-loop",
     "agent-magic-tool",
     "database",
@@ -22,6 +22,7 @@ pub(crate) const CRATES: [&str; 11] = [
     "ground",
     "import",
     "mcp",
+    "net",
     "protocol",
     "search",
     "serve",
@@ -37,7 +38,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("protocol/src/fault.rs", "the fault that a test injects, in debug builds"),
     ("protocol/src/paths.rs", "the installation's folders"),
     ("ground/src/config/secret.rs", "a secret whose source is a variable"),
-    ("ground/src/net/guard.rs", "the proxies that reqwest uses"),
+    ("net/src/guard.rs", "the proxies that reqwest uses"),
     ("executor/src/runner/process/program_call.rs", "the variables that every program gets"),
 ];
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ground::config::secret::Secrets;
 use ground::config::{Config, ModelSettings};
-use ground::net::clients::HttpClients;
+use net::clients::HttpClients;
 use nix::unistd::Uid;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};

@@ -5,7 +5,6 @@
 
 pub mod base;
 pub mod config;
-pub mod net;
 pub mod page_client;
 pub mod results;
 pub mod task;

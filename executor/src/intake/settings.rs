@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use ground::config::{Config, ConfigError};
-use ground::net::clients::HttpClientsError;
 use jiff::Timestamp;
+use net::clients::HttpClientsError;
 use protocol::clock;
 use protocol::error::chain;
 use protocol::mailbox::presence::ConfigProblem;

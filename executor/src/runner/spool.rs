@@ -7,8 +7,8 @@ use std::pin::pin;
 use futures_util::{Stream, StreamExt as _};
 use ground::config::ExecutorSettings;
 use ground::config::secret::{HiddenTexts, Secrets};
-use ground::net::clients::too_large;
 use ground::task::failure::Failure;
+use net::clients::too_large;
 use protocol::code::Code;
 use tokio::io::AsyncWriteExt as _;
 

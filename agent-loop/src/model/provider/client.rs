@@ -13,7 +13,7 @@ use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
 use ground::config::secret::Secrets;
 use ground::config::{ModelSettings, ProviderKind};
-use ground::net::clients::HttpClients;
+use net::clients::HttpClients;
 use protocol::data_class::DataClass;
 use serde_json::Value;
 use url::{Host, Url};

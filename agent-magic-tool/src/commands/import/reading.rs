@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use ground::config::Config;
-use ground::net::download;
 use import::ImportError;
 use import::document::{Document, MAX_DOCUMENT_BYTES};
 use import::kinds::{Kind, Reading};
+use net::download;
 use protocol::code::Code;
 use protocol::regular_file;
 use serde_json::json;

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use ground::net::clients::FetchedPage;
 use ground::task::failure::{Failure, Retry, SideEffect};
+use net::clients::FetchedPage;
 use protocol::code::Code;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Method, Response};

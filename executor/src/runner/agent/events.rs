@@ -2,8 +2,8 @@
 
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
-use ground::net::clients::{body_failure, too_large};
 use ground::task::failure::Failure;
+use net::clients::{body_failure, too_large};
 use reqwest::Response;
 use url::Url;
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use agent_loop::model::reported_usage;
 use ground::config::secret::{Secret, SecretName};
-use ground::net::clients::{bytes, header, next_hop, send_failure};
 use ground::task::failure::{Failure, Retry};
 use ground::task::notes::AttemptProgress;
+use net::clients::{bytes, header, next_hop, send_failure};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::excerpt;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use ground::net::clients::header;
 use ground::task::failure::SideEffect;
+use net::clients::header;
 use protocol::excerpt;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;

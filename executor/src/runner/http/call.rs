@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ground::config::secret::Secret;
-use ground::net::clients::{MAX_REDIRECTS, next_hop, send_failure, too_many_redirects};
 use ground::task::failure::SideEffect;
+use net::clients::{MAX_REDIRECTS, next_hop, send_failure, too_many_redirects};
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;

@@ -1,9 +1,9 @@
 //! Reads a response as JSON, text or a file, never more than the limit.
 
 use futures_util::StreamExt as _;
-use ground::net::clients::{body_failure, bytes, header, too_large};
-use ground::net::text;
 use ground::task::failure::SideEffect;
+use net::clients::{body_failure, bytes, header, too_large};
+use net::text;
 use protocol::json::parse_answer;
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use ground::config::secret::SecretName;
-use ground::net::clients;
+use net::clients;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;

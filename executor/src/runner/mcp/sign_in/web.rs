@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use axum::http::Response;
 use futures_util::FutureExt as _;
-use ground::net::clients::{self, HttpClients};
-use ground::net::guard::is_loopback;
 use ground::task::failure::Failure;
+use net::clients::{self, HttpClients};
+use net::guard::is_loopback;
 use protocol::code::Code;
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
 use url::Url;

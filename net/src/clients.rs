@@ -13,10 +13,10 @@ use reqwest::{Client, ClientBuilder, StatusCode};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::guard::{AddressGuard, ForbiddenAddress, GuardedResolver, is_loopback};
-use super::text;
-use crate::config::Config;
-use crate::task::failure::{Failure, Retry};
+use crate::guard::{AddressGuard, ForbiddenAddress, GuardedResolver, is_loopback};
+use crate::text;
+use ground::config::Config;
+use ground::task::failure::{Failure, Retry};
 
 /// Long enough for a slow network, but shorter than the timeout of a task: a host that does not respond is then
 /// reported as unreachable, which implies that nothing was sent.

@@ -6,9 +6,9 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use url::Url;
 
-use super::clients::{FetchedPage, HttpClients};
-use crate::config::Config;
-use crate::task::failure::Failure;
+use crate::clients::{FetchedPage, HttpClients};
+use ground::config::Config;
+use ground::task::failure::Failure;
 
 /// Gets `url`, which a human gave and which may be on this machine. Any status is a [`FetchedPage`].
 pub fn download(config: &Config, url: &str, max_bytes: u64) -> Result<FetchedPage, ErrorBody> {
