@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use definition::{Definition, ResultShape};
 use ground::base::jq_pool::Query;
 use ground::base::select::SelectError;
 use ground::base::{credential, misplaced, schema};
@@ -25,18 +26,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::attempt::lookup::LookupRules;
 use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
-use crate::catalog::definition::{Definition, ResultShape};
 use crate::catalog::privileges;
 use crate::runner::attempt_clock::AttemptClock;
 use crate::runner::{
-    Feedback, HeardClass, Invocation, OutputData, ResponseFacts, RunnerContext, RunnerOutput, ShutdownProbe,
-    SubtoolLabel,
+    Feedback, HeardClass, Invocation, OutputData, ResponseFacts, Runner as _, RunnerContext, RunnerOutput,
+    ShutdownProbe, SubtoolLabel,
 };
 
 pub mod all_pages;
 pub mod lookup;
 mod paging;
 mod part;
+pub mod pinned;
 pub mod report;
 
 /// Why a running attempt is being stopped; set at most once.
@@ -265,7 +266,7 @@ impl Attempt<'_> {
         definition: &Definition,
         invocation: &Invocation,
     ) -> Result<(Outcome, Map<String, Value>), Failure> {
-        let success = definition.perform(invocation, self.context, &self.cancel).await?;
+        let success = pinned::perform(definition, invocation, self.context, &self.cancel).await?;
         self.shape(success, definition, &invocation.input).await
     }
 

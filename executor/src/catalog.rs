@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use agent_loop::model::provider::ToolDefinition;
+use definition::Definition;
 use globset::Glob;
 use ground::base::schema::InputSchema;
 use ground::task::name::SubtoolName;
@@ -23,20 +24,17 @@ use protocol::tool_scope::ToolScope;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::catalog::definition::Definition;
 use crate::runner::delegation::{QUESTION, SubtoolDirectory};
 
 pub mod absent;
 mod changes;
 pub(crate) mod check;
 mod compiled;
-pub mod definition;
 mod dependencies;
 mod deserialize;
 mod destinations;
 pub mod drafts;
 mod file_keys;
-mod file_state;
 pub mod format;
 pub mod learned;
 pub mod lint;
@@ -55,7 +53,6 @@ mod variables;
 
 pub use changes::SourcesWatch;
 pub use file_keys::merge as merged_over;
-pub use file_state::FileState;
 pub use load::problems_of_definitions;
 pub use packs::{Pack, SHIPPED};
 pub use relatives::{CheckOutcome, relatives};

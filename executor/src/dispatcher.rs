@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use definition::Definition;
 use ground::config::Config;
 use ground::task::confirmation::{Confirmation, Digest, ReplacedValues};
 use ground::task::name::SubtoolName;
@@ -19,7 +20,6 @@ use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
 
 use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
-use crate::catalog::definition::Definition;
 use crate::runner::{AttemptNews, RecordedSignal};
 use crate::store::switched_off::SwitchedOffTool;
 use crate::store::{Change, ConfirmationUpdate, Transition};

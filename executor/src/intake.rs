@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use definition::Definition;
 use ground::base::credential;
 use ground::config::Config;
 use ground::config::seal;
@@ -28,7 +29,6 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::attempt::{self, all_pages};
-use crate::catalog::definition::Definition;
 use crate::catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials, privileges};
 use crate::dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
 use crate::intake::approver::ApproverPresence;
@@ -36,7 +36,7 @@ use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::intake::ruling::ApproverWait;
 use crate::intake::settings::{LiveSettings, Settings, SettingsError};
 use crate::runner::delegation::{QUESTION, too_deep};
-use crate::runner::{Invocation, RunnerContext};
+use crate::runner::{Invocation, Runner as _, RunnerContext};
 use crate::store::Store;
 
 pub mod approver;

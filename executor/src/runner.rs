@@ -1,14 +1,17 @@
 //! The runners: the ways of performing a task.
 //!
 //! A runner knows nothing about tasks, result files or retries: it gets a fixed [`Invocation`] and a
-//! cancellation token, and returns the output or a failure. To add one: a file under `runner/`, a variant
-//! of [`Run`], and its arm in the matches below.
+//! cancellation token, and returns the output or a failure. To add one: its settings in `definition/src/run/`, a file
+//! under `runner/` that implements [`Runner`] for them, and its arm in [`runner`].
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use definition::run::Run;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
 use ground::base::jq_pool::JqPool;
 use ground::base::own_folders::OwnFolders;
 use ground::base::template::TemplateValues;
@@ -21,7 +24,6 @@ use net::clients::{HttpClients, HttpClientsError};
 use protocol::caller::{BeyondTrust, Caller};
 use protocol::code::Code;
 use protocol::data_class::DataClass;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -53,30 +55,6 @@ pub mod steps;
 pub use feedback::{AttemptNews, Feedback, RecordedSignal, ShutdownProbe};
 pub use heard_class::HeardClass;
 pub use http::ResponseFacts;
-
-/// Exactly one runner and its settings.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Run {
-    /// An HTTP request.
-    Http(Box<http::Http>),
-    /// A program.
-    Process(process::Process),
-    /// A function of the executor.
-    Builtin(builtin::Builtin),
-    /// A question to the human.
-    AskUser(ask_user::AskUser),
-    /// One question to a language model.
-    Llm(llm::Llm),
-    /// A sub-agent with its own catalog and budget.
-    Agent(agent::Agent),
-    /// A tool of an MCP server.
-    Mcp(Box<mcp::Mcp>),
-    /// Several subtools, one after another or side by side.
-    Steps(steps::Steps),
-    /// A statement in a database.
-    Sql(Box<sql::Sql>),
-}
 
 /// What a runner performs: fixed when the task is accepted, and the same for each attempt.
 #[derive(Debug, Clone, Default)]
@@ -303,61 +281,37 @@ impl RunnerOutput {
     }
 }
 
-/// A mistake in a definition.
-#[derive(Debug, PartialEq, Eq)]
-pub struct DefinitionMistake {
-    /// The path of the field within the runner's object, like `query.q`.
-    pub place: String,
-    pub message: String,
-}
-
-impl DefinitionMistake {
-    pub fn new(place: impl Into<String>, message: &impl ToString) -> Self {
-        Self { place: place.into(), message: message.to_string() }
-    }
-}
-
-/// The mistakes of a definition, all of them.
-#[derive(Debug, Default)]
-pub struct DefinitionMistakes(Vec<DefinitionMistake>);
-
-impl DefinitionMistakes {
-    /// Keeps the mistake, if there is one.
-    pub fn note(&mut self, checked: Result<(), DefinitionMistake>) {
-        self.0.extend(checked.err());
-    }
-
-    pub fn into_vec(self) -> Vec<DefinitionMistake> {
-        self.0
-    }
-}
-
-/// What a text in the settings of a runner is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TextKind {
-    /// It is used as it is written.
-    Constant,
-    Template,
-    /// A template, or a reference to a secret.
-    TemplateOrSecret,
-    /// A template, or a text whose last word may be a reference to a secret, as in `Token secret:NAME`.
-    TemplateOrLastSecret,
-    /// A jq expression over the body of a response, with the variables of [`ResponseFacts`].
-    ResponseJq,
-    /// An expression over the same names as a template.
-    Condition,
-}
-
-/// The contract of a runner.
-pub trait Runner {
-    /// Finds the mistakes that the types do not rule out, except in templates. Called when a definition is loaded.
-    fn check(&self) -> Vec<DefinitionMistake>;
-
-    /// Returns what the text at `place` in its settings is, such as `query.q` or `argv[0]`.
-    fn text_kind(&self, place: &str) -> TextKind;
-
+/// The contract of a runner, implemented for its settings. What it leaves out, a runner does not do.
+pub trait Runner: Sync {
     /// Returns what [`Runner::perform`] would send, as JSON, with secrets as `secret:NAME`. Has no side effects.
     fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure>;
+
+    /// Fails if the invocation is certain to fail, as far as that is known without a secret and without a connection.
+    fn check_before(&self, invocation: &Invocation, context: &RunnerContext) -> Result<(), Failure> {
+        self.plan(invocation, &context.config).map(drop)
+    }
+
+    /// The secrets that it would send, and where to. What only an opened secret names is not among them.
+    fn sent_secrets(&self, _: &Invocation, _: &Config) -> Result<Vec<(SecretName, Url)>, Failure> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the files that the invocation would execute, and those that its input names and that it would read, as
+    /// far as they are known before.
+    fn files(&self, _: &Invocation, _: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
+        Ok(Vec::new())
+    }
+
+    /// The folders from which the program that it starts takes code, as its constants say.
+    fn code_folders(&self, _: &Invocation) -> Result<BTreeSet<PathBuf>, Failure> {
+        Ok(BTreeSet::new())
+    }
+
+    /// What something else of this machine gets, and the folder in which that opens what the paths lead to. A program is
+    /// looked at with all its arguments in [`Runner::files`]; a built-in and an upload open their files themselves.
+    fn passed_on(&self, _: &Invocation) -> Result<Option<(Value, PathBuf)>, Failure> {
+        Ok(None)
+    }
 
     /// Performs the invocation once.
     ///
@@ -366,218 +320,78 @@ pub trait Runner {
     /// nothing can have happened yet. A runner has no timeout of its own: its caller cancels it.
     ///
     /// [`SideEffect::Possible`]: ground::task::failure::SideEffect::Possible
-    fn perform(
-        &self,
-        invocation: &Invocation,
-        context: &RunnerContext,
-        cancel: &CancellationToken,
-    ) -> impl Future<Output = Result<RunnerOutput, Failure>> + Send;
+    fn perform<'a>(
+        &'a self,
+        invocation: &'a Invocation,
+        context: &'a RunnerContext,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<RunnerOutput, Failure>>;
 }
 
-impl Run {
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Http(_) => "http",
-            Self::Process(_) => "process",
-            Self::Builtin(_) => "builtin",
-            Self::AskUser(_) => "ask_user",
-            Self::Llm(_) => "llm",
-            Self::Agent(_) => "agent",
-            Self::Mcp(_) => "mcp",
-            Self::Steps(_) => "steps",
-            Self::Sql(_) => "sql",
-        }
+/// What performs `run`.
+fn runner(run: &Run) -> &dyn Runner {
+    match run {
+        Run::Http(http) => &**http,
+        Run::Process(process) => process,
+        Run::Builtin(builtin) => builtin,
+        Run::AskUser(ask_user) => ask_user,
+        Run::Llm(llm) => llm,
+        Run::Agent(agent) => agent,
+        Run::Mcp(mcp) => &**mcp,
+        Run::Steps(steps) => steps,
+        Run::Sql(sql) => &**sql,
+    }
+}
+
+/// The runner that a definition names, with what holds for all of them.
+impl Runner for Run {
+    fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
+        runner(self).plan(invocation, config)
     }
 
-    pub fn check(&self) -> Vec<DefinitionMistake> {
-        match self {
-            Self::Http(http) => http.check(),
-            Self::Process(process) => process.check(),
-            Self::Builtin(builtin) => builtin.check(),
-            Self::AskUser(ask_user) => ask_user.check(),
-            Self::Llm(llm) => llm.check(),
-            Self::Agent(agent) => agent.check(),
-            Self::Mcp(mcp) => mcp.check(),
-            Self::Steps(steps) => steps.check(),
-            Self::Sql(sql) => sql.check(),
-        }
-    }
-
-    /// Returns what the text at `place` in the settings of the runner is.
-    pub fn text_kind(&self, place: &str) -> TextKind {
-        match self {
-            Self::Http(http) => http.text_kind(place),
-            Self::Process(process) => process.text_kind(place),
-            Self::Builtin(builtin) => builtin.text_kind(place),
-            Self::AskUser(ask_user) => ask_user.text_kind(place),
-            Self::Llm(llm) => llm.text_kind(place),
-            Self::Agent(agent) => agent.text_kind(place),
-            Self::Mcp(mcp) => mcp.text_kind(place),
-            Self::Steps(steps) => steps.text_kind(place),
-            Self::Sql(sql) => sql.text_kind(place),
-        }
-    }
-
-    pub fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
-        match self {
-            Self::Http(http) => http.plan(invocation, config),
-            Self::Process(process) => process.plan(invocation, config),
-            Self::Builtin(builtin) => builtin.plan(invocation, config),
-            Self::AskUser(ask_user) => ask_user.plan(invocation, config),
-            Self::Llm(llm) => llm.plan(invocation, config),
-            Self::Agent(agent) => agent.plan(invocation, config),
-            Self::Mcp(mcp) => mcp.plan(invocation, config),
-            Self::Steps(steps) => steps.plan(invocation, config),
-            Self::Sql(sql) => sql.plan(invocation, config),
-        }
-    }
-
-    /// Fails if the invocation is certain to fail, as far as that is known without a secret and without a connection.
-    pub fn check_before(&self, invocation: &Invocation, context: &RunnerContext) -> Result<(), Failure> {
-        match self {
-            Self::Http(http) => http.check_before(invocation, context),
-            Self::Process(process) => process.check_before(invocation, context),
-            Self::Builtin(builtin) => builtin.files(invocation, context).map(drop),
-            Self::Mcp(mcp) => mcp.check_before(invocation, context),
-            _ => self.plan(invocation, &context.config).map(drop),
-        }?;
+    fn check_before(&self, invocation: &Invocation, context: &RunnerContext) -> Result<(), Failure> {
+        runner(self).check_before(invocation, context)?;
         // Each is asked about again when it is sent.
         let mut sent = self.sent_secrets(invocation, &context.config)?.into_iter();
         Ok(sent.try_for_each(|(secret, url)| context.secrets.may_go(&secret, &url))?)
     }
 
-    /// The secrets that it would send, and where to. What only an opened secret names is not among them.
     fn sent_secrets(&self, invocation: &Invocation, config: &Config) -> Result<Vec<(SecretName, Url)>, Failure> {
-        Ok(match self {
-            Self::Http(http) => http.sent_secrets(invocation, config)?,
-            Self::Mcp(mcp) => mcp.sent_secrets(),
-            Self::Agent(agent) => agent.sent_secret(invocation, config)?.into_iter().collect(),
-            Self::Llm(llm) => llm.sent_secret(invocation, config)?.into_iter().collect(),
-            Self::Sql(sql) => sql.sent_secret(config)?.into_iter().collect(),
-            Self::Process(_) | Self::Builtin(_) | Self::AskUser(_) | Self::Steps(_) => Vec::new(),
-        })
+        runner(self).sent_secrets(invocation, config)
     }
 
-    /// Whether the runner starts other tasks that the definition does not name, and waits for them.
-    pub fn delegates(&self) -> bool {
-        matches!(self, Self::Agent(_)) || matches!(self, Self::Llm(llm) if llm.calls())
-    }
-
-    /// Whether it reads files of this machine that the input or the definition names, besides those of a program.
-    pub fn reads_files(&self) -> bool {
-        match self {
-            Self::Http(http) => http.body.as_ref().is_some_and(http::Body::has_files),
-            Self::Process(process) => process.reads_files(),
-            Self::Mcp(mcp) => !mcp.files.is_empty(),
-            Self::Builtin(builtin) => builtin.reads_files(),
-            Self::Sql(_) | Self::Llm(_) | Self::Agent(_) | Self::AskUser(_) | Self::Steps(_) => false,
-        }
-    }
-
-    /// Whether the runner may wait for another task: those that it delegates, its steps, or a question to the human.
-    pub fn waits_for_tasks(&self) -> bool {
-        self.delegates() || matches!(self, Self::Mcp(_) | Self::Steps(_))
-    }
-
-    /// What it does with which tables, if it asks a database.
-    pub fn gates(&self, invocation: &Invocation, known: &sql::KnownTables) -> Option<sql::Gates> {
-        match self {
-            Self::Sql(sql) => Some(sql.gates(invocation, known)),
-            _ => None,
-        }
-    }
-
-    /// The change in a database that it makes, which can be tried.
-    pub fn change(&self) -> Option<&sql::Sql> {
-        match self {
-            Self::Sql(sql) if sql.changes() => Some(sql),
-            _ => None,
-        }
-    }
-
-    /// The subtools that it runs as its steps.
-    pub fn steps(&self) -> Option<&steps::Steps> {
-        match self {
-            Self::Steps(steps) => Some(steps),
-            _ => None,
-        }
-    }
-
-    /// Whether its attempts are safe to repeat because the service knows the task by a key: another task has another one.
-    pub fn has_key_of_task(&self) -> bool {
-        use http::Method::{Patch, Post};
-        matches!(self, Self::Http(http) if http.idempotency_header.is_some() && matches!(http.method, Post | Patch))
-    }
-
-    /// Whether one attempt sends a request several times that could change something.
-    pub fn repeats_a_change(&self) -> bool {
-        matches!(self, Self::Http(http) if http.repeats_a_change())
-    }
-
-    /// Returns the files that the invocation would execute, and those that its input names and that it would read, as
-    /// far as they are known before.
-    pub fn files(&self, invocation: &Invocation, context: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
-        let mut files = match self {
-            Self::Http(http) => http.files(invocation, context)?,
-            Self::Process(process) => process.files(invocation, context)?,
-            Self::Builtin(builtin) => builtin.files(invocation, context)?,
-            Self::Mcp(mcp) => mcp.files(invocation, context)?,
-            Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Steps(_) | Self::Sql(_) => Vec::new(),
-        };
+    fn files(&self, invocation: &Invocation, context: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
+        let mut files = runner(self).files(invocation, context)?;
         if let Some((passed, folder)) = self.passed_on(invocation)? {
             files.extend(invocation.places(&passed, &folder)?);
         }
         Ok(files)
     }
 
-    /// The folders from which the program that it starts takes code, as its constants say.
-    pub fn code_folders(&self, invocation: &Invocation) -> Result<BTreeSet<PathBuf>, Failure> {
-        match self {
-            Self::Process(process) => process.code_folders(invocation),
-            Self::Mcp(mcp) => Ok(mcp.server.code_folders()),
-            _ => Ok(BTreeSet::new()),
-        }
+    fn code_folders(&self, invocation: &Invocation) -> Result<BTreeSet<PathBuf>, Failure> {
+        runner(self).code_folders(invocation)
     }
 
-    /// What something else of this machine gets, and the folder in which that opens what the paths lead to.
     fn passed_on(&self, invocation: &Invocation) -> Result<Option<(Value, PathBuf)>, Failure> {
-        let root = || PathBuf::from("/");
-        Ok(match self {
-            Self::Steps(_) => {
-                let folder = invocation.caller.folder.clone().unwrap_or_else(root);
-                Some((Value::Object(invocation.input.clone()), folder))
-            }
-            Self::Mcp(mcp) if mcp.server.url.is_none() => {
-                let folder = mcp.server.folder.as_ref().map_or_else(root, PathBuf::from);
-                Some((Value::Object(mcp.filled(invocation)?), folder))
-            }
-            // A program is looked at with all its arguments; a built-in and an upload open their files themselves.
-            Self::Process(_) | Self::Builtin(_) | Self::Http(_) | Self::Mcp(_) => None,
-            Self::AskUser(_) | Self::Llm(_) | Self::Agent(_) | Self::Sql(_) => None,
-        })
+        runner(self).passed_on(invocation)
     }
 
-    pub async fn perform(
-        &self,
-        invocation: &Invocation,
-        context: &RunnerContext,
-        cancel: &CancellationToken,
-    ) -> Result<RunnerOutput, Failure> {
-        if invocation.approved.is_some()
-            && let Some((passed, folder)) = self.passed_on(invocation)?
-        {
-            invocation.check_places(&passed, &folder)?;
+    fn perform<'a>(
+        &'a self,
+        invocation: &'a Invocation,
+        context: &'a RunnerContext,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<RunnerOutput, Failure>> {
+        if invocation.approved.is_some() {
+            let passed_on = self.passed_on(invocation);
+            let checked = passed_on.and_then(|passed_on| match passed_on {
+                Some((passed, folder)) => invocation.check_places(&passed, &folder),
+                None => Ok(()),
+            });
+            if let Err(failure) = checked {
+                return ready(Err(failure)).boxed();
+            }
         }
-        match self {
-            Self::Http(http) => http.perform(invocation, context, cancel).await,
-            Self::Process(process) => process.perform(invocation, context, cancel).await,
-            Self::Builtin(builtin) => builtin.perform(invocation, context, cancel).await,
-            Self::AskUser(ask_user) => ask_user.perform(invocation, context, cancel).await,
-            Self::Llm(llm) => llm.perform(invocation, context, cancel).await,
-            Self::Agent(agent) => agent.perform(invocation, context, cancel).await,
-            Self::Mcp(mcp) => mcp.perform(invocation, context, cancel).await,
-            Self::Steps(steps) => steps.perform(invocation, context, cancel).await,
-            Self::Sql(sql) => sql.perform(invocation, context, cancel).await,
-        }
+        runner(self).perform(invocation, context, cancel)
     }
 }

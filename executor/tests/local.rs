@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use executor::catalog::definition::Definition;
+use definition::Definition;
+use definition::run::Run;
 use executor::catalog::{Catalog, Sources};
-use executor::runner::{Invocation, OutputData, Run, RunnerContext, RunnerOutput};
+use executor::runner::{Invocation, OutputData, Runner as _, RunnerContext, RunnerOutput};
 use ground::config::Config;
 use ground::config::secret::Secrets;
 use ground::task::failure::Failure;

@@ -3,6 +3,7 @@
 //! Each function accepts any bytes and panics if an invariant is violated. `fuzz_targets/` passes them to
 //! libFuzzer; `tests/fuzz.rs` of the workspace replays the corpora and variants of them on stable Rust.
 
+use executor::runner::Runner as _;
 use std::io::Cursor;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -97,7 +98,7 @@ pub fn definitions(bytes: &[u8]) {
 }
 
 /// Plans a run, as a dry run does.
-fn plan(run: &executor::runner::Run, input: Map<String, Value>) {
+fn plan(run: &definition::run::Run, input: Map<String, Value>) {
     thread_local! {
         static CONFIG: Config = Config::default();
     }

@@ -1,7 +1,7 @@
 //! `pack`: which packs there are and what they lack; switches them on and off, and checks whether they work.
 
+use definition::enabled_files::{self, EnabledFiles};
 use executor::catalog::Sources;
-use executor::catalog::packs::enabled_files::{self, EnabledFiles};
 use executor::catalog::packs::manifest::PackManifest;
 use executor::catalog::packs::report::{PackReport, PackState, PackSurvey};
 use ground::config::Config;

@@ -6,6 +6,8 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use definition::Definition;
+use definition::run::Run;
 use ground::base::schema::InputSchema;
 use ground::config::{Config, seal};
 use ground::task::Outcome;
@@ -20,9 +22,8 @@ use serde_json::{Map, Value};
 use super::lookup::LookupCall;
 use super::paging::{self, PageParameters};
 use super::part::says_more;
-use super::{Attempt, Invocation};
-use crate::catalog::definition::Definition;
-use crate::runner::{OutputData, Run, RunnerOutput};
+use super::{Attempt, Invocation, pinned};
+use crate::runner::{OutputData, RunnerOutput};
 
 /// The most pages of one result.
 const MAX_PAGES: u32 = 500;
@@ -125,7 +126,7 @@ impl Attempt<'_> {
             if let Err(failure) = self.may_read(definition, &schema, &page.input) {
                 return read.ended_by(failure, first);
             }
-            let performed = definition.perform(&page, self.context, &self.cancel).await;
+            let performed = pinned::perform(definition, &page, self.context, &self.cancel).await;
             let success = performed.map_err(|failure| read.failed(failure, first))?;
             let answered = read.answered(&success);
             let shaped = self.shape(success, definition, &page.input).await;

@@ -8,6 +8,7 @@
 use std::fmt::Debug;
 use std::time::Instant;
 
+use definition::{Definition, Lookup, Verify};
 use ground::base::jq_pool::Query;
 use ground::task::confirmation::ReplacedValues;
 use ground::task::failure::{Failure, Retry, SideEffect};
@@ -18,10 +19,9 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value, json};
 
-use super::{Attempt, end, failed, invocation, milliseconds, select_failed};
+use super::{Attempt, end, failed, invocation, milliseconds, pinned, select_failed};
 use crate::attempt::report::FailedAttempt;
-use crate::catalog::definition::{Definition, Lookup, Verify};
-use crate::runner::{Invocation, SubtoolLabel};
+use crate::runner::{Invocation, SubtoolLabel, sql};
 
 /// Whether a lookup may be made, by the same rules as a call of the caller's own.
 pub trait LookupRules: Send + Sync + Debug {
@@ -157,7 +157,7 @@ async fn data_of(
     let subtool = Some(SubtoolLabel { name: name.to_string(), tags: definition.tags.clone() });
     let invocation = Invocation { subtool, ..invocation(attempt.task, input) };
     let work = Box::pin(async {
-        let success = Box::pin(definition.perform(&invocation, context, &attempt.cancel)).await?;
+        let success = Box::pin(pinned::perform(definition, &invocation, context, &attempt.cancel)).await?;
         attempt.shape(success, definition, &invocation.input).await
     });
     let (outcome, meta) = attempt.within(timeout, work).await?;
@@ -182,7 +182,7 @@ pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> O
             ..invocation(attempt.task, attempt.task.input.clone())
         };
         let change = definition.run.change()?;
-        return Box::pin(change.preview(&invocation, attempt.context, &attempt.cancel)).await;
+        return Box::pin(sql::preview(change, &invocation, attempt.context, &attempt.cancel)).await;
     };
     let Some(lookup) = &preview.lookup else {
         return Some(ReplacedValues::Unknown("the subtool of its preview is not available".to_owned()));

@@ -6,7 +6,7 @@ use ground::base::next_page::plain;
 use protocol::json;
 use serde_json::{Map, Value};
 
-use crate::catalog::definition::Definition;
+use definition::Definition;
 
 /// Names of the number of a page, in lower case and without separators; those of APIs that flatten objects end with one.
 const PAGES: [&str; 3] = ["currentpage", "pagenumber", "pageno"];

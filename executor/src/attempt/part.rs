@@ -1,5 +1,7 @@
 //! What a result says about the part of all there is that it is: by the definition, or else by the answer itself.
 
+use definition::Definition;
+use definition::run::Run;
 use ground::base::next_page;
 use ground::task::failure::Failure;
 use protocol::code::Code;
@@ -7,8 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Attempt;
 use super::paging::PageParameters;
-use crate::catalog::definition::Definition;
-use crate::runner::{ResponseFacts, Run};
+use crate::runner::ResponseFacts;
 use protocol::extent;
 
 /// The fields that `result.part` of a definition may give.

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use definition::file_state::FileState;
 use ground::base::trust;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
 use nix::sys::statfs::{self, FsType};
 
 use super::Sources;
-use super::file_state::FileState;
 use super::packs::MANIFEST;
 use super::sources::is_definition_file;
 

@@ -6,6 +6,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use definition::run::steps::Steps;
+use definition::run::{RESPONSE_VARIABLES, Run, TextKind};
+use definition::{Confirm, Definition, ResultShape};
 use ground::base::schema::{self, InputSchema};
 use ground::base::select;
 use ground::base::template::field_uses::JsonType;
@@ -15,10 +18,8 @@ use ground::config::secret::{InvalidReference, SecretName};
 use ground::task::effect::EffectClass;
 use serde_json::{Map, Value};
 
-use super::definition::{Confirm, Definition, ResultShape};
 use super::deserialize::LocatedMessage;
-use crate::runner::steps::Steps;
-use crate::runner::{Invocation, ResponseFacts, Run, TextKind};
+use crate::runner::Invocation;
 
 /// The longest time that a run waits after its approval.
 const MAX_HOLD: Duration = Duration::from_hours(1);
@@ -224,7 +225,7 @@ fn field(place: &str, text: &str, kind: TextKind, names: &DeclaredNames, found: 
         }
         TextKind::Constant => {}
         TextKind::Condition => found.add_all(place, names.mistakes_in_expression(text)),
-        TextKind::ResponseJq => jq(place, text, &ResponseFacts::NAMES, names, found),
+        TextKind::ResponseJq => jq(place, text, &RESPONSE_VARIABLES, names, found),
         TextKind::Template | TextKind::TemplateOrSecret | TextKind::TemplateOrLastSecret => {
             if !template::is_constant(text) {
                 found.add_all(place, names.mistakes_in_template(text));

@@ -1,12 +1,12 @@
 //! The keys of a definition file that apply to the whole file: `$schema`, `$source`, `$defaults`, `$namespace` and
 //! `$overrides`. Also merges `$defaults` into a subtool.
 
+use definition::Definition;
 use ground::task::name::SubtoolName;
 use protocol::nearest::{did_you_mean, nearest};
 use serde_json::{Map, Value};
 
 use super::deserialize::{LocatedMessage, ReadError, deserialize, without_values};
-use crate::catalog::definition::Definition;
 
 /// All keys of a file that are not subtools.
 const FILE_KEYS: [&str; 5] = ["$schema", "$source", "$defaults", "$namespace", "$overrides"];

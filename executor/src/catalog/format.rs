@@ -10,7 +10,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::catalog::definition::Definition;
+use definition::Definition;
 
 /// The pattern of the keys that are names of subtools.
 const NAMES: &str = "^[a-zA-Z0-9_-]{1,64}$";

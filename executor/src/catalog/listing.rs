@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use definition::Definition;
+use definition::run::Run;
 use protocol::paths::create_private;
 use search::{Document, Hit, Index, IndexWriter, LearnedRequests, MatchedWords, Unusable, Verb};
 use serde::{Deserialize, Serialize};
@@ -15,10 +17,8 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use self::previous::{ListedFile, PreviousListing};
-use super::definition::Definition;
 use super::scan::DefinitionFile;
 use super::{Catalog, CheckOutcome, LoadProblem, Origin, Sources, SourcesStamp, Subtool, relatives};
-use crate::runner::Run;
 
 mod previous;
 

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use definition::Definition;
+use definition::file_state::read_part;
 use ground::task::name::SubtoolName;
 use protocol::json::{self, JsonLimits};
 use protocol::regular_file;
@@ -14,7 +16,6 @@ use super::check::check;
 use super::deserialize::{LocatedMessage, Mended, deserialize_mending, without_values};
 use super::destinations::Destinations;
 use super::file_keys::merge;
-use super::file_state::read_part;
 use super::packs;
 use super::relatives::used_subtools;
 use super::scan::{
@@ -22,7 +23,6 @@ use super::scan::{
 };
 use super::variables::{Variables, choose, fill};
 use super::{Catalog, DefinitionId, LoadProblem, Origin, Subtool, sources};
-use crate::catalog::definition::Definition;
 
 /// The text of a definition, and what its file adds to it.
 struct DefinitionText {

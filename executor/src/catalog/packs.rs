@@ -5,7 +5,6 @@
 
 pub mod checks;
 mod declared;
-pub mod enabled_files;
 pub(super) mod loaded;
 pub mod manifest;
 mod needs;

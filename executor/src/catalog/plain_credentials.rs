@@ -3,7 +3,7 @@
 use ground::base::credential::{self, HIDDEN};
 use serde_json::Value;
 
-use crate::runner::Run;
+use definition::run::Run;
 
 /// The places in `run`, like `http.headers.X-Key`, with texts that look like a credential.
 pub(crate) fn places(run: &Run) -> Vec<String> {

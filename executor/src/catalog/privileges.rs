@@ -9,7 +9,7 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value};
 
-use super::definition::Definition;
+use definition::Definition;
 
 /// Whether callers have each constant privilege that `definition` requires.
 pub(super) fn may_list(definition: &Definition, granted: &GlobSet) -> bool {

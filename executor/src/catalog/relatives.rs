@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use definition::run::Run;
+use definition::run::steps::Steps;
+use definition::{Definition, Lookup};
 use ground::base::template;
 use ground::task::effect::EffectClass;
 use ground::task::name::SubtoolName;
@@ -14,9 +17,6 @@ use super::compiled::Availability;
 use super::dependencies::{Node, NodeVerdict, verdicts};
 use super::scan::problem;
 use super::{Catalog, DefinitionId, LoadProblem, Subtool};
-use crate::catalog::definition::{Definition, Lookup};
-use crate::runner::Run;
-use crate::runner::steps::Steps;
 
 /// What the checking of one definition found.
 #[derive(Debug, Clone)]

@@ -10,6 +10,8 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use aho_corasick::AhoCorasick;
+use definition::enabled_files::PinnedPack;
+use definition::file_state::FileState;
 use ground::task::name::SubtoolName;
 use protocol::json::{self, JsonError, JsonLimits, RawMember};
 use protocol::mailbox::is_resource_exhaustion;
@@ -18,8 +20,6 @@ use protocol::regular_file;
 use serde_json::{Map, Value};
 
 use super::file_keys::{FileKeys, merge};
-use super::file_state::FileState;
-use super::packs::enabled_files::PinnedPack;
 use super::packs::loaded::{EnabledPack, LoadedPack, PackPlace};
 use super::packs::manifest::MAX_MANIFEST_BYTES;
 use super::sources::{SourceFile, SourceFiles};

@@ -5,6 +5,9 @@ use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
+use definition::Definition;
+use definition::enabled_files::{self, EnabledFiles};
+use definition::file_state::FileState;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use ground::base::trust::{self, Distrust, untrusted};
 use ground::config::{self, Config, PackSettings};
@@ -14,13 +17,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::destinations::Destinations;
-use super::file_state::FileState;
-use super::packs::enabled_files::{self, EnabledFiles};
 use super::packs::loaded::{EnabledPack, PackPlace};
 use super::packs::{MANIFEST, is_pack_name, shipped};
 use super::variables::Variables;
 use super::{LoadProblem, privileges};
-use crate::catalog::definition::Definition;
 
 /// The pack that is added if the shell settings ask a human about whole command lines.
 const SHELL_PACK: &str = "shell";

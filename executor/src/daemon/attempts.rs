@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use definition::Definition;
 use ground::task::Task;
 use protocol::duration::PositiveDuration;
 use protocol::fault;
@@ -19,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use super::background::{Background, DaemonEvent};
 use crate::attempt::report::{AttemptPurpose, AttemptReport, FailureKind};
 use crate::attempt::{self, AttemptControl, InterruptCause};
-use crate::catalog::definition::Definition;
 use crate::intake::settings::LiveSettings;
 use crate::runner::attempt_clock::AttemptClock;
 use crate::runner::{Feedback, RunnerContext};

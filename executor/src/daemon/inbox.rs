@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use definition::Definition;
 use ground::task::Task;
 use ground::task::name::SubtoolName;
 use jiff::Timestamp;
@@ -18,7 +19,6 @@ use super::background::{Background, DaemonEvent};
 use super::record::{RecordKeeper, disk_full};
 use super::task_log;
 use super::watch::InboxWatch;
-use crate::catalog::definition::Definition;
 use crate::dispatcher::{Admission, AppliedRateLimit, Dispatcher, DispatcherLimits, Event, RulesChange};
 use crate::intake::{Intake, ValidRun};
 use crate::store::switched_off::SwitchedOffTools;

@@ -1,5 +1,6 @@
 //! Admission: accepts a new task, or refuses it with a reason.
 
+use definition::Definition;
 use ground::task::Task;
 use jiff::Timestamp;
 use protocol::code::Code;
@@ -8,7 +9,6 @@ use protocol::mailbox::request::Answer;
 use protocol::task::{State, Step};
 
 use super::{Action, Admission, AppliedRateLimit, Dispatcher, Effects, OpenTask, advance};
-use crate::catalog::definition::Definition;
 use crate::store::Change;
 use crate::store::switched_off::{self, SwitchedOffTool};
 

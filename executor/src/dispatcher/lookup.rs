@@ -3,6 +3,7 @@
 //! The task stays in the state `running` meanwhile. Each lookup waits for a slot and is recorded before it starts,
 //! like an attempt, and counts as one.
 
+use definition::Definition;
 use ground::task::effect::EffectClass;
 use ground::task::failure::{Retry, SideEffect};
 use ground::task::{End, Outcome, Task};
@@ -16,7 +17,6 @@ use super::{
     AttemptPurpose, AttemptReport, Dispatcher, Effects, FailedAttempt, FailureKind, OpenTask, advance, failed_end,
     retry_delay,
 };
-use crate::catalog::definition::Definition;
 
 /// What an open task has to do next.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use definition::Definition;
 use ground::task::failure::Retry;
 use ground::task::notes::{AttemptProgress, LastFailure, TaskNotes};
 use ground::task::{End, Outcome, Task};
@@ -12,7 +13,6 @@ use protocol::task::{Step, TaskId};
 
 use super::{Action, Dispatcher, Effects, OpenTask, advance};
 use crate::attempt::report::FailedAttempt;
-use crate::catalog::definition::Definition;
 use crate::runner::{AttemptNews, RecordedSignal};
 use crate::store::Change;
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use definition::Definition;
 use ground::task::Task;
 use ground::task::confirmation::{Confirmation, DecidedBy, Decision};
 use jiff::Timestamp;
@@ -12,7 +13,6 @@ use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
 
 use super::{Action, Dispatcher, DispatcherLimits, Effects, StepDetails, advance_with};
-use crate::catalog::definition::Definition;
 use crate::store::{Change, ConfirmationUpdate};
 
 /// What follows from a changed configuration or from changed definitions.

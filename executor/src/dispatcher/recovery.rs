@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use definition::Definition;
 use ground::task::Task;
 use ground::task::confirmation::drifted;
 use ground::task::effect::EffectClass;
@@ -14,7 +15,6 @@ use serde_json::{Map, Value};
 use super::lookup::{LookupPhase, can_look_up};
 use super::notes::begin_again;
 use super::{Action, Dispatcher, Effects, OpenTask, Reassessment, advance, failed_end};
-use crate::catalog::definition::Definition;
 use crate::runner::delegation::QuestionAsker;
 
 /// How often a task whose attempts never report is started, in addition to its declared retries: a task that crashes

@@ -6,7 +6,7 @@ use ground::task::Task;
 use ground::task::failure::Retry;
 use jiff::SignedDuration;
 
-use crate::catalog::definition::Definition;
+use definition::Definition;
 
 /// The longest delay between two attempts, unless a server asks for a longer one.
 pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);

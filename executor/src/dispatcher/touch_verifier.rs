@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use definition::Definition;
 use ground::base::webauthn::{Assertion, Base64Url, ExpectedOrigin, RelyingParty};
 use ground::task::Task;
 use ground::task::approver_key::ApproverKeys;
@@ -15,7 +16,6 @@ use ground::task::touch::{self, Statement, TouchProof};
 use super::{DecideRequest, DecisionError, Dispatcher, Effects, HumanVerdict};
 use jiff::Timestamp;
 
-use crate::catalog::definition::Definition;
 use crate::store::Change;
 
 /// The keys, and for whom they sign.

@@ -9,6 +9,8 @@ use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 
+use definition::run::Run;
+use definition::{Confirm, Definition};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use ground::base::template::{self, TemplateValues, condition};
 use ground::config::{self, RuleAction, RuleSample};
@@ -18,9 +20,8 @@ use ground::task::name::SubtoolName;
 use protocol::caller::Caller;
 use serde_json::{Map, Value};
 
-use crate::catalog::definition::{Confirm, Definition};
-use crate::runner::sql::{GatePatterns, GateRules, Gates, KnownTables};
-use crate::runner::{Invocation, Run};
+use crate::runner::Invocation;
+use crate::runner::sql::{GatePatterns, GateRules, Gates, KnownTables, gates};
 
 /// What policy decides about a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl PolicyCase<'_> {
     /// What the run does in a database; `None` if it asks none.
     fn gates(&self, known: &KnownTables) -> Option<Gates> {
         let (input, caller) = (self.input.clone(), self.caller.clone());
-        self.definition.run.gates(&Invocation { input, caller, ..Invocation::default() }, known)
+        gates(&self.definition.run, &Invocation { input, caller, ..Invocation::default() }, known)
     }
 }
 

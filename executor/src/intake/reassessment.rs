@@ -3,6 +3,7 @@
 //! A rule can only become stricter for such a task: one that waits for a human still waits if a new rule would let it
 //! run, since the human may have a reason to look at it, and one that waits for a touch never makes do with less.
 
+use definition::Definition;
 use ground::task::Task;
 use ground::task::confirmation::{Confirmation, DecidedBy};
 use jiff::Timestamp;
@@ -13,7 +14,6 @@ use protocol::mailbox::request::IfNoApprover;
 use super::Intake;
 use super::policy::{PolicyCase, PolicyDecision, PolicyRuling};
 use super::ruling::ApproverWait;
-use crate::catalog::definition::Definition;
 use crate::catalog::privileges;
 use crate::dispatcher::Reassessment;
 use crate::runner::delegation::QUESTION;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use definition::Definition;
+use definition::run::Run;
 use ground::config::seal;
 use ground::config::secret::{HiddenTexts, SecretError};
 use ground::task::Task;
@@ -18,8 +20,7 @@ use super::Intake;
 use super::policy::{PolicyDecision, PolicyRuling};
 use crate::attempt;
 use crate::catalog::Subtool;
-use crate::catalog::definition::Definition;
-use crate::runner::{Invocation, Run};
+use crate::runner::{Invocation, Runner as _, ask_user, builtin};
 
 /// Whether a call that needs a human waits for one who does not have the page open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,11 +79,11 @@ impl Intake {
         let asks = ruling.decision == PolicyDecision::Ask;
         self.refusal_by_policy(subtool.name.as_str(), &subtool.definition, wait, ruling).or_else(|| {
             match &subtool.definition.run {
-                Run::AskUser(ask) => ask.question(invocation).err().map(|failure| failure.error),
+                Run::AskUser(ask) => ask_user::question(ask, invocation).err().map(|failure| failure.error),
                 _ if !asks => None,
                 run => {
                     let refusal = match run {
-                        Run::Builtin(builtin) => builtin.refusal(invocation, &self.prompts),
+                        Run::Builtin(builtin) => builtin::refusal(builtin, invocation, &self.prompts),
                         _ => None,
                     };
                     refusal.map(|failure| failure.error).or_else(|| self.certain_failure(run, invocation))

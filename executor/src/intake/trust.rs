@@ -3,7 +3,7 @@
 use protocol::caller::{BeyondTrust, Caller};
 use protocol::error::ErrorBody;
 
-use crate::catalog::definition::Definition;
+use definition::Definition;
 
 /// Returns the error if the caller's model may not get the data of the subtool.
 pub(super) fn beyond_trust(tool: &str, definition: &Definition, caller: &Caller) -> Option<ErrorBody> {

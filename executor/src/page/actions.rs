@@ -33,6 +33,7 @@ use super::{Page, form, hidden, keys};
 use crate::attempt;
 use crate::catalog::Subtool;
 use crate::dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
+use crate::runner::Runner as _;
 
 mod deny_session;
 mod requests;

@@ -2,6 +2,8 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use definition::Definition;
+use definition::run::Run;
 use ground::base::template::TemplateValues;
 use ground::config::seal;
 use ground::task::Task;
@@ -11,8 +13,6 @@ use serde_json::{Map, Value};
 use super::Page;
 use super::door::refuse;
 use super::visible::{TextSpan, line};
-use crate::catalog::definition::Definition;
-use crate::runner::Run;
 
 /// The longest word that is asked for; a longer one is the subtool's name instead.
 const MAX_CHARS: usize = 80;

@@ -1,5 +1,7 @@
 //! The card: one pending task, with everything that an approval of it is bound to.
 
+use definition::Definition;
+use definition::run::Run;
 use ground::base::write_access::WriteAccess;
 use ground::config::{Config, seal};
 use ground::task::Task;
@@ -22,9 +24,8 @@ use super::visible::{VisibleLine, VisibleText, line};
 use super::wording::{DisplayTime, StartTime, client_words, effect_words, scope_words, span, user};
 use crate::attempt as perform;
 use crate::catalog::Subtool;
-use crate::catalog::definition::Definition;
-use crate::runner::Run;
-use crate::runner::ask_user::UserQuestion;
+use crate::runner::Runner as _;
+use crate::runner::ask_user::{UserQuestion, question};
 use crate::runner::delegation::{QUESTION, QuestionAsker};
 
 mod as_gate;
@@ -369,7 +370,7 @@ impl Card {
 /// The question that `task` asks, if its subtool asks the user.
 pub(super) fn question_of(subtool: &Subtool, task: &Task) -> Option<UserQuestion> {
     let Run::AskUser(ask) = &subtool.definition.run else { return None };
-    ask.question(&crate::attempt::invocation(task, seal::shown(&task.input))).ok()
+    question(ask, &crate::attempt::invocation(task, seal::shown(&task.input))).ok()
 }
 
 /// The fields of an input, in its own order.

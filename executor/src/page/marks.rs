@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
+use definition::Definition;
+use definition::run::Run;
 use ground::base::{credential, suspicion};
 use ground::config::programs::ProgramSettings;
 use regex::Regex;
@@ -16,8 +18,7 @@ use unicode_security::confusable_detection::skeleton;
 use url::Url;
 
 use super::visible::{VisibleLine, line, plain_line};
-use crate::catalog::definition::Definition;
-use crate::runner::Run;
+use crate::runner::mcp::uncovered;
 
 /// The most marks of one kind; the rest is counted.
 const MAX_OF_A_KIND: usize = 4;
@@ -106,7 +107,7 @@ pub(super) fn of_definition(definition: &Definition, is_other: bool, programs: &
         if is_other {
             found.add("changed tool", "its definition is not the one of which you approved a call last");
         }
-        if let Some(uncovered) = mcp.server.uncovered(programs) {
+        if let Some(uncovered) = uncovered(&mcp.server, programs) {
             found.add("not bound to all that runs", &uncovered.why);
         }
     }

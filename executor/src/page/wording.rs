@@ -11,7 +11,7 @@ use protocol::caller::MCP_CLIENT;
 use protocol::task::{State, Step};
 use serde::Serialize;
 
-use crate::catalog::definition::Definition;
+use definition::Definition;
 
 /// A point in time, and how long ago it was.
 #[derive(Debug, Serialize)]

@@ -15,6 +15,9 @@ use std::time::Duration;
 use agent_loop::brief::AgentBrief;
 use agent_loop::model::provider::client::trust_of;
 use agent_loop::model::registry::ModelRegistry;
+use definition::run::agent::{Agent, AgentProtocol, usable};
+use definition::run::http::endpoint;
+use futures_util::future::BoxFuture;
 use ground::base::template;
 use ground::config::secret::SecretName;
 use protocol::caller::session_label;
@@ -30,8 +33,8 @@ use super::delegation::{Delegation, too_deep};
 use super::process::group::{self, ProgramExit, StopCause};
 use super::process::held::HeldFiles;
 use super::{
-    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, HeardClass, Invocation, JsonSchema,
-    Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
+    CancellationToken, Code, Config, Deserialize, Failure, HeardClass, Invocation, Runner, RunnerContext, RunnerOutput,
+    Value, fields,
 };
 
 mod a2a;
@@ -49,57 +52,6 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
 /// The longest id of a remote session.
 const MAX_SESSION_CHARS: usize = 128;
 
-/// A sub-agent.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Agent {
-    /// What the sub-agent does: a template.
-    pub prompt: String,
-    /// Text for the end of the system prompt: a template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub system: Option<String>,
-    /// A name in `[models]`: a template. Without a value: the model of `[agent]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// The subtools it may use, out of those that its caller may use: a list of names and globs, or a template
-    /// for one. Absent: all of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(example = ["gmail_*", "ask_user"])]
-    pub subtools: Option<Value>,
-    /// The most requests it may make to the model: a number, or a template. Absent: the limit in `[agent]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub steps: Option<Value>,
-    /// The most tokens it may use, in addition to the limit in `[agent]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<Value>,
-    /// The most it may cost, in addition to the limit in `[agent]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Value>,
-    /// The address of a remote agent, which then does the work: a template. If it depends on the input, private addresses cannot be reached.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = r"^https?://|\{[{%]"), example = "https://agent.example.com")]
-    pub url: Option<String>,
-    /// What the remote agent speaks. Absent: A2A if it has an agent card, and otherwise our own HTTP API.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<AgentProtocol>,
-    /// The key for the remote agent, sent as `Authorization: Bearer`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<SecretName>,
-    /// The session of the remote agent: a template. Absent: one for each caller, address and key, the same each time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
-}
-
-/// What a remote agent speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AgentProtocol {
-    /// The HTTP API of `agent-magic-tool serve`.
-    Api,
-    /// The agent2agent protocol, over JSON-RPC.
-    A2a,
-}
-
 /// What the agent loop prints when it ends.
 #[derive(Debug, Deserialize)]
 struct AgentReport {
@@ -115,127 +67,83 @@ struct AgentReport {
     open: Vec<Value>,
 }
 
-impl Agent {
-    fn filled(&self, invocation: &Invocation) -> Result<(AgentBrief, ToolScope), Failure> {
-        let values = fields::FieldValues::of(invocation);
-        let tool_scope = match values.value(self.subtools.as_ref())? {
-            None => invocation.caller.tool_scope.clone(),
-            Some(patterns) => {
-                let patterns = serde_json::from_value(patterns)
-                    .map_err(|_| fields::wrong_type("subtools", "list of names and globs"))?;
-                let narrowed = invocation.caller.tool_scope.narrowed(patterns);
-                narrowed.map_err(|error| Failure::new(Code::Rejected, error.to_string()))?
-            }
-        };
-        let prompt = values.text(Some(&self.prompt))?.unwrap_or_default();
-        if prompt.trim().is_empty() {
-            return Err(Failure::new(Code::Rejected, "there is nothing to do: the prompt is empty"));
+fn filled(agent: &Agent, invocation: &Invocation) -> Result<(AgentBrief, ToolScope), Failure> {
+    let values = fields::FieldValues::of(invocation);
+    let tool_scope = match values.value(agent.subtools.as_ref())? {
+        None => invocation.caller.tool_scope.clone(),
+        Some(patterns) => {
+            let patterns = serde_json::from_value(patterns)
+                .map_err(|_| fields::wrong_type("subtools", "list of names and globs"))?;
+            let narrowed = invocation.caller.tool_scope.narrowed(patterns);
+            narrowed.map_err(|error| Failure::new(Code::Rejected, error.to_string()))?
         }
-        let steps = values.whole_number("steps", self.steps.as_ref())?;
-        let brief = AgentBrief {
-            prompt,
-            system: values.text(self.system.as_deref())?,
-            model: values.text(self.model.as_deref())?,
-            steps: steps.map(|steps| u32::try_from(steps).unwrap_or(u32::MAX)),
-            tokens: values.whole_number("tokens", self.tokens.as_ref())?,
-            cost: values.number("cost", self.cost.as_ref())?,
-            unattended: invocation.caller.unattended,
-        };
-        Ok((brief, tool_scope))
+    };
+    let prompt = values.text(Some(&agent.prompt))?.unwrap_or_default();
+    if prompt.trim().is_empty() {
+        return Err(Failure::new(Code::Rejected, "there is nothing to do: the prompt is empty"));
     }
+    let steps = values.whole_number("steps", agent.steps.as_ref())?;
+    let brief = AgentBrief {
+        prompt,
+        system: values.text(agent.system.as_deref())?,
+        model: values.text(agent.model.as_deref())?,
+        steps: steps.map(|steps| u32::try_from(steps).unwrap_or(u32::MAX)),
+        tokens: values.whole_number("tokens", agent.tokens.as_ref())?,
+        cost: values.number("cost", agent.cost.as_ref())?,
+        unattended: invocation.caller.unattended,
+    };
+    Ok((brief, tool_scope))
 }
 
-impl Agent {
-    /// The mistakes of fields that belong to the other kind of agent, and of the address.
-    fn check_kind(&self) -> Vec<DefinitionMistake> {
-        let Some(url) = &self.url else {
-            let remote = [
-                ("protocol", self.protocol.is_some()),
-                ("key", self.key.is_some()),
-                ("session", self.session.is_some()),
-            ];
-            let given = remote.into_iter().filter(|(_, is_given)| *is_given);
-            return given
-                .map(|(name, _)| DefinitionMistake::new(name, &"is only for a remote agent: give `url`"))
-                .collect();
-        };
-        let local = [("system", self.system.is_some()), ("subtools", self.subtools.is_some())];
-        let given = local.into_iter().filter(|(_, is_given)| *is_given);
-        let words = "is not for a remote agent: what it may use is decided where it runs";
-        let mut found: Vec<_> = given.map(|(name, _)| DefinitionMistake::new(name, &words)).collect();
-        if template::is_constant(url)
-            && let Err(failure) = usable(url)
-        {
-            found.push(DefinitionMistake::new("url", &failure.error.message));
-        }
-        found
+/// What is asked of the remote agent at `url`.
+fn question_to(agent: &Agent, url: &str, invocation: &Invocation, config: &Config) -> Result<RemoteQuestion, Failure> {
+    let (brief, _) = filled(agent, invocation)?;
+    let values = invocation.values();
+    let filled = if template::is_reference(url) {
+        fields::FieldValues::of(invocation).text(Some(url))?.unwrap_or_default()
+    } else {
+        values.url_part(url)?
+    };
+    let url_of_agent = usable(&endpoint(&filled, &config.http.endpoints))?;
+    let session = match fields::FieldValues::of(invocation).text(agent.session.as_deref())? {
+        Some(session) => session,
+        None => remote::stable_session(&invocation.caller, &url_of_agent, agent.key.as_ref()),
+    };
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.:@".contains(c);
+    if session.is_empty() || session.len() > MAX_SESSION_CHARS || !session.chars().all(is_word) {
+        let message = format!("a session's id has 1 to {MAX_SESSION_CHARS} of the characters a-z A-Z 0-9 - _ . : @");
+        return Err(Failure::new(Code::Rejected, message).hint("leave it out: the caller then has one session"));
     }
+    Ok(RemoteQuestion {
+        url: url_of_agent,
+        guarded: !template::is_constant(url),
+        prompt: brief.prompt,
+        session,
+        model: brief.model,
+        key: agent.key.clone(),
+        limits: RemoteLimits { steps: brief.steps, tokens: brief.tokens, cost: brief.cost },
+    })
+}
 
-    /// What is asked of the remote agent at `url`.
-    /// The key of the agent that it asks, or of the model that answers it, and where that is.
-    pub(super) fn sent_secret(
-        &self,
-        invocation: &Invocation,
-        config: &Config,
-    ) -> Result<Option<(SecretName, Url)>, Failure> {
-        if let Some(url) = &self.url {
-            let RemoteQuestion { url, key, .. } = self.remote(url, invocation, config)?;
-            return Ok(key.map(|key| (key, url)));
-        }
-        let (brief, _) = self.filled(invocation)?;
-        Ok(ModelRegistry::new(config).choose(brief.model.as_deref()).ok().and_then(|chosen| chosen.sent_key()))
-    }
-
-    fn remote(&self, url: &str, invocation: &Invocation, config: &Config) -> Result<RemoteQuestion, Failure> {
-        let (brief, _) = self.filled(invocation)?;
-        let values = invocation.values();
-        let filled = if template::is_reference(url) {
-            fields::FieldValues::of(invocation).text(Some(url))?.unwrap_or_default()
-        } else {
-            values.url_part(url)?
-        };
-        let url_of_agent = usable(&super::http::endpoint(&filled, &config.http.endpoints))?;
-        let session = match fields::FieldValues::of(invocation).text(self.session.as_deref())? {
-            Some(session) => session,
-            None => remote::stable_session(&invocation.caller, &url_of_agent, self.key.as_ref()),
-        };
-        let is_word = |c: char| c.is_ascii_alphanumeric() || "-_.:@".contains(c);
-        if session.is_empty() || session.len() > MAX_SESSION_CHARS || !session.chars().all(is_word) {
-            let message =
-                format!("a session's id has 1 to {MAX_SESSION_CHARS} of the characters a-z A-Z 0-9 - _ . : @");
-            return Err(Failure::new(Code::Rejected, message).hint("leave it out: the caller then has one session"));
-        }
-        Ok(RemoteQuestion {
-            url: url_of_agent,
-            guarded: !template::is_constant(url),
-            prompt: brief.prompt,
-            session,
-            model: brief.model,
-            key: self.key.clone(),
-            limits: RemoteLimits { steps: brief.steps, tokens: brief.tokens, cost: brief.cost },
-        })
-    }
-
-    async fn ask_remotely(
-        &self,
-        call: &RemoteCall<'_>,
-        cancel: &CancellationToken,
-    ) -> Result<remote::RemoteAnswer, Failure> {
-        if let Some(job) = &call.left_at {
-            return match job.a2a.clone() {
-                Some(endpoint) => a2a::ask(call, endpoint).await,
-                None => api::ask(call).await,
-            };
-        }
-        let endpoint = match self.protocol {
-            Some(AgentProtocol::Api) => None,
-            Some(AgentProtocol::A2a) => Some(a2a::find(call, cancel).await?.unwrap_or_else(|| a2a::without_card(call))),
-            None => a2a::find(call, cancel).await?,
-        };
-        match endpoint {
+async fn ask_remotely(
+    agent: &Agent,
+    call: &RemoteCall<'_>,
+    cancel: &CancellationToken,
+) -> Result<remote::RemoteAnswer, Failure> {
+    if let Some(job) = &call.left_at {
+        return match job.a2a.clone() {
             Some(endpoint) => a2a::ask(call, endpoint).await,
             None => api::ask(call).await,
-        }
+        };
+    }
+    let endpoint = match agent.protocol {
+        Some(AgentProtocol::Api) => None,
+        Some(AgentProtocol::A2a) => Some(a2a::find(call, cancel).await?.unwrap_or_else(|| a2a::without_card(call))),
+        None => a2a::find(call, cancel).await?,
+    };
+    match endpoint {
+        Some(endpoint) => a2a::ask(call, endpoint).await,
+        None => api::ask(call).await,
     }
 }
 
@@ -247,7 +155,7 @@ async fn perform_remotely(
     context: &RunnerContext,
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
-    let question = agent.remote(url, invocation, &context.config)?;
+    let question = question_to(agent, url, invocation, &context.config)?;
     let call = RemoteCall::new(question, invocation, context).await?;
     if call.left_at.is_none() {
         // Until the message is sent, a lost attempt has done nothing.
@@ -261,7 +169,7 @@ async fn perform_remotely(
             return Err(if call.was_sent() { failure.effect_possible() } else { failure });
         }
         () = call.keep_clock() => unreachable!("it never returns"),
-        outcome = agent.ask_remotely(&call, cancel) => outcome,
+        outcome = ask_remotely(agent, &call, cancel) => outcome,
     };
     outcome.and_then(|answer| call.output(answer))
 }
@@ -286,44 +194,10 @@ async fn stop_remotely(call: &RemoteCall<'_>) {
     }
 }
 
-/// Reads the address of a remote agent.
-fn usable(url: &str) -> Result<Url, Failure> {
-    let wrong = |why: &str| Failure::new(Code::Rejected, format!("`{url}` is no address of an agent: {why}"));
-    let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
-    if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
-        return Err(wrong("it must begin with https:// or http://"));
-    }
-    if !parsed.username().is_empty() || parsed.password().is_some() {
-        return Err(wrong("it must not contain credentials; use `key`"));
-    }
-    if parsed.query().is_some() || parsed.fragment().is_some() {
-        return Err(wrong("it must not have a query or a fragment"));
-    }
-    Ok(parsed)
-}
-
 impl Runner for Agent {
-    fn check(&self) -> Vec<DefinitionMistake> {
-        let found = self.check_kind();
-        if !found.is_empty() {
-            return found;
-        }
-        let Some(list) = self.subtools.as_ref().filter(|subtools| !subtools.is_string()) else { return Vec::new() };
-        let wrong = |problem: &dyn ToString| vec![DefinitionMistake::new("subtools", &problem.to_string())];
-        let Ok(patterns) = serde_json::from_value::<Vec<String>>(list.clone()) else {
-            return wrong(&"it must be a list of names and globs, or a template for one");
-        };
-        let constant = patterns.into_iter().filter(|pattern| template::is_constant(pattern)).collect();
-        ToolScope::default().narrowed(constant).map_or_else(|error| wrong(&error), |_| Vec::new())
-    }
-
-    fn text_kind(&self, place: &str) -> TextKind {
-        if matches!(place, "protocol" | "key") { TextKind::Constant } else { TextKind::Template }
-    }
-
     fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
         if let Some(url) = &self.url {
-            let question = self.remote(url, invocation, config)?;
+            let question = question_to(self, url, invocation, config)?;
             let mut plan =
                 json!({"url": question.url.as_str(), "session": question.session, "prompt": question.prompt});
             if let Some(key) = &self.key {
@@ -335,45 +209,64 @@ impl Runner for Agent {
             plan["limits"] = json!(question.limits);
             return Ok(plan);
         }
-        let (mut brief, tool_scope) = self.filled(invocation)?;
+        let (mut brief, tool_scope) = filled(self, invocation)?;
         brief.model = brief.model.or_else(|| Some(config.agent.model.clone()));
         let mut plan = serde_json::to_value(brief).expect("a brief is plain JSON");
         plan["subtools"] = if tool_scope.is_everything() { "all".into() } else { json!(tool_scope) };
         Ok(plan)
     }
 
-    async fn perform(
-        &self,
-        invocation: &Invocation,
-        context: &RunnerContext,
-        cancel: &CancellationToken,
-    ) -> Result<RunnerOutput, Failure> {
-        if let Some(error) = too_deep("a sub-agent", invocation.caller.depth, &context.config) {
-            return Err(error.into());
-        }
+    /// The key of the agent that it asks, or of the model that answers it, and where that is.
+    fn sent_secrets(&self, invocation: &Invocation, config: &Config) -> Result<Vec<(SecretName, Url)>, Failure> {
         if let Some(url) = &self.url {
-            return Box::pin(perform_remotely(self, url, invocation, context, cancel)).await;
+            let RemoteQuestion { url, key, .. } = question_to(self, url, invocation, config)?;
+            return Ok(key.map(|key| (key, url)).into_iter().collect());
         }
-        let (brief, tool_scope) = self.filled(invocation)?;
-        let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
-        // An unknown model is reported before the process is started.
-        let chosen = ModelRegistry::new(&context.config).choose_for_delegation(brief.model.as_deref())?;
-        invocation.check_trust(&chosen.name, trust_of(&chosen.model))?;
-        if cancel.is_cancelled() {
-            return Err(Failure::new(Code::Cancelled, "cancelled before the sub-agent was started"));
-        }
-        let cannot_start =
-            |error: std::io::Error| Failure::new(Code::CannotStart, format!("failed to start the sub-agent: {error}"));
-        let command = command(invocation, &tool_scope, delegation);
-        let brief = serde_json::to_string(&brief).expect("a brief is plain JSON");
-        let exit =
-            group::run(command, HeldFiles::default(), Some(brief), MAX_BYTES, cancel).await.map_err(cannot_start)?;
-        let outcome = outcome(&exit, &delegation.sessions, &invocation.heard);
-        if exit.stopped.is_some() {
-            delegation.abandon(invocation, &session(invocation)).await;
-        }
-        outcome
+        let (brief, _) = filled(self, invocation)?;
+        let chosen = ModelRegistry::new(config).choose(brief.model.as_deref()).ok();
+        Ok(chosen.and_then(|chosen| chosen.sent_key()).into_iter().collect())
     }
+
+    fn perform<'a>(
+        &'a self,
+        invocation: &'a Invocation,
+        context: &'a RunnerContext,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<RunnerOutput, Failure>> {
+        Box::pin(perform(self, invocation, context, cancel))
+    }
+}
+
+async fn perform(
+    agent: &Agent,
+    invocation: &Invocation,
+    context: &RunnerContext,
+    cancel: &CancellationToken,
+) -> Result<RunnerOutput, Failure> {
+    if let Some(error) = too_deep("a sub-agent", invocation.caller.depth, &context.config) {
+        return Err(error.into());
+    }
+    if let Some(url) = &agent.url {
+        return Box::pin(perform_remotely(agent, url, invocation, context, cancel)).await;
+    }
+    let (brief, tool_scope) = filled(agent, invocation)?;
+    let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
+    // An unknown model is reported before the process is started.
+    let chosen = ModelRegistry::new(&context.config).choose_for_delegation(brief.model.as_deref())?;
+    invocation.check_trust(&chosen.name, trust_of(&chosen.model))?;
+    if cancel.is_cancelled() {
+        return Err(Failure::new(Code::Cancelled, "cancelled before the sub-agent was started"));
+    }
+    let cannot_start =
+        |error: std::io::Error| Failure::new(Code::CannotStart, format!("failed to start the sub-agent: {error}"));
+    let command = command(invocation, &tool_scope, delegation);
+    let brief = serde_json::to_string(&brief).expect("a brief is plain JSON");
+    let exit = group::run(command, HeldFiles::default(), Some(brief), MAX_BYTES, cancel).await.map_err(cannot_start)?;
+    let outcome = outcome(&exit, &delegation.sessions, &invocation.heard);
+    if exit.stopped.is_some() {
+        delegation.abandon(invocation, &session(invocation)).await;
+    }
+    outcome
 }
 
 /// The session id that the tasks of a sub-agent carry.
@@ -489,10 +382,9 @@ mod tests {
     fn the_input_fills_the_brief_and_the_tool_scope_never_exceeds_the_callers() {
         let run =
             agent(json!({"prompt": "Do: {{ work }}", "subtools": "{{ subtools }}", "steps": 5, "cost": "{{ cost }}"}));
-        assert_eq!(run.check(), [], "a valid definition");
         let mut invocation = invocation(json!({"work": "count", "subtools": ["count_*"], "cost": 0.5}));
         invocation.caller.tool_scope = ToolScope::default().narrowed(vec!["*_words".to_owned()]).expect("a glob");
-        let (brief, tool_scope) = run.filled(&invocation).expect("filled");
+        let (brief, tool_scope) = filled(&run, &invocation).expect("filled");
         let expected =
             AgentBrief { prompt: "Do: count".to_owned(), steps: Some(5), cost: Some(0.5), ..AgentBrief::default() };
         assert_eq!(brief, expected);
@@ -500,37 +392,14 @@ mod tests {
             tool_scope.covers("count_words") && !tool_scope.covers("count_lines") && !tool_scope.covers("other_words")
         );
         invocation.input.remove("subtools");
-        assert_eq!(run.filled(&invocation).expect("filled").1, invocation.caller.tool_scope);
+        assert_eq!(filled(&run, &invocation).expect("filled").1, invocation.caller.tool_scope);
     }
 
     #[test]
-    fn subtools_that_are_not_a_list_of_globs_are_a_mistake() {
-        for subtools in [json!(5), json!([5]), json!(["a[b"])] {
-            assert!(!agent(json!({"prompt": "x", "subtools": subtools})).check().is_empty());
-        }
-        assert_eq!(agent(json!({"prompt": "x", "subtools": ["gmail_*", "{{ more }}"]})).check(), []);
-    }
-
-    #[test]
-    fn a_remote_agent_has_an_address_and_nothing_of_a_local_one() {
-        let places = |definition: Value| -> Vec<String> {
-            agent(definition).check().into_iter().map(|mistake| mistake.place).collect()
-        };
-        assert_eq!(places(json!({"prompt": "x", "url": "https://a.example", "key": "secret:k"})), [""; 0]);
-        assert_eq!(places(json!({"prompt": "x", "url": "{{ url }}", "session": "s"})), [""; 0]);
-        for (definition, place) in [
-            (json!({"prompt": "x", "key": "secret:k"}), "key"),
-            (json!({"prompt": "x", "protocol": "a2a"}), "protocol"),
-            (json!({"prompt": "x", "session": "s"}), "session"),
-            (json!({"prompt": "x", "url": "https://a.example", "system": "s"}), "system"),
-            (json!({"prompt": "x", "url": "https://a.example", "subtools": []}), "subtools"),
-            (json!({"prompt": "x", "url": "ftp://a.example"}), "url"),
-            (json!({"prompt": "x", "url": "https://me:key@a.example"}), "url"),
-        ] {
-            assert_eq!(places(definition.clone()), [place], "{definition}");
-        }
+    fn a_remote_agent_has_a_checked_address_and_session() {
         let run = agent(json!({"prompt": "x", "url": "https://{{ host }}.example.com", "session": "{{ session }}"}));
-        let asked = |input: Value| run.remote("https://{{ host }}.example.com", &invocation(input), &Config::default());
+        let asked =
+            |input: Value| question_to(&run, "https://{{ host }}.example.com", &invocation(input), &Config::default());
         let question = asked(json!({"host": "a"})).expect("a question");
         assert!(question.guarded && question.session.starts_with("swarm-"), "{question:?}");
         for wrong in [json!({"host": "a", "session": "a/b"}), json!({"host": "a", "session": ""})] {

@@ -4,37 +4,16 @@
 //! passes the answer on. Accepting, declining and dismissing are three different answers, as in MCP's elicitation.
 //! A secret that the human types is kept in the secret store, and the caller gets its name.
 
+use definition::run::ask_user::AskUser;
+use futures_util::future::{BoxFuture, ready};
 use ground::base::schema::{InputSchema, Problem};
 use ground::config::secret::{SecretName, Secrets};
 use serde_json::{Map, json};
 
-use super::{
-    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
-    RunnerContext, RunnerOutput, Serialize, TextKind, Value,
-};
+use super::{CancellationToken, Code, Config, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Value};
 
 /// The only field of a question without a form.
 const ANSWER: &str = "answer";
-
-/// A question to the human.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AskUser {
-    /// The question: a template.
-    pub question: String,
-    /// The options to choose from: a template for a list of texts. Absent: any answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub options: Option<String>,
-    /// Whether the human may choose several options: a template for true or false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub multiple: Option<String>,
-    /// The type of an answer without options: a template for `text`, `number` or `boolean`.
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "type")]
-    pub kind: Option<String>,
-    /// A form with several fields: a template for the JSON Schema of an object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub form: Option<String>,
-}
 
 /// A question as the human sees it.
 #[derive(Debug)]
@@ -46,28 +25,26 @@ pub struct UserQuestion {
     compiled: InputSchema,
 }
 
-impl AskUser {
-    /// Returns the question of an invocation; fails if its input does not make a valid question.
-    pub fn question(&self, invocation: &Invocation) -> Result<UserQuestion, Failure> {
-        let scope = invocation.values();
-        let text = scope.text(&self.question)?;
-        let value = |template: &Option<String>| -> Result<Value, Failure> {
-            let template = template.as_ref().map(|template| Value::String(template.clone()));
-            Ok(template.map_or(Ok(None), |template| scope.value(&template))?.unwrap_or(Value::Null))
-        };
-        let invalid = |message: &str| Failure::new(Code::InvalidInput, message);
-        let (schema, is_form) = match value(&self.form)? {
-            Value::Object(schema) => (schema, true),
-            Value::Null => (one_field(&value(&self.options)?, &value(&self.multiple)?, &value(&self.kind)?)?, false),
-            _ => return Err(invalid("the form is not the JSON Schema of an object")),
-        };
-        if schema.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty) {
-            return Err(invalid("the form has no `properties`, so there is nothing to fill in"));
-        }
-        let compiled = InputSchema::compile(&schema)
-            .map_err(|error| invalid("the form is not a valid JSON Schema").detail("problem", error.to_string()))?;
-        Ok(UserQuestion { text, schema, is_form, compiled })
+/// Returns the question of an invocation; fails if its input does not make a valid question.
+pub fn question(ask: &AskUser, invocation: &Invocation) -> Result<UserQuestion, Failure> {
+    let scope = invocation.values();
+    let text = scope.text(&ask.question)?;
+    let value = |template: &Option<String>| -> Result<Value, Failure> {
+        let template = template.as_ref().map(|template| Value::String(template.clone()));
+        Ok(template.map_or(Ok(None), |template| scope.value(&template))?.unwrap_or(Value::Null))
+    };
+    let invalid = |message: &str| Failure::new(Code::InvalidInput, message);
+    let (schema, is_form) = match value(&ask.form)? {
+        Value::Object(schema) => (schema, true),
+        Value::Null => (one_field(&value(&ask.options)?, &value(&ask.multiple)?, &value(&ask.kind)?)?, false),
+        _ => return Err(invalid("the form is not the JSON Schema of an object")),
+    };
+    if schema.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty) {
+        return Err(invalid("the form has no `properties`, so there is nothing to fill in"));
     }
+    let compiled = InputSchema::compile(&schema)
+        .map_err(|error| invalid("the form is not a valid JSON Schema").detail("problem", error.to_string()))?;
+    Ok(UserQuestion { text, schema, is_form, compiled })
 }
 
 /// The form of a question without a form: one field for the answer.
@@ -143,27 +120,19 @@ fn is_secret(field: &Value) -> bool {
 }
 
 impl Runner for AskUser {
-    fn check(&self) -> Vec<DefinitionMistake> {
-        Vec::new()
-    }
-
-    fn text_kind(&self, _: &str) -> TextKind {
-        TextKind::Template
-    }
-
     fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
-        let question = self.question(invocation)?;
+        let question = question(self, invocation)?;
         Ok(json!({"question": question.text, "form": question.schema}))
     }
 
-    async fn perform(
-        &self,
-        invocation: &Invocation,
-        _: &RunnerContext,
-        _: &CancellationToken,
-    ) -> Result<RunnerOutput, Failure> {
+    fn perform<'a>(
+        &'a self,
+        invocation: &'a Invocation,
+        _: &'a RunnerContext,
+        _: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<RunnerOutput, Failure>> {
         let unanswered = || Failure::new(Code::Internal, "the question was dispatched without an answer");
-        invocation.answer.clone().map(RunnerOutput::json).ok_or_else(unanswered)
+        Box::pin(ready(invocation.answer.clone().map(RunnerOutput::json).ok_or_else(unanswered)))
     }
 }
 
@@ -178,9 +147,8 @@ mod tests {
     }
 
     fn question(input: &Value) -> Result<UserQuestion, String> {
-        ask()
-            .question(&Invocation { input: input.as_object().expect("an object").clone(), ..Invocation::default() })
-            .map_err(|failure| failure.error.message)
+        let invocation = Invocation { input: input.as_object().expect("an object").clone(), ..Invocation::default() };
+        super::question(&ask(), &invocation).map_err(|failure| failure.error.message)
     }
 
     #[test]

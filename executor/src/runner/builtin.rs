@@ -1,17 +1,19 @@
 //! The `builtin` runner: functions of the executor.
 //!
-//! To add one: a file under `builtin/`, a variant of [`Builtin`] and its arm in `perform`. All of them only read,
-//! except [`EditPrompt`]. `roots.rs` decides which files they may read, the HTTP client which addresses.
+//! To add one: its templates in `definition/src/run/builtin.rs`, a file under `builtin/`, and its arm in `perform`. All of them only read,
+//! except `EditPrompt`. `roots.rs` decides which files they may read, the HTTP client which addresses.
 
 use std::path::Path;
 
+use definition::run::builtin::Builtin;
+use futures_util::future::BoxFuture;
 use ground::task::fingerprint::Fingerprint;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number};
 
 use super::{
-    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
-    RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields, input_file,
+    CancellationToken, Code, Config, Deserialize, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Serialize,
+    Value, fields, input_file,
 };
 use protocol::extent::DataExtent;
 
@@ -24,99 +26,22 @@ pub(crate) mod roots;
 mod search_files;
 mod walk;
 
-pub use fetch_url::FetchUrl;
-pub use list_files::ListFiles;
-pub use prompt::{EditPrompt, ReadPrompt};
-pub use read_file::ReadFile;
-pub use search_files::SearchFiles;
-
-/// A function of the executor, with templates for its arguments.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Builtin {
-    /// Reads lines of a text file.
-    ReadFile(ReadFile),
-    /// Finds the lines of files that match a regular expression.
-    SearchFiles(Box<SearchFiles>),
-    /// Lists a folder.
-    ListFiles(ListFiles),
-    /// Fetches a web page as text.
-    FetchUrl(FetchUrl),
-    /// Shows the sections of the agent's system prompt, or one of them.
-    ReadPrompt(ReadPrompt),
-    /// Changes a section of the agent's system prompt.
-    EditPrompt(EditPrompt),
-}
-
 impl Runner for Builtin {
-    fn check(&self) -> Vec<DefinitionMistake> {
-        Vec::new()
-    }
-
-    fn text_kind(&self, _: &str) -> TextKind {
-        TextKind::Template
-    }
-
     fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
         let values = fields::FieldValues::of(invocation);
         let mut plan = Map::new();
-        for (function, templates) in self.templates() {
+        for (function, templates) in templates(self) {
             plan.insert(function, Value::Object(values.all(&templates)?));
         }
         Ok(Value::Object(plan))
     }
 
-    async fn perform(
-        &self,
-        invocation: &Invocation,
-        context: &RunnerContext,
-        cancel: &CancellationToken,
-    ) -> Result<RunnerOutput, Failure> {
-        match self {
-            Self::ReadFile(templates) => {
-                read_file::perform(arguments(templates, invocation)?, invocation, context, cancel).await
-            }
-            Self::SearchFiles(templates) => {
-                search_files::perform(arguments(templates, invocation)?, invocation, context, cancel).await
-            }
-            Self::ListFiles(templates) => {
-                list_files::perform(arguments(templates, invocation)?, invocation, context, cancel).await
-            }
-            Self::FetchUrl(templates) => fetch_url::perform(arguments(templates, invocation)?, context, cancel).await,
-            Self::ReadPrompt(templates) => prompt::show(arguments(templates, invocation)?, context, cancel).await,
-            Self::EditPrompt(templates) => prompt::change(arguments(templates, invocation)?, context, cancel).await,
-        }
-    }
-}
-
-impl Builtin {
-    /// Returns why the call can only fail, as far as that is known before it runs. `prompts` is the folder with the
-    /// sections of the system prompt.
-    pub fn refusal(&self, invocation: &Invocation, prompts: &Path) -> Option<Failure> {
-        match self {
-            Self::EditPrompt(templates) => match arguments::<prompt::PromptChange>(templates, invocation) {
-                Ok(change) => change.refusal(prompts),
-                Err(failure) => Some(failure),
-            },
-            Self::ReadFile(_) | Self::SearchFiles(_) | Self::ListFiles(_) | Self::FetchUrl(_) | Self::ReadPrompt(_) => {
-                None
-            }
-        }
-    }
-
-    /// The template of how much is returned, and what is returned at most; `None` without a limit.
-    pub fn limit(&self) -> Option<(Option<&Value>, u64)> {
-        Some(match self {
-            Self::ReadFile(templates) => (templates.lines.as_ref(), read_file::MAX_LINES),
-            Self::SearchFiles(templates) => (templates.limit.as_ref(), search_files::MAX_HITS),
-            Self::ListFiles(templates) => (templates.limit.as_ref(), list_files::MAX_ENTRIES),
-            Self::FetchUrl(templates) => (templates.max_chars.as_ref(), fetch_url::MAX_CHARS),
-            Self::ReadPrompt(_) | Self::EditPrompt(_) => return None,
-        })
+    fn check_before(&self, invocation: &Invocation, context: &RunnerContext) -> Result<(), Failure> {
+        self.files(invocation, context).map(drop)
     }
 
     /// The file that is read.
-    pub(super) fn files(&self, invocation: &Invocation, context: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
+    fn files(&self, invocation: &Invocation, context: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
         match self {
             Self::ReadFile(templates) => {
                 let arguments: read_file::ReadFileArguments = arguments(templates, invocation)?;
@@ -130,18 +55,59 @@ impl Builtin {
         }
     }
 
-    /// The name of the function and the templates of its arguments: exactly one pair.
-    /// Whether it reads files or folders of this machine.
-    pub fn reads_files(&self) -> bool {
-        matches!(self, Self::ReadFile(_) | Self::SearchFiles(_) | Self::ListFiles(_))
+    fn perform<'a>(
+        &'a self,
+        invocation: &'a Invocation,
+        context: &'a RunnerContext,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<RunnerOutput, Failure>> {
+        Box::pin(perform(self, invocation, context, cancel))
     }
+}
 
-    fn templates(&self) -> impl Iterator<Item = (String, Map<String, Value>)> {
-        fields::of(self).into_iter().map(|(function, templates)| match templates {
-            Value::Object(templates) => (function, templates),
-            _ => (function, Map::new()),
-        })
+async fn perform(
+    builtin: &Builtin,
+    invocation: &Invocation,
+    context: &RunnerContext,
+    cancel: &CancellationToken,
+) -> Result<RunnerOutput, Failure> {
+    match builtin {
+        Builtin::ReadFile(templates) => {
+            read_file::perform(arguments(templates, invocation)?, invocation, context, cancel).await
+        }
+        Builtin::SearchFiles(templates) => {
+            search_files::perform(arguments(templates, invocation)?, invocation, context, cancel).await
+        }
+        Builtin::ListFiles(templates) => {
+            list_files::perform(arguments(templates, invocation)?, invocation, context, cancel).await
+        }
+        Builtin::FetchUrl(templates) => fetch_url::perform(arguments(templates, invocation)?, context, cancel).await,
+        Builtin::ReadPrompt(templates) => prompt::show(arguments(templates, invocation)?, context, cancel).await,
+        Builtin::EditPrompt(templates) => prompt::change(arguments(templates, invocation)?, context, cancel).await,
     }
+}
+
+/// Returns why the call can only fail, as far as that is known before it runs. `prompts` is the folder with the
+/// sections of the system prompt.
+pub fn refusal(builtin: &Builtin, invocation: &Invocation, prompts: &Path) -> Option<Failure> {
+    match builtin {
+        Builtin::EditPrompt(templates) => match arguments::<prompt::PromptChange>(templates, invocation) {
+            Ok(change) => change.refusal(prompts),
+            Err(failure) => Some(failure),
+        },
+        Builtin::ReadFile(_)
+        | Builtin::SearchFiles(_)
+        | Builtin::ListFiles(_)
+        | Builtin::FetchUrl(_)
+        | Builtin::ReadPrompt(_) => None,
+    }
+}
+
+fn templates(builtin: &Builtin) -> impl Iterator<Item = (String, Map<String, Value>)> {
+    fields::of(builtin).into_iter().map(|(function, templates)| match templates {
+        Value::Object(templates) => (function, templates),
+        _ => (function, Map::new()),
+    })
 }
 
 /// How much is returned at most.

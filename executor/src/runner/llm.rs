@@ -14,6 +14,8 @@ use agent_loop::model::provider::client::{ModelClient, trust_of};
 use agent_loop::model::provider::{ModelRequest, Provider as _, ToolDefinition};
 use agent_loop::model::registry::{self, ChosenModel, ModelRegistry};
 use agent_loop::model::view::{self, CallStyle, ContextBounds};
+use definition::run::llm::{AnswerForm, Llm};
+use futures_util::future::BoxFuture;
 use ground::config::secret::SecretName;
 use protocol::data_class::DataClass;
 use protocol::json::parse_answer;
@@ -21,10 +23,7 @@ use serde_json::{Map, json};
 use url::Url;
 
 use super::delegation::{CalledTask, Delegation, too_deep};
-use super::{
-    CancellationToken, Code, Config, DefinitionMistake, Deserialize, Failure, Invocation, JsonSchema, Runner,
-    RunnerContext, RunnerOutput, Serialize, TextKind, Value, fields,
-};
+use super::{CancellationToken, Code, Config, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Value, fields};
 
 /// The most of a call's result that the model gets to read.
 const MAX_RESULT_BYTES: usize = 50_000;
@@ -33,47 +32,6 @@ const MAX_QUOTED_BYTES: usize = 2_000;
 const EMPTY: &str = "Your answer was empty. Answer the question.";
 const INCOMPLETE: &str = "[This answer is incomplete: it reached the model's limit of tokens.]";
 const DESCRIBE_RESULT: &str = "Describe the result of this call in words. You cannot make another call.";
-
-/// One question to a language model.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Llm {
-    /// The question: a template. The model sees nothing else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt: Option<String>,
-    /// A name in `[models]`: a template. Without a value: the model of `[agent]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// The system prompt: a template. Absent: no system prompt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub system: Option<String>,
-    /// The temperature: a number, or a template. Absent: the setting of the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<Value>,
-    /// The most tokens of an answer: a number, or a template. Absent: the setting of the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_tokens: Option<Value>,
-    /// The subtool that the model calls, once: a template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool: Option<String>,
-    /// The arguments of the call: a template for an object. Absent: the model takes them from the prompt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub arguments: Option<Value>,
-    /// How to read the answer. Absent: `text`.
-    #[serde(default)]
-    pub output: AnswerForm,
-}
-
-/// How to read an answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AnswerForm {
-    /// As text, unchanged.
-    #[default]
-    Text,
-    /// As a JSON document, which may be in a code block.
-    Json,
-}
 
 /// The definition, filled for one invocation.
 #[derive(Debug, Default)]
@@ -86,87 +44,52 @@ struct FilledPrompt {
     tool: Option<String>,
 }
 
-impl Llm {
-    /// Whether the model calls a subtool.
-    pub fn calls(&self) -> bool {
-        self.tool.is_some()
+fn filled(llm: &Llm, invocation: &Invocation) -> Result<FilledPrompt, Failure> {
+    let values = fields::FieldValues::of(invocation);
+    let tool = values.text(llm.tool.as_deref())?;
+    let arguments = match values.value(llm.arguments.as_ref())? {
+        Some(arguments) if !arguments.is_object() => return Err(fields::wrong_type("arguments", "JSON object")),
+        arguments => arguments,
+    };
+    let instruction = match (&tool, arguments) {
+        (Some(tool), Some(arguments)) => Some(format!("Call `{tool}` with these arguments: {arguments}")),
+        _ => None,
+    };
+    let parts: Vec<_> = values.text(llm.prompt.as_deref())?.into_iter().chain(instruction).collect();
+    let prompt = parts.join("\n\n");
+    if prompt.trim().is_empty() {
+        return Err(Failure::new(Code::Rejected, "there is nothing to ask: the prompt is empty"));
     }
-
-    fn filled(&self, invocation: &Invocation) -> Result<FilledPrompt, Failure> {
-        let values = fields::FieldValues::of(invocation);
-        let tool = values.text(self.tool.as_deref())?;
-        let arguments = match values.value(self.arguments.as_ref())? {
-            Some(arguments) if !arguments.is_object() => return Err(fields::wrong_type("arguments", "JSON object")),
-            arguments => arguments,
-        };
-        let instruction = match (&tool, arguments) {
-            (Some(tool), Some(arguments)) => Some(format!("Call `{tool}` with these arguments: {arguments}")),
-            _ => None,
-        };
-        let parts: Vec<_> = values.text(self.prompt.as_deref())?.into_iter().chain(instruction).collect();
-        let prompt = parts.join("\n\n");
-        if prompt.trim().is_empty() {
-            return Err(Failure::new(Code::Rejected, "there is nothing to ask: the prompt is empty"));
-        }
-        let max_tokens = values.whole_number("max_tokens", self.max_tokens.as_ref())?.map(u32::try_from);
-        Ok(FilledPrompt {
-            model: values.text(self.model.as_deref())?,
-            prompt,
-            system: values.text(self.system.as_deref())?.unwrap_or_default(),
-            temperature: values.number("temperature", self.temperature.as_ref())?,
-            max_tokens: max_tokens.transpose().map_err(|_| fields::wrong_type("max_tokens", "whole number"))?,
-            tool,
-        })
-    }
-
-    fn output(&self, turn: &Turn) -> Result<RunnerOutput, Failure> {
-        let text = turn.text.trim_end();
-        let is_cut = turn.end == TurnEnd::Truncated;
-        let data = match self.output {
-            AnswerForm::Text if is_cut => Value::String(format!("{text}\n\n{INCOMPLETE}")),
-            AnswerForm::Text => Value::String(turn.text.clone()),
-            AnswerForm::Json => parse_answer(without_code_fence(text)).map_err(|error| {
-                let cut = if is_cut { ", and was cut at the limit of tokens" } else { "" };
-                Failure::new(Code::BadResponse, format!("the model's answer is not JSON{cut}: {error}"))
-                    .detail("said", excerpt(text, MAX_QUOTED_BYTES))
-            })?,
-        };
-        let output = RunnerOutput::json(data);
-        Ok(if is_cut { output.with_meta("truncated", true) } else { output })
-    }
+    let max_tokens = values.whole_number("max_tokens", llm.max_tokens.as_ref())?.map(u32::try_from);
+    Ok(FilledPrompt {
+        model: values.text(llm.model.as_deref())?,
+        prompt,
+        system: values.text(llm.system.as_deref())?.unwrap_or_default(),
+        temperature: values.number("temperature", llm.temperature.as_ref())?,
+        max_tokens: max_tokens.transpose().map_err(|_| fields::wrong_type("max_tokens", "whole number"))?,
+        tool,
+    })
 }
 
-impl Llm {
-    /// The key of its model, and where that is.
-    pub(super) fn sent_secret(
-        &self,
-        invocation: &Invocation,
-        config: &Config,
-    ) -> Result<Option<(SecretName, Url)>, Failure> {
-        let model = self.filled(invocation)?.model;
-        Ok(ModelRegistry::new(config).choose(model.as_deref()).ok().and_then(|chosen| chosen.sent_key()))
-    }
+fn output(llm: &Llm, turn: &Turn) -> Result<RunnerOutput, Failure> {
+    let text = turn.text.trim_end();
+    let is_cut = turn.end == TurnEnd::Truncated;
+    let data = match llm.output {
+        AnswerForm::Text if is_cut => Value::String(format!("{text}\n\n{INCOMPLETE}")),
+        AnswerForm::Text => Value::String(turn.text.clone()),
+        AnswerForm::Json => parse_answer(without_code_fence(text)).map_err(|error| {
+            let cut = if is_cut { ", and was cut at the limit of tokens" } else { "" };
+            Failure::new(Code::BadResponse, format!("the model's answer is not JSON{cut}: {error}"))
+                .detail("said", excerpt(text, MAX_QUOTED_BYTES))
+        })?,
+    };
+    let output = RunnerOutput::json(data);
+    Ok(if is_cut { output.with_meta("truncated", true) } else { output })
 }
 
 impl Runner for Llm {
-    fn check(&self) -> Vec<DefinitionMistake> {
-        let mistake = match (&self.prompt, &self.tool, &self.arguments) {
-            (None, None, _) => DefinitionMistake::new("prompt", &"it is missing: there is nothing to ask"),
-            (_, None, Some(_)) => DefinitionMistake::new("arguments", &"there is no `tool` to call with them"),
-            (None, Some(_), None) => {
-                DefinitionMistake::new("prompt", &"it is missing, and so are `arguments`: the call has no input")
-            }
-            _ => return Vec::new(),
-        };
-        vec![mistake]
-    }
-
-    fn text_kind(&self, place: &str) -> TextKind {
-        if place == "output" { TextKind::Constant } else { TextKind::Template }
-    }
-
     fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure> {
-        let FilledPrompt { model, prompt, system, temperature, max_tokens, tool } = self.filled(invocation)?;
+        let FilledPrompt { model, prompt, system, temperature, max_tokens, tool } = filled(self, invocation)?;
         let mut plan = Map::new();
         plan.insert("model".to_owned(), model.unwrap_or_else(|| config.agent.model.clone()).into());
         plan.insert("prompt".to_owned(), prompt.into());
@@ -177,34 +100,52 @@ impl Runner for Llm {
         Ok(Value::Object(plan))
     }
 
-    async fn perform(
-        &self,
-        invocation: &Invocation,
-        context: &RunnerContext,
-        cancel: &CancellationToken,
-    ) -> Result<RunnerOutput, Failure> {
-        let filled = self.filled(invocation)?;
-        let models = ModelRegistry::new(&context.config);
-        let mut chosen = models.choose_for_delegation(filled.model.as_deref())?;
-        chosen.model.temperature = filled.temperature.or(chosen.model.temperature);
-        chosen.model.max_tokens = filled.max_tokens.or(chosen.model.max_tokens);
-        invocation.check_trust(&chosen.name, trust_of(&chosen.model))?;
-        let Some(tool) = &filled.tool else {
-            let mut session = ModelSession::open(chosen, filled.system, invocation, context, cancel).await?;
-            let answer = session.ask(vec![JournalEntry::Asked { text: filled.prompt }], None).await;
-            return session.with_usage(answer.and_then(|turn| self.output(&turn)));
-        };
-        if let Some(error) = too_deep(tool, invocation.caller.depth, &context.config) {
-            return Err(error.into());
-        }
-        let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
-        let subtool = delegation.subtool(tool, invocation)?;
-        let mut session = ModelSession::open(chosen, filled.system, invocation, context, cancel).await?;
-        let answer = session.call(&filled.prompt, subtool, delegation, invocation).await;
-        session.with_usage(answer.and_then(|(turn, called)| {
-            Ok(self.output(&turn)?.with_meta("call", json!({"id": called.id, "tool": tool})))
-        }))
+    /// The key of its model, and where that is.
+    fn sent_secrets(&self, invocation: &Invocation, config: &Config) -> Result<Vec<(SecretName, Url)>, Failure> {
+        let model = filled(self, invocation)?.model;
+        let chosen = ModelRegistry::new(config).choose(model.as_deref()).ok();
+        Ok(chosen.and_then(|chosen| chosen.sent_key()).into_iter().collect())
     }
+
+    fn perform<'a>(
+        &'a self,
+        invocation: &'a Invocation,
+        context: &'a RunnerContext,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<RunnerOutput, Failure>> {
+        Box::pin(perform(self, invocation, context, cancel))
+    }
+}
+
+async fn perform(
+    llm: &Llm,
+    invocation: &Invocation,
+    context: &RunnerContext,
+    cancel: &CancellationToken,
+) -> Result<RunnerOutput, Failure> {
+    let filled = filled(llm, invocation)?;
+    let models = ModelRegistry::new(&context.config);
+    let mut chosen = models.choose_for_delegation(filled.model.as_deref())?;
+    chosen.model.temperature = filled.temperature.or(chosen.model.temperature);
+    chosen.model.max_tokens = filled.max_tokens.or(chosen.model.max_tokens);
+    invocation.check_trust(&chosen.name, trust_of(&chosen.model))?;
+    let Some(tool) = &filled.tool else {
+        let mut session = ModelSession::open(chosen, filled.system, invocation, context, cancel).await?;
+        let answer = session.ask(vec![JournalEntry::Asked { text: filled.prompt }], None).await;
+        return session.with_usage(answer.and_then(|turn| output(llm, &turn)));
+    };
+    if let Some(error) = too_deep(tool, invocation.caller.depth, &context.config) {
+        return Err(error.into());
+    }
+    let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
+    let subtool = delegation.subtool(tool, invocation)?;
+    let mut session = ModelSession::open(chosen, filled.system, invocation, context, cancel).await?;
+    let answer = session.call(&filled.prompt, subtool, delegation, invocation).await;
+    session.with_usage(
+        answer.and_then(|(turn, called)| {
+            Ok(output(llm, &turn)?.with_meta("call", json!({"id": called.id, "tool": tool})))
+        }),
+    )
 }
 
 /// The requests of one invocation to one model, and their usage.
@@ -413,7 +354,6 @@ mod tests {
     #[test]
     fn an_absent_model_is_the_configured_one_and_numbers_stay_numbers() {
         let run = llm(json!({"model": "{{ model }}", "prompt": "{{ prompt }}", "temperature": "{{ temperature }}"}));
-        assert_eq!(run.check(), [], "a valid definition");
         let plan = run.plan(&invocation(json!({"prompt": "年度?", "temperature": 0.5})), &Config::default());
         assert_eq!(plan.expect("a plan"), json!({"model": "", "prompt": "年度?", "temperature": 0.5}));
         let empty = run.plan(&invocation(json!({"prompt": " "})), &Config::default()).expect_err("nothing to ask");
@@ -423,16 +363,9 @@ mod tests {
     #[test]
     fn arguments_are_part_of_the_prompt() {
         let run = llm(json!({"tool": "{{ tool }}", "prompt": "{{ prompt }}", "arguments": "{{ arguments }}"}));
-        let filled = run.filled(&invocation(json!({"tool": "count", "arguments": {"a": 1}}))).expect("filled");
-        assert_eq!(filled.prompt, "Call `count` with these arguments: {\"a\":1}");
-        assert!(run.filled(&invocation(json!({"tool": "count", "arguments": [1]}))).is_err());
-    }
-
-    #[test]
-    fn a_definition_without_a_question_is_a_mistake() {
-        for wrong in [json!({}), json!({"prompt": "a", "arguments": {}}), json!({"tool": "x"})] {
-            assert!(!llm(wrong.clone()).check().is_empty(), "{wrong}");
-        }
+        let found = filled(&run, &invocation(json!({"tool": "count", "arguments": {"a": 1}}))).expect("filled");
+        assert_eq!(found.prompt, "Call `count` with these arguments: {\"a\":1}");
+        assert!(filled(&run, &invocation(json!({"tool": "count", "arguments": [1]}))).is_err());
     }
 
     #[test]
@@ -440,7 +373,9 @@ mod tests {
         for text in ["{\"a\": 1}", "```json\n{\"a\": 1}\n```", "```\n{\"a\": 1}```\n"] {
             let run = llm(json!({"prompt": "x", "output": "json"}));
             let turn = Turn { text: text.to_owned(), ..Turn::default() };
-            let super::super::OutputData::Json(data) = run.output(&turn).expect("JSON").data else { panic!("a file") };
+            let super::super::OutputData::Json(data) = output(&run, &turn).expect("JSON").data else {
+                panic!("a file")
+            };
             assert_eq!(data, json!({"a": 1}));
         }
     }
@@ -448,7 +383,7 @@ mod tests {
     #[test]
     fn an_answer_that_was_cut_is_marked() {
         let turn = Turn { text: "Half of ".to_owned(), end: TurnEnd::Truncated, ..Turn::default() };
-        let output = llm(json!({"prompt": "x"})).output(&turn).expect("text");
+        let output = output(&llm(json!({"prompt": "x"})), &turn).expect("text");
         let super::super::OutputData::Json(data) = output.data else { panic!("a file") };
         assert_eq!((data, &output.meta["truncated"]), (json!(format!("Half of\n\n{INCOMPLETE}")), &json!(true)));
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use definition::run::mcp::McpServer;
 use ground::config::secret::Secrets;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -10,7 +11,7 @@ use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::attempt_clock::AttemptClock;
-use super::mcp::{self, McpServer, SignInLink};
+use super::mcp::{self, SignInLink};
 use super::{Config, Failure, RunnerContext};
 
 /// How long a server may take in all, apart from a sign-in: `npx` and `uvx` download one at its first start.

@@ -6,66 +6,25 @@
 //! a step may do.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use definition::run::steps::{MAX_ITEMS, Step, Steps, texts};
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use ground::base::template::TemplateValues;
 use ground::base::template::names::{self, ITEM, STEPS};
-use ground::base::template::{self, TemplateValues};
 use ground::task::failure::SideEffect;
-use ground::task::name::SubtoolName;
 use ground::task::notes::AttemptProgress;
 use protocol::task::TaskId;
 use serde_json::{Map, json};
 
 use super::delegation::{CalledTask, Delegation};
 use super::{
-    CancellationToken, Code, Config, DefinitionMistake, DefinitionMistakes, Deserialize, Failure, Feedback, Invocation,
-    JsonSchema, Runner, RunnerContext, RunnerOutput, Serialize, TextKind, Value,
+    CancellationToken, Code, Config, Failure, Feedback, Invocation, Runner, RunnerContext, RunnerOutput, Value,
 };
 use protocol::extent::{self, DataExtent};
-
-/// More would be a program, which an agent writes better itself.
-const MAX_STEPS: usize = 20;
-/// The most items for which one step runs.
-const MAX_ITEMS: usize = 50;
-
-/// The steps. The result is an object with the data of each step by its name; `result.select` makes something else of it.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Steps(#[schemars(length(min = 1, max = 20))] Vec<Step>);
-
-/// One subtool that is run as a part of another.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Step {
-    /// What other steps call its data: `steps.NAME`.
-    #[schemars(regex(pattern = r"^[A-Za-z_][A-Za-z0-9_]*$"))]
-    pub name: String,
-    /// The subtool that it runs. Callers must be allowed to use it.
-    pub subtool: SubtoolName,
-    /// The input of that subtool: templates, which also know the data of other steps as `steps.NAME`.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub input: Map<String, Value>,
-    /// An expression over the same names: if it is false, the step is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(example = "steps.found.total > 0")]
-    pub when: Option<String>,
-    /// A reference to a list of at most 50 items. The step runs once for each of them, which its templates know as `item`, and its data is the list of what came back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(example = "{{ steps.found.items }}")]
-    pub each: Option<String>,
-    /// Steps that it waits for although it does not use their data.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub after: Vec<String>,
-    /// Whether the others go on if it fails. It then has no data.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub optional: bool,
-    /// Whether a part of its data is enough: then the result does not say that it lacks something because of this step.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub part_is_enough: bool,
-}
 
 /// What a step left behind.
 #[derive(Debug)]
@@ -75,90 +34,76 @@ enum StepEnd {
     Failed(Failure),
 }
 
-impl Step {
-    /// The names of the steps that must have ended before this one starts.
-    fn awaited(&self) -> BTreeSet<String> {
-        let mut awaited: BTreeSet<String> = self.after.iter().cloned().collect();
-        if let Some(template) = &self.when {
-            awaited.extend(names::steps_in_expression(template));
-        }
-        let each = self.each.iter().cloned().map(Value::String);
-        for value in each.chain(self.input.values().cloned()) {
-            texts(&value, &mut |text| awaited.extend(names::steps_in_template(text)));
-        }
-        awaited
+/// The inputs for which it runs; `None` if it is left out.
+fn inputs_of(
+    step: &Step,
+    names: &Map<String, Value>,
+    shared: &SharedNames,
+) -> Result<Option<Vec<Map<String, Value>>>, Failure> {
+    let values = TemplateValues::of_names(names, shared.iter().cloned());
+    if let Some(condition) = &step.when
+        && !values.holds(condition)?
+    {
+        return Ok(None);
     }
+    let Some(each) = &step.each else { return Ok(Some(vec![values.fields(&step.input)?])) };
+    let items = match values.value(&Value::String(each.clone()))? {
+        Some(Value::Array(items)) => items,
+        None | Some(Value::Null) => Vec::new(),
+        Some(_) => {
+            let message = format!("`each` of the step `{}` is not a list", step.name);
+            return Err(
+                Failure::new(Code::TemplateFailed, message).hint("the definition is wrong: it must refer to a list")
+            );
+        }
+    };
+    if items.len() > MAX_ITEMS {
+        let message =
+            format!("`each` of the step `{}` has {} items; the maximum is {MAX_ITEMS}", step.name, items.len());
+        return Err(Failure::new(Code::Rejected, message).hint("narrow the input, so that fewer are found"));
+    }
+    let input_of = |item: Value| {
+        let mut names = names.clone();
+        names.insert(ITEM.to_owned(), item);
+        Ok(TemplateValues::of_names(&names, shared.iter().cloned()).fields(&step.input)?)
+    };
+    items.into_iter().map(input_of).collect::<Result<_, Failure>>().map(Some)
+}
 
-    /// The inputs for which it runs; `None` if it is left out.
-    fn inputs(
-        &self,
-        names: &Map<String, Value>,
-        shared: &SharedNames,
-    ) -> Result<Option<Vec<Map<String, Value>>>, Failure> {
-        let values = TemplateValues::of_names(names, shared.iter().cloned());
-        if let Some(condition) = &self.when
-            && !values.holds(condition)?
-        {
-            return Ok(None);
+/// Runs it for each of `inputs`, side by side, and waits until all have ended. Calls `on_waiting` if a human is asked.
+async fn run_step(
+    step: &Step,
+    inputs: Vec<Map<String, Value>>,
+    invocation: &Invocation,
+    delegation: &Delegation,
+    cancel: &CancellationToken,
+    on_waiting: &(dyn Fn() + Send + Sync),
+) -> StepEnd {
+    let run = |(number, input)| async move {
+        let own = if step.each.is_some() { format!("{}-{number}", step.name) } else { step.name.clone() };
+        let key = format!("{}-step-{own}", invocation.id);
+        delegation.call_with_key(invocation, key, step.subtool.as_str(), input, cancel, on_waiting).await
+    };
+    let called = futures_util::future::join_all(inputs.into_iter().enumerate().map(run)).await;
+    let (mut found, mut ids, mut is_part) = (Vec::new(), Vec::new(), false);
+    for called in called {
+        let data = called.and_then(|called| {
+            ids.push(called.id);
+            is_part |= extent::is_incomplete(&called.result["_meta"]);
+            data_of(step.subtool.as_str(), &called, delegation)
+        });
+        match data {
+            Ok(data) => found.push(data),
+            Err(failure) => return StepEnd::Failed(step_failed(step, failure)),
         }
-        let Some(each) = &self.each else { return Ok(Some(vec![values.fields(&self.input)?])) };
-        let items = match values.value(&Value::String(each.clone()))? {
-            Some(Value::Array(items)) => items,
-            None | Some(Value::Null) => Vec::new(),
-            Some(_) => {
-                let message = format!("`each` of the step `{}` is not a list", self.name);
-                return Err(Failure::new(Code::TemplateFailed, message)
-                    .hint("the definition is wrong: it must refer to a list"));
-            }
-        };
-        if items.len() > MAX_ITEMS {
-            let message =
-                format!("`each` of the step `{}` has {} items; the maximum is {MAX_ITEMS}", self.name, items.len());
-            return Err(Failure::new(Code::Rejected, message).hint("narrow the input, so that fewer are found"));
-        }
-        let input_of = |item: Value| {
-            let mut names = names.clone();
-            names.insert(ITEM.to_owned(), item);
-            Ok(TemplateValues::of_names(&names, shared.iter().cloned()).fields(&self.input)?)
-        };
-        items.into_iter().map(input_of).collect::<Result<_, Failure>>().map(Some)
     }
+    let data = if step.each.is_some() { Value::Array(found) } else { found.pop().unwrap_or_default() };
+    StepEnd::Data { data, ids, is_part: is_part && !step.part_is_enough }
+}
 
-    /// Runs it for each of `inputs`, side by side, and waits until all have ended. Calls `on_waiting` if a human is asked.
-    async fn run(
-        &self,
-        inputs: Vec<Map<String, Value>>,
-        invocation: &Invocation,
-        delegation: &Delegation,
-        cancel: &CancellationToken,
-        on_waiting: &(dyn Fn() + Send + Sync),
-    ) -> StepEnd {
-        let run = |(number, input)| async move {
-            let own = if self.each.is_some() { format!("{}-{number}", self.name) } else { self.name.clone() };
-            let key = format!("{}-step-{own}", invocation.id);
-            delegation.call_with_key(invocation, key, self.subtool.as_str(), input, cancel, on_waiting).await
-        };
-        let called = futures_util::future::join_all(inputs.into_iter().enumerate().map(run)).await;
-        let (mut found, mut ids, mut is_part) = (Vec::new(), Vec::new(), false);
-        for called in called {
-            let data = called.and_then(|called| {
-                ids.push(called.id);
-                is_part |= extent::is_incomplete(&called.result["_meta"]);
-                data_of(self.subtool.as_str(), &called, delegation)
-            });
-            match data {
-                Ok(data) => found.push(data),
-                Err(failure) => return StepEnd::Failed(self.failed(failure)),
-            }
-        }
-        let data = if self.each.is_some() { Value::Array(found) } else { found.pop().unwrap_or_default() };
-        StepEnd::Data { data, ids, is_part: is_part && !self.part_is_enough }
-    }
-
-    fn failed(&self, mut failure: Failure) -> Failure {
-        failure.error.message = format!("the step `{}` failed: {}", self.name, failure.error.message);
-        failure.detail("step", self.name.clone())
-    }
+fn step_failed(step: &Step, mut failure: Failure) -> Failure {
+    failure.error.message = format!("the step `{}` failed: {}", step.name, failure.error.message);
+    failure.detail("step", step.name.clone())
 }
 
 /// The names that templates know besides the fields of the input.
@@ -175,96 +120,7 @@ fn data_of(subtool: &str, called: &CalledTask, delegation: &Delegation) -> Resul
     })
 }
 
-/// Calls `visit` for each string inside `value`.
-fn texts(value: &Value, visit: &mut dyn FnMut(&str)) {
-    match value {
-        Value::String(text) => visit(text),
-        Value::Array(items) => items.iter().for_each(|item| texts(item, visit)),
-        Value::Object(fields) => fields.values().for_each(|field| texts(field, visit)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-impl Steps {
-    /// The names of the steps.
-    pub fn names(&self) -> BTreeSet<String> {
-        self.0.iter().map(|step| step.name.clone()).collect()
-    }
-
-    /// The subtools that it runs, each with its place and the fields of the input that it gets.
-    pub fn subtools(&self) -> impl Iterator<Item = (String, &SubtoolName, Vec<String>)> {
-        let used = |(index, step)| {
-            let Step { subtool, input, .. }: &Step = step;
-            (format!("run.steps[{index}]"), subtool, input.keys().cloned().collect())
-        };
-        self.0.iter().enumerate().map(used)
-    }
-
-    /// Returns the step that waits for itself, if there is one.
-    fn circular(&self) -> Option<usize> {
-        let awaited: BTreeMap<_, _> = self.0.iter().map(|step| (step.name.clone(), step.awaited())).collect();
-        let mut ended = BTreeSet::new();
-        loop {
-            let can_start = |(name, awaited): &(&String, &BTreeSet<String>)| {
-                !ended.contains(*name)
-                    && awaited.iter().all(|other| ended.contains(other) || !awaited_is_step(&self.0, other))
-            };
-            let started: Vec<String> = awaited.iter().filter(can_start).map(|(name, _)| name.clone()).collect();
-            if started.is_empty() {
-                return self.0.iter().position(|step| !ended.contains(&step.name));
-            }
-            ended.extend(started);
-        }
-    }
-}
-
-fn awaited_is_step(steps: &[Step], name: &str) -> bool {
-    steps.iter().any(|step| step.name == name)
-}
-
 impl Runner for Steps {
-    fn check(&self) -> Vec<DefinitionMistake> {
-        let mut mistakes = DefinitionMistakes::default();
-        let wrong = |place: String, message: String| Err(DefinitionMistake::new(place, &message));
-        if self.0.is_empty() || self.0.len() > MAX_STEPS {
-            mistakes.note(wrong(String::new(), format!("it has {} steps; it needs 1 to {MAX_STEPS}", self.0.len())));
-        }
-        for (index, step) in self.0.iter().enumerate() {
-            let is_name = step.name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-                && step.name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
-            if !is_name {
-                let message =
-                    format!("`{}` is not a name; use letters, digits and `_`, and begin with a letter", step.name);
-                mistakes.note(wrong(format!("[{index}].name"), message));
-            }
-            if self.0[..index].iter().any(|other| other.name == step.name) {
-                mistakes.note(wrong(format!("[{index}].name"), format!("another step is named `{}` too", step.name)));
-            }
-            for (number, name) in step.after.iter().enumerate().filter(|(_, name)| !awaited_is_step(&self.0, name)) {
-                mistakes.note(wrong(format!("[{index}].after[{number}]"), format!("no step named `{name}`")));
-            }
-            if step.each.as_ref().is_some_and(|each| !template::is_reference(each)) {
-                mistakes.note(wrong(
-                    format!("[{index}].each"),
-                    "it must be one reference to a list, like `{{ steps.found.items }}`".to_owned(),
-                ));
-            }
-        }
-        if let Some(index) = self.circular() {
-            mistakes.note(wrong(format!("[{index}]"), format!("the step `{}` waits for itself", self.0[index].name)));
-        }
-        mistakes.into_vec()
-    }
-
-    fn text_kind(&self, place: &str) -> TextKind {
-        match place.split_once("].").map(|(_, field)| field) {
-            Some("when") => TextKind::Condition,
-            Some("name" | "subtool") => TextKind::Constant,
-            Some(field) if field.starts_with("after[") => TextKind::Constant,
-            _ => TextKind::Template,
-        }
-    }
-
     fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
         let values = invocation.values();
         let planned = |step: &Step| {
@@ -281,26 +137,40 @@ impl Runner for Steps {
         self.0.iter().map(planned).collect::<Result<Vec<_>, Failure>>().map(Value::Array)
     }
 
-    async fn perform(
-        &self,
-        invocation: &Invocation,
-        context: &RunnerContext,
-        cancel: &CancellationToken,
-    ) -> Result<RunnerOutput, Failure> {
-        let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
-        // Each step has the time of its own subtool, and may wait for a human.
-        let _pause = invocation.clock.pause();
-        let mut course = Course {
-            steps: &self.0,
-            invocation,
-            delegation,
-            stop: cancel.child_token(),
-            ends: BTreeMap::new(),
-            progress: Arc::new(StepsProgress::of(&self.0, invocation)),
-        };
-        course.run().await;
-        course.outcome(cancel)
+    fn passed_on(&self, invocation: &Invocation) -> Result<Option<(Value, PathBuf)>, Failure> {
+        let folder = invocation.caller.folder.clone().unwrap_or_else(|| "/".into());
+        Ok(Some((Value::Object(invocation.input.clone()), folder)))
     }
+
+    fn perform<'a>(
+        &'a self,
+        invocation: &'a Invocation,
+        context: &'a RunnerContext,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<RunnerOutput, Failure>> {
+        Box::pin(perform(self, invocation, context, cancel))
+    }
+}
+
+async fn perform(
+    steps: &Steps,
+    invocation: &Invocation,
+    context: &RunnerContext,
+    cancel: &CancellationToken,
+) -> Result<RunnerOutput, Failure> {
+    let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
+    // Each step has the time of its own subtool, and may wait for a human.
+    let _pause = invocation.clock.pause();
+    let mut course = Course {
+        steps: &steps.0,
+        invocation,
+        delegation,
+        stop: cancel.child_token(),
+        ends: BTreeMap::new(),
+        progress: Arc::new(StepsProgress::of(&steps.0, invocation)),
+    };
+    course.run().await;
+    course.outcome(cancel)
 }
 
 /// The course of one attempt.
@@ -382,16 +252,16 @@ impl<'a> Course<'a> {
         names: &Map<String, Value>,
         shared: &SharedNames,
     ) -> BoxFuture<'a, (&'a Step, StepEnd)> {
-        let inputs = step.inputs(names, shared);
+        let inputs = inputs_of(step, names, shared);
         let (invocation, delegation, stopped) = (self.invocation, self.delegation, self.stop.clone());
         let progress = Arc::clone(&self.progress);
         Box::pin(async move {
             let end = match inputs {
                 Ok(Some(inputs)) => {
-                    step.run(inputs, invocation, delegation, &stopped, &|| progress.on_waiting(&step.name)).await
+                    run_step(step, inputs, invocation, delegation, &stopped, &|| progress.on_waiting(&step.name)).await
                 }
                 Ok(None) => StepEnd::LeftOut,
-                Err(failure) => StepEnd::Failed(step.failed(failure)),
+                Err(failure) => StepEnd::Failed(step_failed(step, failure)),
             };
             (step, end)
         })

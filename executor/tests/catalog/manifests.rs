@@ -7,9 +7,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use definition::enabled_files::{self, EnabledFiles};
+use executor::attempt::pinned::perform;
 use executor::catalog::lint::{Level, LintScope, lint};
 use executor::catalog::listing::Listing;
-use executor::catalog::packs::enabled_files::{self, EnabledFiles};
 use executor::catalog::packs::schema;
 use executor::catalog::{LoadProblem, SHIPPED, SourcesWatch, left_out};
 use executor::runner::{Invocation, RunnerContext};
@@ -280,7 +281,7 @@ async fn a_subtool_that_was_loaded_before_its_pack_changed_is_not_performed() {
         ..Invocation::default()
     };
     let performed = async || {
-        let done = look.definition.perform(&invocation, &context, &CancellationToken::new()).await;
+        let done = perform(&look.definition, &invocation, &context, &CancellationToken::new()).await;
         done.map(|_| ()).map_err(|failure| failure.error.code)
     };
     assert_eq!(performed().await, Ok(()));

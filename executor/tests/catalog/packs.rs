@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use definition::run::Run;
 use executor::catalog::lint::{LintScope, lint};
 use executor::catalog::{Catalog, Origin, SHIPPED, Sources};
-use executor::runner::{Invocation, Run};
+use executor::runner::{Invocation, Runner as _};
 use ground::config::Config;
 use protocol::caller::Caller;
 use serde_json::Value;

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use executor::runner::{Invocation, OutputData, Run, RunnerContext, RunnerOutput};
+use definition::run::Run;
+use executor::runner::{Invocation, OutputData, Runner as _, RunnerContext, RunnerOutput};
 use ground::config::Config;
 use ground::config::secret::Secrets;
 use ground::task::failure::Failure;

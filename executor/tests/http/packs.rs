@@ -1,6 +1,7 @@
 //! The shipped packs: their definitions are valid, and the subtools of Gmail and GitHub work.
 
-use executor::catalog::definition::Definition;
+use definition::Definition;
+use executor::runner::Runner as _;
 use ground::task::failure::{Failure, SideEffect};
 use protocol::code::Code;
 use serde_json::{Map, Value, json};

@@ -1,5 +1,6 @@
 //! Requests, as the server receives them byte for byte.
 
+use executor::runner::Runner as _;
 use protocol::code::Code;
 use serde_json::json;
 

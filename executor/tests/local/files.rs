@@ -1,5 +1,6 @@
 //! Reading, searching and listing files.
 
+use executor::runner::Runner as _;
 use std::fmt::Write as _;
 use std::io::Write as _;
 

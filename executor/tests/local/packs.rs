@@ -1,5 +1,6 @@
 //! The shipped packs are well-formed, and contain the descriptions that a model needs.
 
+use executor::runner::Runner as _;
 use ground::base::schema::InputSchema;
 use ground::base::select::select_with;
 use ground::task::effect::EffectClass;

@@ -1,5 +1,6 @@
 //! Nothing outside the roots is ever read, and no failure reveals what exists there.
 
+use executor::runner::Runner as _;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use executor::runner::mcp::McpServer;
+use definition::run::mcp::McpServer;
 use ground::base::credential;
 use ground::config::secret::Secrets;
 use import::agents::{

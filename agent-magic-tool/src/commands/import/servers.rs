@@ -5,8 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use definition::run::mcp::{McpServer, McpTransport};
 use executor::catalog::problems_of_definitions;
-use executor::runner::mcp::{McpServer, McpTransport, SignInLink};
+use executor::runner::mcp::SignInLink;
 use executor::runner::server_snapshot;
 use ground::base::credential;
 use ground::config::secret::{SecretName, Secrets};

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
+use definition::run::Run;
 use ground::config::Config;
 
 use super::{Finding, warning};
 use crate::catalog::Subtool;
-use crate::runner::Run;
+use crate::runner::mcp::uncovered;
 
 /// The servers that were looked at, each with its file.
 #[derive(Default)]
@@ -19,7 +20,7 @@ impl SeenServers {
         if !self.0.insert(format!("{} {settings}", subtool.origin)) {
             return;
         }
-        if let Some(uncovered) = mcp.server.uncovered(&config.programs) {
+        if let Some(uncovered) = uncovered(&mcp.server, &config.programs) {
             let message = format!("{}; {}", uncovered.why, uncovered.advice);
             findings.push(warning(subtool, "uncovered-server", "run.mcp.server", message));
         }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use definition::run::Run;
 use ground::config::Config;
 
 use super::{Finding, Level};
 use crate::catalog::packs::LoadedPack;
 use crate::catalog::{Catalog, Subtool, counted};
-use crate::runner::Run;
 
 /// How many subtools of each pack lack a database, by its name.
 #[derive(Default)]

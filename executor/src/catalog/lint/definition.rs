@@ -1,13 +1,13 @@
 //! Settings that load but do not do what they seem to do.
 
+use definition::Verify;
+use definition::run::Run;
 use ground::base::template::names::SHARED_NAMES;
 use ground::task::effect::EffectClass;
 use serde_json::{Map, Value};
 
 use super::{Finding, warning};
 use crate::catalog::Subtool;
-use crate::catalog::definition::Verify;
-use crate::runner::Run;
 
 pub(super) fn check(subtool: &Subtool, findings: &mut Vec<Finding>) {
     parameters(subtool, findings);

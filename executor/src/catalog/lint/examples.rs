@@ -1,13 +1,14 @@
 //! A dry run of every example: builds what would be sent, and sends nothing.
 
+use definition::Lookup;
 use ground::config::Config;
 use protocol::caller::Caller;
 use serde_json::{Map, Value};
 
 use super::{Finding, Level, finding};
 use crate::catalog::Subtool;
-use crate::catalog::definition::Lookup;
 use crate::runner::Invocation;
+use crate::runner::Runner as _;
 
 pub(super) fn check(subtool: &Subtool, config: &Config, findings: &mut Vec<Finding>) {
     let definition = &subtool.definition;

@@ -5,14 +5,14 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use definition::Definition;
+use definition::run::Run;
 use protocol::command_names::{AGENT_COMMANDS, OTHER_COMMANDS};
 use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::{Finding, warning};
 use crate::catalog::Subtool;
-use crate::catalog::definition::Definition;
-use crate::runner::Run;
 
 /// A model that must fill in more fields guesses some of them.
 const MAX_REQUIRED: usize = 6;

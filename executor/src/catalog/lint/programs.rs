@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use definition::run::Run;
 use ground::config::Config;
 use ground::config::programs::find;
 
 use super::{Finding, Level, LintScope, warning};
 use crate::catalog::packs::shipped;
 use crate::catalog::{Catalog, Origin, Subtool};
-use crate::runner::Run;
 
 const CODE: &str = "missing-program";
 

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use definition::file_state::FileState;
 use search::{Index, IndexWriter, PreviousIndex, Unusable};
 use serde::{Deserialize, Serialize};
 
 use super::{FACT_BYTES, HAS_RELATIVES, Header};
-use crate::catalog::file_state::FileState;
 use crate::catalog::scan::DefinitionFile;
 use crate::catalog::{Catalog, DefinitionId, Origin};
 

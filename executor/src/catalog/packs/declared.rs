@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
+use definition::run::Run;
+use definition::run::builtin::Builtin;
+use definition::run::http::Auth;
+use definition::{Confirm, Definition};
 use ground::base::template;
 use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::MANIFEST;
 use super::loaded::{LoadedPack, globs};
-use crate::catalog::definition::{Confirm, Definition};
 use crate::catalog::deserialize::LocatedMessage;
 use crate::catalog::variables::{Variables, names_in};
-use crate::runner::Run;
-use crate::runner::builtin::Builtin;
-use crate::runner::http::Auth;
 
 /// The key of a manifest with the hosts, and those that say what a model, files, the system prompt and what is hidden are for.
 const HOSTS: &str = "hosts";

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use definition::enabled_files::PinnedPack;
+use definition::run::Run;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use protocol::digest;
 use protocol::nearest::{did_you_mean, nearest};
 use sha2::{Digest as _, Sha256};
 
 use super::declared::ask_about_destruction;
-use super::enabled_files::PinnedPack;
 use super::manifest::PackManifest;
 use super::{MANIFEST, Pack};
 use crate::catalog::{LoadProblem, Origin, Subtool};
-use crate::runner::Run;
 
 /// A pack that the configuration enables.
 #[derive(Debug, Clone)]

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use definition::Annotations;
+use definition::enabled_files::EnabledFiles;
 use ground::base::trust::{self, untrusted};
 use ground::config::Config;
 use ground::config::secret::{SecretError, Secrets};
@@ -18,12 +20,10 @@ use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use super::checks::{PackCheck, PackChecks};
-use super::enabled_files::EnabledFiles;
 use super::loaded::{EnabledPack, LoadedPack, PackPlace};
 use super::manifest::{MAX_MANIFEST_BYTES, PackManifest};
 use super::needs::NeedReport;
 use super::{MANIFEST, SHIPPED, is_pack_name, shipped};
-use crate::catalog::definition::Annotations;
 use crate::catalog::sources::taken_name;
 use crate::catalog::{Catalog, CheckOutcome, LoadProblem, Sources};
 

@@ -2,14 +2,14 @@
 //!
 //! An approval is another thing: the human who schedules a task is there now, and may be away when it starts.
 
+use definition::Definition;
+use definition::run::Run;
 use ground::task::Task;
 use ground::task::confirmation::Confirmation;
 use jiff::Timestamp;
 use protocol::task::{State, Step, TaskId};
 
-use crate::catalog::definition::Definition;
 use crate::dispatcher::{Action, Dispatcher, Effects, StepDetails, advance_with};
-use crate::runner::Run;
 use crate::store::ConfirmationUpdate;
 
 impl Dispatcher {
@@ -72,10 +72,10 @@ mod tests {
     use serde_json::json;
 
     use super::super::{DecideRequest, HumanVerdict};
-    use crate::catalog::definition::Definition;
     use crate::dispatcher::Event;
     use crate::dispatcher::HumanCommand;
     use crate::dispatcher::tests::{Bench, command, definition, limits, unconfirmed};
+    use definition::Definition;
     use protocol::mailbox::request::Answer;
     use protocol::task::{State, TaskId};
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use definition::Definition;
 use ground::task::effect::EffectClass;
 use ground::task::failure::{Retry, SideEffect};
 use ground::task::grant::{FieldCoverage, Grant, GrantScope};
@@ -11,7 +12,6 @@ use serde_json::json;
 use super::super::tests::{Bench, Turn, command, definition, error_of, limits, unconfirmed};
 use super::super::{DispatcherLimits, Event, FailureKind, RulesChange};
 use super::*;
-use crate::catalog::definition::Definition;
 use crate::dispatcher::HumanCommand;
 use crate::store::Store as _;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use definition::Definition;
 use ground::base::webauthn::{Base64Url, PublicKey};
 use ground::task::Task;
 use ground::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
@@ -17,7 +18,6 @@ use super::super::Event;
 use super::super::tests::{Bench, Turn, command, definition, limits, unconfirmed};
 use super::*;
 use crate::attempt::report::FailureKind;
-use crate::catalog::definition::Definition;
 use crate::dispatcher::HumanCommand;
 use crate::soft_key::{Ceremony, SoftKey};
 use crate::store::Store as _;

@@ -9,6 +9,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use definition::Undo;
 use ground::base::jq_pool::Query;
 use ground::results::handover;
 use ground::task::{Outcome, Task};
@@ -23,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ActionResult, PageState, existing_task, parse_body, stopping};
 use crate::attempt;
-use crate::catalog::definition::Undo;
 use crate::page::Page;
 use crate::page::door::refuse;
 

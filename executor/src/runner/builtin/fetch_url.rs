@@ -2,10 +2,10 @@
 //!
 //! The HTTP client decides which addresses are allowed; `page.rs` decodes the bytes.
 
+use definition::run::builtin::MAX_CHARS;
 use ground::task::failure::{Failure, Retry};
 use protocol::code::Code;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -22,25 +22,8 @@ const MAX_BYTES: u64 = 10 << 20;
 
 /// The most characters of text that are returned unless the input sets another limit.
 const DEFAULT_CHARS: u64 = 20_000;
-/// The most characters of text that the input can ask for.
-pub(super) const MAX_CHARS: u64 = 100_000;
-
 /// The most characters of an error page in a failure.
 const MAX_ERROR_CHARS: usize = 1_000;
-
-/// Fetches a page as text. Templates.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FetchUrl {
-    /// An http or https URL.
-    pub url: Value,
-    /// The most characters of text to return, up to 100,000. Absent: 20,000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_chars: Option<Value>,
-    /// The index of the first character. Absent: 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start: Option<Value>,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

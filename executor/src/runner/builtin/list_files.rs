@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Metadata;
+use definition::run::builtin::MAX_ENTRIES;
 use ground::task::failure::Failure;
 use protocol::code::Code;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -15,25 +15,6 @@ use super::roots::{FoundPath, Roots, within_roots};
 use super::walk::{self, Pattern};
 use super::{Limit, whole_number};
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
-
-/// The most entries that are returned.
-pub(super) const MAX_ENTRIES: u64 = 200;
-
-/// Lists a folder. Templates.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ListFiles {
-    /// The folder. Absent: the caller's folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<Value>,
-    /// A glob that the entries match. With a `/` or as `**` it also matches below the folder, except hidden and
-    /// git-ignored files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub glob: Option<Value>,
-    /// The most entries to return, up to 200. Absent: 200.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Value>,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

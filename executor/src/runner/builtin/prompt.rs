@@ -8,37 +8,13 @@ use std::path::{Path, PathBuf};
 use agent_loop::model::prompt::{self, PromptSection, SectionChange};
 use ground::task::failure::Failure;
 use protocol::code::Code;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::interrupt::blocking;
 use crate::runner::delegation::Delegation;
 use crate::runner::{RunnerContext, RunnerOutput};
-
-/// Shows the sections of the system prompt, or one of them. Templates.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ReadPrompt {
-    /// The name of a section, or its position like `2.1`. Absent: all sections, without their texts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub section: Option<Value>,
-}
-
-/// Changes a section of the system prompt. Templates.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EditPrompt {
-    /// The name of the section, or its position like `2.1`.
-    pub section: Value,
-    /// The new text, or the text to add. Without a value: none, to delete the section.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<Value>,
-    /// `replace`, `append`, `prepend` or `delete`. Without a value: `replace`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub change: Option<Value>,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

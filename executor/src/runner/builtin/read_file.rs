@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 
+use definition::run::builtin::MAX_LINES;
 use ground::task::failure::Failure;
 use protocol::code::Code;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -17,9 +17,6 @@ use crate::runner::input_file;
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use protocol::extent::DataExtent;
 
-/// The most lines that are returned at once.
-pub(super) const MAX_LINES: u64 = 500;
-
 /// The most bytes of text that are returned at once: about 25,000 tokens.
 const MAX_TEXT_BYTES: usize = 100_000;
 
@@ -28,20 +25,6 @@ const MAX_LINE_BYTES: usize = 2_000;
 
 /// A NUL byte in this many bytes at the beginning marks a binary file; git uses the same limit.
 const SNIFFED_BYTES: usize = 8_000;
-
-/// Reads lines of a text file. Templates.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ReadFile {
-    /// The path of the file: absolute, or relative to the caller's folder.
-    pub path: Value,
-    /// The number of the first line, starting at 1. Absent: 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start: Option<Value>,
-    /// The most lines to return, up to 500. Absent: 500.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lines: Option<Value>,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,13 +6,13 @@
 use std::fs::File;
 use std::io;
 
+use definition::run::builtin::MAX_HITS;
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkMatch};
 use ground::task::failure::Failure;
 use protocol::code::Code;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -22,9 +22,6 @@ use super::walk::{self, Pattern};
 use super::{Limit, missing, whole_number};
 use crate::runner::{Invocation, RunnerContext, RunnerOutput};
 use protocol::extent::DataExtent;
-
-/// The most hits that are returned.
-pub(super) const MAX_HITS: u64 = 50;
 
 /// The most bytes of one line that are returned.
 const MAX_TEXT_BYTES: usize = 300;
@@ -36,32 +33,6 @@ const MAX_LINE_BYTES: usize = 8 << 20;
 
 /// The largest compiled expression.
 const MAX_REGEX_BYTES: usize = 1 << 20;
-
-/// Finds lines that match a regular expression. Templates.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SearchFiles {
-    /// The regular expression.
-    pub pattern: Value,
-    /// The folder or the file to search. Absent: the caller's folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<Value>,
-    /// A glob for the names of the files or, if it contains a `/`, for their paths relative to `path`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub glob: Option<Value>,
-    /// Whether to ignore the difference between upper and lower case. Absent: false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ignore_case: Option<Value>,
-    /// The most hits to return, up to 50. Absent: 50.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Value>,
-    /// The number of the page of hits, from 1. Absent: 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub page: Option<Value>,
-    /// Whether the hits are counted, in all and by file, and not returned. Absent: false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub count: Option<Value>,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,7 +7,9 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
 
-use super::{Code, Failure, Http};
+use definition::run::http::{Http, endpoint};
+
+use super::{Code, Failure};
 
 /// Returns the URL without the declared query parameters, at the configured endpoint.
 pub(super) fn address(
@@ -77,21 +79,6 @@ fn refuse_unsafe_segments(path: &str, may_end_empty: bool) -> Result<(), Failure
             .hint("pass the identifier itself, not a path"));
     }
     Ok(())
-}
-
-/// Returns `url` with its base replaced by the configured endpoint, if there is one.
-pub(in crate::runner) fn endpoint(url: &str, endpoints: &BTreeMap<String, String>) -> String {
-    let longest = endpoints
-        .iter()
-        .filter_map(|(declared, configured)| {
-            let rest = url.strip_prefix(declared.trim_end_matches('/'))?;
-            (rest.is_empty() || rest.starts_with(['/', '?'])).then_some((configured, rest))
-        })
-        .min_by_key(|(_, rest)| rest.len());
-    match longest {
-        Some((configured, rest)) => format!("{}{rest}", configured.trim_end_matches('/')),
-        None => url.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::{Auth, Code, Failure, Method, Retry};
+use definition::run::http::{Auth, Method};
+
+use super::{Code, Failure, Retry};
 
 /// The longest message; enough for the first lines of an error page.
 pub(super) const MAX_MESSAGE_CHARS: usize = 500;

@@ -1,6 +1,7 @@
 //! Assembles what is sent from a draft: this is where secrets are opened, at the moment of use.
 
 use base64::Engine as _;
+use definition::run::http::Parameter;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, multipart};
 use serde_json::Value;
@@ -11,7 +12,6 @@ use url::Url;
 use super::call::{HttpCall, RequestTarget, may_keep_credentials};
 use super::oauth::AccessToken;
 use super::pages::put;
-use super::pagination::Parameter;
 use super::placement::{PlacedJson, PlacedPairs, PlacedValue, encode, encode_redacted, encoded, scalar, with_query};
 use super::request::{DraftBody, DraftPart};
 use super::{Code, Failure};

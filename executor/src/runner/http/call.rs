@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use definition::run::http::{Http, Method, Parameter};
 use ground::config::secret::Secret;
 use ground::task::failure::SideEffect;
 use net::clients::{MAX_REDIRECTS, next_hop, send_failure, too_many_redirects};
@@ -11,9 +12,8 @@ use serde_json::Value;
 use url::Url;
 
 use super::oauth::AccessToken;
-use super::pagination::Parameter;
 use super::request::Draft;
-use super::{CancellationToken, Code, Failure, Http, Invocation, Method, RunnerContext, RunnerOutput};
+use super::{CancellationToken, Code, Failure, Invocation, RunnerContext, RunnerOutput, method_of};
 use crate::runner::ResponseFacts;
 
 /// One attempt in progress.
@@ -94,7 +94,7 @@ impl<'a> HttpCall<'a> {
 
     /// Returns the method and URL for messages, like `GET https://…`, without secrets.
     pub(super) fn summary(&self) -> String {
-        format!("{} {}", self.draft.method.to_reqwest(), self.draft.redacted_url())
+        format!("{} {}", method_of(self.draft.method), self.draft.redacted_url())
     }
 
     /// What `answer` answered, likewise.
@@ -102,7 +102,7 @@ impl<'a> HttpCall<'a> {
         if !answer.is_of_job {
             return self.summary();
         }
-        format!("{} {}", answer.method.to_reqwest(), self.context.secrets.redact(answer.url.as_str()))
+        format!("{} {}", method_of(answer.method), self.context.secrets.redact(answer.url.as_str()))
     }
 
     /// Sends the request. If the server refuses a renewable access token, sends it once more with a new token.
@@ -171,7 +171,7 @@ impl<'a> HttpCall<'a> {
         let is_of_job = matches!(target, RequestTarget::Job(_));
         for _ in 0..=MAX_REDIRECTS {
             let client = self.context.http.client_for(&url, guarded).await?;
-            let mut request = client.request(method.to_reqwest(), url.clone()).headers(headers.clone());
+            let mut request = client.request(method_of(method), url.clone()).headers(headers.clone());
             if let Some(body) = &body {
                 request = self.with_body(request, body, access).await?;
             }

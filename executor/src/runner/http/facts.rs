@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use definition::run::RESPONSE_VARIABLES;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, SET_COOKIE};
 use serde_json::{Map, Value};
@@ -21,7 +22,7 @@ pub struct ResponseFacts {
 
 impl ResponseFacts {
     /// The variables that expressions may use.
-    pub const NAMES: [&str; 2] = ["$status", "$headers"];
+    pub const NAMES: [&str; 2] = RESPONSE_VARIABLES;
 
     pub(super) fn of(status: StatusCode, headers: &HeaderMap) -> Self {
         let mut known = Map::new();

@@ -4,14 +4,13 @@
 
 use std::time::Duration;
 
+use definition::run::http::{Poll, endpoint};
 use ground::base::misplaced;
-use protocol::duration::PositiveDuration;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::address::endpoint;
 use super::call::{HttpCall, HttpResponse, RequestTarget};
-use super::{Code, Deserialize, Failure, JsonSchema, Retry, RunnerOutput, Serialize, expression, response};
+use super::{Code, Failure, Retry, RunnerOutput, expression, response};
 use crate::runner::OutputData;
 
 /// The default for `until`.
@@ -43,35 +42,6 @@ const NOT_DONE: [&str; 18] = [
 ];
 /// The longest wait between two requests, whatever the server asks for.
 const MAX_INTERVAL: Duration = Duration::from_mins(10);
-
-/// How to wait for a job. Each expression is jq over the body of the latest response, with `$status` and `$headers`.
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Poll {
-    /// The URL of the job, from the response that accepted it; may be relative to the request. Absent: the header `Location` or `Operation-Location`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(example = ".links.self", example = "\"/jobs/\" + .id")]
-    pub url: Option<String>,
-    /// The time between two requests; a `Retry-After` of the server can extend it. Absent: `2s`.
-    #[serde(default = "default_interval")]
-    pub interval: PositiveDuration,
-    /// True when the job is done. Absent: as soon as the status is not 202.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(example = ".status == \"completed\"")]
-    pub until: Option<String>,
-    /// True, or the reason as text, if the job failed. Absent: it fails only with an error status.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(example = "if .status == \"failed\" then .error.message // true else false end")]
-    pub failed: Option<String>,
-    /// The URL of the result of a job that is done. Absent: the body of the job is the result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(example = ".result_url")]
-    pub result: Option<String>,
-}
-
-fn default_interval() -> PositiveDuration {
-    PositiveDuration::from_millis(2_000)
-}
 
 /// Waits until the job that `answer` names is done, and returns its result. Returns the output of `answer` itself if
 /// that is done already.

@@ -21,7 +21,6 @@ use super::{Code, Failure, Retry, RunnerContext};
 mod grant;
 mod request;
 
-pub use grant::ClientCredentials;
 pub(super) use grant::TokenSource;
 use grant::{AuthStyle, OAuthGrant};
 

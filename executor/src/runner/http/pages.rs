@@ -1,16 +1,15 @@
 //! Fetches several pages and joins them to one result.
 
+use definition::run::http::{Counter, Pagination, Parameter, endpoint, pointer};
 use ground::base::misplaced;
 use reqwest::header::{HeaderMap, LINK};
 use serde_json::Value;
 use url::Url;
 
-use super::address::endpoint;
 use super::call::{HttpCall, RequestTarget};
-use super::pagination::{Counter, Parameter, pointer};
 use super::placement::PlacedValue;
 use super::request::{Draft, DraftBody};
-use super::{Code, Failure, Pagination, RunnerOutput, response};
+use super::{Code, Failure, RunnerOutput, response};
 use protocol::extent::{DataExtent, More};
 use protocol::json;
 
@@ -216,13 +215,6 @@ fn unlike(setting: &str, expected: &str, found: &Value) -> Failure {
         format!("the page has a value of type {kind} where `pagination.{setting}` expects {expected}"),
     )
     .hint(format!("correct `pagination.{setting}` of the subtool"))
-}
-
-impl Pagination {
-    /// Whether the request, and not the response, says which page is next.
-    fn counts(&self) -> bool {
-        self.page.is_some() || self.offset.is_some() || self.last_item.is_some()
-    }
 }
 
 impl<'a> PageWalk<'a> {

@@ -3,12 +3,13 @@
 //! Secrets are only names here. Only a literal `secret:NAME` in the definition is a secret: the output of a template
 //! is always text.
 
+use definition::run::http::ArrayStyle;
 use ground::base::template::{self, TemplateValues};
 use ground::config::secret::SecretName;
 use serde_json::{Map, Value};
 use url::{Url, form_urlencoded};
 
-use super::{ArrayStyle, Code, Failure, TokenSource};
+use super::{Code, Failure, TokenSource};
 
 /// The value of a header or parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use definition::run::http::{ArrayStyle, Auth, Body, FormPart, Http, Method, ResponseFormat};
 use ground::base::template::{self, TemplateValues};
 use ground::config::secret::SecretName;
 use reqwest::header::HeaderName;
@@ -12,11 +13,10 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::address::{address, declared};
-use super::parts::FormPart;
 use super::placement::{
     PlacedJson, PlacedPairs, PlacedValue, encode_redacted, encoded, header, pairs, scalar, with_query,
 };
-use super::{ArrayStyle, Auth, Body, Code, Config, Failure, Http, Invocation, Method, ResponseFormat, TokenSource};
+use super::{Code, Config, Failure, Invocation, TokenSource};
 
 #[derive(Debug, Clone)]
 pub(super) enum DraftBody {

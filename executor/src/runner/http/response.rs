@@ -1,5 +1,6 @@
 //! Reads a response as JSON, text or a file, never more than the limit.
 
+use definition::run::http::{Http, Method, ResponseFormat};
 use futures_util::StreamExt as _;
 use ground::task::failure::SideEffect;
 use net::clients::{body_failure, bytes, header, too_large};
@@ -12,9 +13,7 @@ use url::Url;
 
 use super::call::{HttpCall, HttpResponse};
 use super::structured::{ndjson, xml};
-use super::{
-    Code, Failure, Http, Method, ResponseFormat, RunnerContext, RunnerOutput, api_error, expression, file_name,
-};
+use super::{Code, Failure, RunnerContext, RunnerOutput, api_error, expression, file_name};
 use crate::runner::spool::{self, Spool};
 use crate::runner::{OutputData, ResponseFacts};
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use definition::run::mcp::{McpServer, McpTransport};
 use ground::base::credential;
 use ground::config::secret::SecretName;
 use ground::task::failure::{Failure, Retry};
@@ -12,7 +13,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use url::Url;
 
 use super::program::ServerProgram;
-use super::{McpServer, McpTransport, sign_in};
+use super::{executed, sign_in};
 use crate::runner::RunnerContext;
 
 /// A connection, and the program at its other end if we started it.
@@ -82,7 +83,7 @@ impl ServerConnection {
         let (program, stdout, stdin) = ServerProgram::start(server, context).await?;
         match Connection::of_program(stdout, stdin, settings).await {
             // By now it has opened the files that it was started from.
-            Ok(_) if !program.started_from.is_current() => Err(server.drifted().into()),
+            Ok(_) if !program.started_from.is_current() => Err(executed::drifted(server).into()),
             Ok(client) => Ok(Self { client, program: Some(program), authorization: None }),
             Err(error) => {
                 let exit = program.exit_soon().await.map(|exit| format!("; {exit}")).unwrap_or_default();

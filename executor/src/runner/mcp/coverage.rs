@@ -1,8 +1,9 @@
 //! What the program of a server runs that an approval of a call is not bound to. In doubt, it is said.
 
+use definition::run::mcp::McpServer;
 use ground::config::programs::ProgramSettings;
 
-use super::McpServer;
+use super::executed::program_call;
 use crate::runner::process::loading::ProgramLoading;
 
 /// Why an approval is not bound to all that a server runs.
@@ -19,37 +20,35 @@ const LIST_IT: &str = "list the files and folders that belong to it in `covers`"
 const INSTALL_IT: &str =
     "install the server, name its own program or script in `command`, and list its folder in `covers`";
 
-impl McpServer {
-    /// Why an approval of a call is not bound to all that its program runs; `None` if it is, as far as is known, or if
-    /// the program is not found.
-    pub fn uncovered(&self, programs: &ProgramSettings) -> Option<Uncovered> {
-        if self.url.is_some() {
-            return None;
-        }
-        let loading = self.program_call().loading(programs).ok()?;
-        let is_listed = !self.covers.is_empty();
-        let (why, advice) = match loading {
-            ProgramLoading::Fetches(name) => (
-                format!("`{name}` finds or downloads what it runs when it starts, and no approval is bound to that"),
-                INSTALL_IT,
-            ),
-            ProgramLoading::Itself => return None,
-            _ if is_listed => return None,
-            ProgramLoading::Starts(name) => {
-                (format!("`{name}` starts another program, and no approval is bound to that"), LIST_IT)
-            }
-            ProgramLoading::Text(name) => {
-                (format!("`{name}` runs a text, and no approval is bound to the files that it uses"), LIST_IT)
-            }
-            ProgramLoading::Module(name) => {
-                (format!("it cannot be told where the module `{name}` is, and no approval is bound to it"), LIST_IT)
-            }
-            ProgramLoading::Script(path) => {
-                (format!("no approval is bound to what `{}` loads besides", path.display()), LIST_IT)
-            }
-        };
-        Some(Uncovered { why, advice })
+/// Why an approval of a call is not bound to all that its program runs; `None` if it is, as far as is known, or if
+/// the program is not found.
+pub fn uncovered(server: &McpServer, programs: &ProgramSettings) -> Option<Uncovered> {
+    if server.url.is_some() {
+        return None;
     }
+    let loading = program_call(server).loading(programs).ok()?;
+    let is_listed = !server.covers.is_empty();
+    let (why, advice) = match loading {
+        ProgramLoading::Fetches(name) => (
+            format!("`{name}` finds or downloads what it runs when it starts, and no approval is bound to that"),
+            INSTALL_IT,
+        ),
+        ProgramLoading::Itself => return None,
+        _ if is_listed => return None,
+        ProgramLoading::Starts(name) => {
+            (format!("`{name}` starts another program, and no approval is bound to that"), LIST_IT)
+        }
+        ProgramLoading::Text(name) => {
+            (format!("`{name}` runs a text, and no approval is bound to the files that it uses"), LIST_IT)
+        }
+        ProgramLoading::Module(name) => {
+            (format!("it cannot be told where the module `{name}` is, and no approval is bound to it"), LIST_IT)
+        }
+        ProgramLoading::Script(path) => {
+            (format!("no approval is bound to what `{}` loads besides", path.display()), LIST_IT)
+        }
+    };
+    Some(Uncovered { why, advice })
 }
 
 #[cfg(test)]
@@ -76,7 +75,7 @@ mod tests {
         server.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
         let server: McpServer = serde_json::from_value(server).expect("a server");
         let programs = ProgramSettings { path: vec![folder.path().to_owned()] };
-        let found = server.uncovered(&programs)?;
+        let found = super::uncovered(&server, &programs)?;
         Some(found.why.replace(&folder.path().display().to_string(), "HERE"))
     }
 

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use definition::run::mcp::Mcp;
 use ground::task::failure::Failure;
 use ground::task::fingerprint::{Fingerprint, hash_copy};
 use protocol::code::Code;
@@ -15,7 +16,7 @@ use protocol::regular_file;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
-use super::Mcp;
+use super::filled;
 use crate::runner::{Invocation, RunnerContext, input_file};
 
 /// The copies that a call uses.
@@ -50,83 +51,64 @@ impl FileCopies {
     }
 }
 
-impl Mcp {
-    /// Fails if the server's program cannot be found, or a file that it reads must not be read.
-    pub(in crate::runner) fn check_before(
-        &self,
-        invocation: &Invocation,
-        context: &RunnerContext,
-    ) -> Result<(), Failure> {
-        self.server.check_program(context)?;
-        self.read_files(invocation, context).map(drop)
-    }
+/// The files that the server reads.
+pub(super) fn read_files(
+    mcp: &Mcp,
+    invocation: &Invocation,
+    context: &RunnerContext,
+) -> Result<Vec<Fingerprint>, Failure> {
+    let mut arguments = filled(mcp, invocation)?;
+    let paths = paths(mcp, &mut arguments)?;
+    paths.into_iter().map(|path| input_file::fingerprint(path.as_str(), invocation, context)).collect()
+}
 
-    /// The files that the server's program executes, and those that it reads.
-    pub(in crate::runner) fn files(
-        &self,
-        invocation: &Invocation,
-        context: &RunnerContext,
-    ) -> Result<Vec<Fingerprint>, Failure> {
-        let mut files = self.server.executed(context, invocation.caller.uid)?;
-        files.extend(self.read_files(invocation, context)?);
-        Ok(files)
+/// Puts the paths of copies in the place of those that the input names.
+pub(super) async fn copy_files(
+    mcp: &Mcp,
+    arguments: &mut Map<String, Value>,
+    invocation: &Invocation,
+    context: &RunnerContext,
+) -> Result<FileCopies, Failure> {
+    let mut found = FileCopies::default();
+    for path in paths(mcp, arguments)? {
+        let mut opened = input_file::private(path, invocation, context).await?;
+        let spool = context.spool.clone();
+        let copied = tokio::task::spawn_blocking(move || -> io::Result<(TempDir, PathBuf, String)> {
+            fs::create_dir_all(&spool)?;
+            let folder = tempfile::Builder::new().prefix("input-").tempdir_in(&spool)?;
+            let copy = folder.path().join(file_name(&opened.path));
+            let sha256 = hash_copy(&mut opened.file, &mut File::create_new(&copy)?)?;
+            fs::set_permissions(&copy, Permissions::from_mode(0o400))?;
+            Ok((folder, copy, sha256))
+        });
+        let copied = copied.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let (folder, copy, sha256) =
+            copied.map_err(|error| Failure::new(Code::Io, format!("failed to copy `{path}`: {error}")))?;
+        *path = copy.display().to_string();
+        found.folders.push(folder);
+        found.copies.push((copy, sha256));
     }
+    Ok(found)
+}
 
-    /// The files that the server reads.
-    fn read_files(&self, invocation: &Invocation, context: &RunnerContext) -> Result<Vec<Fingerprint>, Failure> {
-        let mut arguments = self.filled(invocation)?;
-        let paths = self.paths(&mut arguments)?;
-        paths.into_iter().map(|path| input_file::fingerprint(path.as_str(), invocation, context)).collect()
-    }
-
-    /// Puts the paths of copies in the place of those that the input names.
-    pub(super) async fn copy_files(
-        &self,
-        arguments: &mut Map<String, Value>,
-        invocation: &Invocation,
-        context: &RunnerContext,
-    ) -> Result<FileCopies, Failure> {
-        let mut found = FileCopies::default();
-        for path in self.paths(arguments)? {
-            let mut opened = input_file::private(path, invocation, context).await?;
-            let spool = context.spool.clone();
-            let copied = tokio::task::spawn_blocking(move || -> io::Result<(TempDir, PathBuf, String)> {
-                fs::create_dir_all(&spool)?;
-                let folder = tempfile::Builder::new().prefix("input-").tempdir_in(&spool)?;
-                let copy = folder.path().join(file_name(&opened.path));
-                let sha256 = hash_copy(&mut opened.file, &mut File::create_new(&copy)?)?;
-                fs::set_permissions(&copy, Permissions::from_mode(0o400))?;
-                Ok((folder, copy, sha256))
-            });
-            let copied = copied.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-            let (folder, copy, sha256) =
-                copied.map_err(|error| Failure::new(Code::Io, format!("failed to copy `{path}`: {error}")))?;
-            *path = copy.display().to_string();
-            found.folders.push(folder);
-            found.copies.push((copy, sha256));
-        }
-        Ok(found)
-    }
-
-    /// The paths among the arguments of a call.
-    fn paths<'a>(&self, arguments: &'a mut Map<String, Value>) -> Result<Vec<&'a mut String>, Failure> {
-        let mut paths = Vec::new();
-        for (name, value) in arguments.iter_mut().filter(|(name, _)| self.files.contains(name)) {
-            let values = match value {
-                Value::Null => Vec::new(),
-                Value::Array(items) => items.iter_mut().collect(),
-                one => vec![one],
+/// The paths among the arguments of a call.
+fn paths<'a>(mcp: &Mcp, arguments: &'a mut Map<String, Value>) -> Result<Vec<&'a mut String>, Failure> {
+    let mut paths = Vec::new();
+    for (name, value) in arguments.iter_mut().filter(|(name, _)| mcp.files.contains(name)) {
+        let values = match value {
+            Value::Null => Vec::new(),
+            Value::Array(items) => items.iter_mut().collect(),
+            one => vec![one],
+        };
+        for value in values {
+            let Value::String(path) = value else {
+                let message = format!("`{name}` must be the path of a file, or a list of such paths");
+                return Err(Failure::new(Code::Rejected, message));
             };
-            for value in values {
-                let Value::String(path) = value else {
-                    let message = format!("`{name}` must be the path of a file, or a list of such paths");
-                    return Err(Failure::new(Code::Rejected, message));
-                };
-                paths.push(path);
-            }
+            paths.push(path);
         }
-        Ok(paths)
     }
+    Ok(paths)
 }
 
 fn file_name(path: &Path) -> String {

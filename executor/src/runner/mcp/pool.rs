@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use definition::run::mcp::McpServer;
 use ground::config::secret::SecretName;
 use ground::task::failure::{Failure, Retry};
 use ground::task::fingerprint::Fingerprint;
@@ -17,8 +18,8 @@ use protocol::code::Code;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::McpServer;
 use super::connection::{NotConnected, OpenedHeaders, ServerConnection, headers};
+use super::executed;
 use super::sign_in::{self, SignIns};
 use crate::runner::RunnerContext;
 
@@ -145,7 +146,7 @@ impl McpServers {
         context: &RunnerContext,
     ) -> Result<UsedServer, NotConnected> {
         if let Some(shown) = shown {
-            server.check_covered(shown, context).await?;
+            executed::check_covered(server, shown, context).await?;
         }
         let headers = headers(server, context).await?;
         let key = key(server, &headers, context).await?;
@@ -182,7 +183,7 @@ impl McpServers {
             }
         };
         if !connection.is_from(shown) {
-            return Err(server.drifted().into());
+            return Err(executed::drifted(server).into());
         }
         let live = Arc::new(LiveServer {
             connection,

@@ -6,6 +6,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use definition::run::mcp::McpServer;
 use ground::base::children;
 use ground::task::failure::Failure;
 use nix::sys::signal::Signal;
@@ -15,8 +16,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::McpServer;
-use super::executed::StartedFrom;
+use super::executed::{self, StartedFrom};
 use crate::runner::RunnerContext;
 use crate::runner::process::group::{ProcessGroup, TERM_TIMEOUT};
 
@@ -48,7 +48,7 @@ impl ServerProgram {
         context: &RunnerContext,
     ) -> Result<(Self, ChildStdout, ChildStdin), Failure> {
         let started_from = StartedFrom::read(server, context).await?;
-        let call = server.program_call_from(&started_from);
+        let call = executed::program_call_from(server, &started_from);
         let mut prepared =
             call.prepare(&context.secrets, &context.config.programs, Path::new(""), Vec::new(), None).await?;
         let mark = uuid::Uuid::now_v7().simple().to_string();

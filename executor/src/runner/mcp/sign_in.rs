@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use definition::run::mcp::McpServer;
 use ground::config::secret::SecretName;
 use ground::task::failure::Failure;
 use ground::task::notes::AttemptProgress;
@@ -22,7 +23,6 @@ use tokio::sync::MutexGuard;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::McpServer;
 use crate::runner::delegation::{CalledTask, Delegation, QuestionKey};
 use crate::runner::{Invocation, RunnerContext};
 use callback::{CallbackPort, ExpectedReturn};

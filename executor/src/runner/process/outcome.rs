@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use definition::run::process::{Process, ProcessOutput};
 use encoding_rs::Encoding;
 use futures_util::{StreamExt as _, stream};
 use ground::base::credential;
@@ -19,7 +20,6 @@ use serde_json::{Map, Value};
 use tokio_util::io::ReaderStream;
 
 use super::group::{ProgramExit, StopCause};
-use super::{Process, ProcessOutput};
 use crate::runner::spool::{self, Spool};
 use crate::runner::{OutputData, RunnerOutput};
 

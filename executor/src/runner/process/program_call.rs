@@ -75,7 +75,7 @@ pub(in crate::runner) struct PreparedProgram {
 impl ProgramCall {
     pub(super) fn of(process: &Process, invocation: &Invocation) -> Result<Self, Failure> {
         let values = FieldValues::of(invocation);
-        let mut arguments = argument::render(&process.argv, &invocation.values(), process.options())?;
+        let mut arguments = argument::render(&process.argv, &invocation.values(), super::options(process))?;
         if arguments.is_empty() {
             return Err(Failure::new(Code::TemplateFailed, "`argv` is empty after filling its templates"));
         }

@@ -8,6 +8,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use database::Freshness;
+use definition::run::Run;
+use definition::run::sql::{Operation, Sql, readable};
 use globset::{Glob, GlobMatcher, GlobSet, GlobSetBuilder};
 use ground::config::{DatabaseSettings, RuleAction};
 use ground::task::failure::Failure;
@@ -18,7 +20,7 @@ use sql::schema::Schema;
 use tokio_util::sync::CancellationToken;
 
 use super::databases::OpenDatabase;
-use super::{Databases, Operation, Sql, query};
+use super::{Databases, query, text};
 use crate::runner::{Invocation, RunnerContext};
 
 const NOW_KNOWN: &str = "run it again: what the database contains is known now, and the human is asked";
@@ -144,100 +146,99 @@ pub(super) struct SetOff {
     pub(super) definitions: Vec<String>,
 }
 
-impl Sql {
-    /// The gates through which the statement of an invocation goes, by what is known before it is run.
-    pub fn gates(&self, invocation: &Invocation, known: &KnownTables) -> Gates {
-        let (dialect, likely_schemas, schema) = known.of_database(&self.database);
-        let functions = known.settings.get(&self.database).map_or(&[][..], |settings| &settings.functions);
-        let names = KnownNames { dialect, likely_schemas: &likely_schemas, functions, schema: schema.as_deref() };
-        self.gates_by(invocation, names)
-    }
+/// The gates through which the statement of an invocation goes, by what is known before it is run; `None` if it asks no database.
+pub fn gates(run: &Run, invocation: &Invocation, known: &KnownTables) -> Option<Gates> {
+    let Run::Sql(sql) = run else { return None };
+    let (dialect, likely_schemas, schema) = known.of_database(&sql.database);
+    let functions = known.settings.get(&sql.database).map_or(&[][..], |settings| &settings.functions);
+    let names = KnownNames { dialect, likely_schemas: &likely_schemas, functions, schema: schema.as_deref() };
+    Some(gates_by(sql, invocation, names))
+}
 
-    /// What a change sets off, by the tables of now.
-    pub(super) async fn sets_off(
-        &self,
-        invocation: &Invocation,
-        open: &OpenDatabase,
-        cancel: &CancellationToken,
-    ) -> Result<SetOff, Failure> {
-        let schema = query::schema(open, Freshness::Recent, cancel).await?;
-        let dialect = Some(open.database.dialect());
-        let functions = &open.settings.functions;
-        let names = KnownNames { dialect, likely_schemas: &[], functions, schema: Some(&schema) };
-        let found = self.gates_by(invocation, names).tables.unwrap_or_default();
-        Ok(SetOff { words: found.sets_off.into_iter().collect(), definitions: found.definitions.into_iter().collect() })
-    }
+/// What a change sets off, by the tables of now.
+pub(super) async fn sets_off(
+    sql: &Sql,
+    invocation: &Invocation,
+    open: &OpenDatabase,
+    cancel: &CancellationToken,
+) -> Result<SetOff, Failure> {
+    let schema = query::schema(open, Freshness::Recent, cancel).await?;
+    let dialect = Some(open.database.dialect());
+    let functions = &open.settings.functions;
+    let names = KnownNames { dialect, likely_schemas: &[], functions, schema: Some(&schema) };
+    let found = gates_by(sql, invocation, names).tables.unwrap_or_default();
+    Ok(SetOff { words: found.sets_off.into_iter().collect(), definitions: found.definitions.into_iter().collect() })
+}
 
-    /// The statement, with its parameters as they are declared.
-    fn text_of(&self, invocation: &Invocation) -> String {
-        match self.operation() {
-            Operation::Query(template) | Operation::Change(template) | Operation::Explain(template) => {
-                Self::text(template, invocation).unwrap_or_default()
-            }
-            Operation::Statement(statement) => statement.to_owned(),
-            Operation::Describe(_) | Operation::ListTables(_) => String::new(),
+/// The statement, with its parameters as they are declared.
+fn text_of(sql: &Sql, invocation: &Invocation) -> String {
+    match sql.operation() {
+        Operation::Query(template) | Operation::Change(template) | Operation::Explain(template) => {
+            text(template, invocation).unwrap_or_default()
         }
+        Operation::Statement(statement) => statement.to_owned(),
+        Operation::Describe(_) | Operation::ListTables(_) => String::new(),
     }
+}
 
-    fn gates_by(&self, invocation: &Invocation, known: KnownNames<'_>) -> Gates {
-        let tables = match self.operation() {
-            // What cannot be read is not run.
-            Operation::Query(template) | Operation::Change(template) | Operation::Explain(template) => {
-                let text = Self::text(template, invocation).ok();
-                Some(text.and_then(|text| named_tables(&text, known)).unwrap_or_default())
-            }
-            Operation::Statement(statement) => {
-                let text = query::readable(statement, &self.parameters, known.dialect);
-                named_tables(text.as_deref().unwrap_or(statement), known)
-            }
-            Operation::Describe(_) | Operation::ListTables(_) => Some(NamedTables::default()),
-        };
-        Gates { database: self.database.clone(), is_change: self.changes(), tables }
+fn gates_by(sql: &Sql, invocation: &Invocation, known: KnownNames<'_>) -> Gates {
+    let tables = match sql.operation() {
+        // What cannot be read is not run.
+        Operation::Query(template) | Operation::Change(template) | Operation::Explain(template) => {
+            let text = text(template, invocation).ok();
+            Some(text.and_then(|text| named_tables(&text, known)).unwrap_or_default())
+        }
+        Operation::Statement(statement) => {
+            let text = readable(statement, &sql.parameters, known.dialect);
+            named_tables(text.as_deref().unwrap_or(statement), known)
+        }
+        Operation::Describe(_) | Operation::ListTables(_) => Some(NamedTables::default()),
+    };
+    Gates { database: sql.database.clone(), is_change: sql.changes(), tables }
+}
+
+/// Fails if a rule refuses what the statement does with the tables that the database has, or asks about it although no
+/// human was asked. Before a change, the tables are read anew.
+pub(super) async fn check(
+    sql: &Sql,
+    invocation: &Invocation,
+    open: &OpenDatabase,
+    context: &RunnerContext,
+    cancel: &CancellationToken,
+) -> Result<(), Failure> {
+    // What was read a while ago may lack a key by which a change removes rows, or what it sets off.
+    let freshness = if sql.changes() { Freshness::New } else { Freshness::Recent };
+    let Some(rules) = context.gate_rules.as_ref().filter(|rules| rules.have_gates()) else {
+        return if sql.changes() { query::schema(open, freshness, cancel).await.map(drop) } else { Ok(()) };
+    };
+    if matches!(sql.operation(), Operation::Describe(_) | Operation::ListTables(_)) {
+        return Ok(());
     }
-
-    /// Fails if a rule refuses what the statement does with the tables that the database has, or asks about it although no
-    /// human was asked. Before a change, the tables are read anew.
-    pub(super) async fn check_gates(
-        &self,
-        invocation: &Invocation,
-        open: &OpenDatabase,
-        context: &RunnerContext,
-        cancel: &CancellationToken,
-    ) -> Result<(), Failure> {
-        // What was read a while ago may lack a key by which a change removes rows, or what it sets off.
-        let freshness = if self.changes() { Freshness::New } else { Freshness::Recent };
-        let Some(rules) = context.gate_rules.as_ref().filter(|rules| rules.have_gates()) else {
-            return if self.changes() { query::schema(open, freshness, cancel).await.map(drop) } else { Ok(()) };
-        };
-        if matches!(self.operation(), Operation::Describe(_) | Operation::ListTables(_)) {
-            return Ok(());
+    let (dialect, functions) = (Some(open.database.dialect()), &open.settings.functions);
+    // What was seen of it when it was accepted, if nothing was known of the database.
+    let seen = open.database.known_schema().is_none().then(|| {
+        let likely_schemas = open.database.settings().likely_schemas();
+        gates_by(sql, invocation, KnownNames { dialect, likely_schemas: &likely_schemas, functions, schema: None })
+    });
+    let mut schema = query::schema(open, freshness, cancel).await?;
+    if freshness == Freshness::Recent && query::may_name_view(&text_of(sql, invocation), &schema) {
+        schema = query::schema(open, Freshness::New, cancel).await?;
+    }
+    let known = KnownNames { dialect, likely_schemas: &[], functions, schema: Some(&schema) };
+    let gates = gates_by(sql, invocation, known);
+    let is_unasked = !invocation.is_shown && invocation.approved.is_none();
+    if is_unasked && sql.changes() && seen.is_some_and(|seen| !rules.still_allow(invocation, &seen, &gates)) {
+        let message = "a human must be asked first: it changes more tables than the rule that allows it names";
+        return Err(Failure::new(Code::RefusedByPolicy, message).hint(NOW_KNOWN));
+    }
+    match rules.judge(invocation, &gates) {
+        Some((RuleAction::Refuse, why)) => {
+            Err(Failure::new(Code::RefusedByPolicy, format!("the statement is refused: {why}"))
+                .hint("do not work around it: a human decided this; tell the user, who can change the rule"))
         }
-        let (dialect, functions) = (Some(open.database.dialect()), &open.settings.functions);
-        // What was seen of it when it was accepted, if nothing was known of the database.
-        let seen = open.database.known_schema().is_none().then(|| {
-            let likely_schemas = open.database.settings().likely_schemas();
-            self.gates_by(invocation, KnownNames { dialect, likely_schemas: &likely_schemas, functions, schema: None })
-        });
-        let mut schema = query::schema(open, freshness, cancel).await?;
-        if freshness == Freshness::Recent && query::may_name_view(&self.text_of(invocation), &schema) {
-            schema = query::schema(open, Freshness::New, cancel).await?;
+        Some((RuleAction::Ask, why)) if is_unasked => {
+            Err(Failure::new(Code::RefusedByPolicy, format!("a human must be asked first: {why}")).hint(NOW_KNOWN))
         }
-        let known = KnownNames { dialect, likely_schemas: &[], functions, schema: Some(&schema) };
-        let gates = self.gates_by(invocation, known);
-        let is_unasked = !invocation.is_shown && invocation.approved.is_none();
-        if is_unasked && self.changes() && seen.is_some_and(|seen| !rules.still_allow(invocation, &seen, &gates)) {
-            let message = "a human must be asked first: it changes more tables than the rule that allows it names";
-            return Err(Failure::new(Code::RefusedByPolicy, message).hint(NOW_KNOWN));
-        }
-        match rules.judge(invocation, &gates) {
-            Some((RuleAction::Refuse, why)) => {
-                Err(Failure::new(Code::RefusedByPolicy, format!("the statement is refused: {why}"))
-                    .hint("do not work around it: a human decided this; tell the user, who can change the rule"))
-            }
-            Some((RuleAction::Ask, why)) if is_unasked => {
-                Err(Failure::new(Code::RefusedByPolicy, format!("a human must be asked first: {why}")).hint(NOW_KNOWN))
-            }
-            _ => Ok(()),
-        }
+        _ => Ok(()),
     }
 }

@@ -4,43 +4,23 @@ use std::sync::Arc;
 
 use database::answer::{Answer, CountMode, Page};
 use database::{DatabaseError, Freshness, ReadQuery, Rows, SqlStatement};
+use definition::run::sql::{Operation, Sql, declared, readable};
 use ground::task::failure::Failure;
 use protocol::code::Code;
 use serde_json::{Map, Value};
 use sql::dialect::Dialect;
 use sql::guard::{Guard, GuardedStatement, KnownNames, Refusal, RefusalKind, RowOrder, named_tables};
-use sql::parameters::{DeclaredKind, DeclaredStatement, ParameterError, ParameterValue};
+use sql::parameters::ParameterValue;
 use sql::schema::{Schema, TableKind};
 use tokio_util::sync::CancellationToken;
 
 use super::databases::OpenDatabase;
 use super::failure::{self, StatementEffect};
-use super::{Operation, Sql};
-use crate::runner::{DefinitionMistake, Invocation, RunnerOutput, fields};
+use super::text;
+use crate::runner::{Invocation, RunnerOutput, fields};
 
 /// The limit of rows of a statement of a definition, which has none: all that every database takes.
 const MAX_OWN_ROWS: u64 = i32::MAX as u64;
-const DIALECTS: [Dialect; 3] = [Dialect::Postgres, Dialect::Mysql, Dialect::Sqlite];
-
-/// Whether a statement of a definition changes rows, as far as its text tells.
-pub(super) fn is_change(statement: &str, parameters: &Map<String, Value>) -> bool {
-    let read = |dialect| declared(dialect, statement, parameters).is_ok_and(|it| it.kind == DeclaredKind::Read);
-    !DIALECTS.into_iter().any(read)
-}
-
-/// A statement of a definition as a parser reads it, with NULL for each parameter.
-pub(super) fn readable(statement: &str, parameters: &Map<String, Value>, dialect: Option<Dialect>) -> Option<String> {
-    let dialects = dialect.map_or(DIALECTS.to_vec(), |dialect| vec![dialect]);
-    dialects.into_iter().find_map(|dialect| Some(declared(dialect, statement, parameters).ok()?.with_nulls()))
-}
-
-/// Why no parser that it may be for understands a statement.
-pub(super) fn syntax_error(text: &str, dialect: Option<Dialect>) -> Option<String> {
-    let dialects = dialect.map_or(DIALECTS.to_vec(), |dialect| vec![dialect]);
-    let mut errors = dialects.into_iter().map(|dialect| sql::guard::syntax_error(dialect, text));
-    let first = errors.next()??;
-    errors.all(|error| error.is_some()).then_some(first)
-}
 
 /// Fails if a statement of a definition names a database of a server that is not there for subtools.
 fn check_inside(
@@ -64,23 +44,6 @@ fn check_inside(
     let message = format!("the statement of the definition names `{outside}`, which is not there for subtools");
     let hint = format!("a human can name it in `schemas` under [databases.{}] in config.toml", open.name);
     Err(Failure::new(Code::BadDefinition, message).hint(hint))
-}
-
-/// Finds what is wrong with a statement of a definition in whatever dialect it is.
-pub(super) fn check_statement(statement: &str, parameters: &Map<String, Value>) -> Result<(), DefinitionMistake> {
-    let [first, rest @ ..] = DIALECTS.map(|dialect| declared(dialect, statement, parameters));
-    match first {
-        Err(error) if rest.iter().all(Result::is_err) => Err(DefinitionMistake::new("statement", &error)),
-        _ => Ok(()),
-    }
-}
-
-fn declared(
-    dialect: Dialect,
-    statement: &str,
-    parameters: &Map<String, Value>,
-) -> Result<DeclaredStatement, ParameterError> {
-    DeclaredStatement::new(dialect, statement, parameters.keys().map(String::as_str))
 }
 
 /// The values of the parameters of a statement of a definition; an absent one is null.
@@ -332,88 +295,86 @@ struct PagedQuery {
     counted: Option<SqlStatement>,
 }
 
-impl Sql {
-    pub(super) async fn read(
-        &self,
-        invocation: &Invocation,
-        open: &OpenDatabase,
-        cancel: &CancellationToken,
-    ) -> Result<RunnerOutput, Failure> {
-        let AskedPage { page, count, mut asked_limit } = self.page(invocation, open)?;
-        let query = match self.operation() {
-            Operation::Query(template) => {
-                let statement = guarded(&Self::text(template, invocation)?, false, open, cancel).await?;
-                let asks_for_later_page = page.number > 1;
-                if asks_for_later_page && statement.order == RowOrder::Unordered {
-                    let message = "the query has no ORDER BY, so its pages could overlap or miss rows";
-                    return Err(Failure::new(Code::InvalidInput, message)
-                        .hint("add an ORDER BY over a unique column, like the primary key"));
-                }
-                asked_limit = asked_limit.or(statement.own_limit());
-                let rows = u64::try_from(page.rows_to_read(count)).unwrap_or(u64::MAX);
-                let plain = |sql: String| SqlStatement { sql, parameters: Vec::new() };
-                PagedQuery {
-                    page: statement.paged(rows, page.offset()).map(|sql| (page, plain(sql))),
-                    counted: statement.counted().filter(|_| count == CountMode::Exact).map(plain),
-                    whole: plain(statement.sql),
-                }
+pub(super) async fn read_page(
+    sql: &Sql,
+    invocation: &Invocation,
+    open: &OpenDatabase,
+    cancel: &CancellationToken,
+) -> Result<RunnerOutput, Failure> {
+    let AskedPage { page, count, mut asked_limit } = asked_page(sql, invocation, open)?;
+    let query = match sql.operation() {
+        Operation::Query(template) => {
+            let statement = guarded(&text(template, invocation)?, false, open, cancel).await?;
+            let asks_for_later_page = page.number > 1;
+            if asks_for_later_page && statement.order == RowOrder::Unordered {
+                let message = "the query has no ORDER BY, so its pages could overlap or miss rows";
+                return Err(Failure::new(Code::InvalidInput, message)
+                    .hint("add an ORDER BY over a unique column, like the primary key"));
             }
-            Operation::Statement(statement) => {
-                check_names(statement, self, open, cancel).await?;
-                let whole = sent(statement, self, invocation, open, cancel).await?;
-                let counted = (count == CountMode::Exact)
-                    .then(|| around("SELECT count(*) AS row_count FROM (", &whole, ") AS counted"));
-                let limit = format!("LIMIT {} OFFSET {}", page.rows_to_read(count), page.offset());
-                let is_paged = self.page.is_some() || self.limit.is_some();
-                // What the guard leaves has a limit already.
-                let (before, after) = if self.is_guarded && !self.sees_hidden {
-                    ("SELECT * FROM (", format!(") AS guarded {limit}"))
-                } else {
-                    ("", limit)
-                };
-                let page = is_paged.then(|| (page, around(before, &whole, &after)));
-                PagedQuery { page, whole, counted }
+            asked_limit = asked_limit.or(statement.own_limit());
+            let rows = u64::try_from(page.rows_to_read(count)).unwrap_or(u64::MAX);
+            let plain = |sql: String| SqlStatement { sql, parameters: Vec::new() };
+            PagedQuery {
+                page: statement.paged(rows, page.offset()).map(|sql| (page, plain(sql))),
+                counted: statement.counted().filter(|_| count == CountMode::Exact).map(plain),
+                whole: plain(statement.sql),
             }
-            _ => unreachable!("other operations do not read rows"),
-        };
-        let (page, statement) = match query.page {
-            Some((page, statement)) => (Some(page), statement),
-            None => (None, query.whole),
-        };
-        let rows = read(statement, open, cancel).await?;
-        let total = match query.counted {
-            Some(counted) => read(counted, open, cancel).await?.rows.first().and_then(|row| row.first()?.as_u64()),
-            None => None,
-        };
-        let limit = page.and_then(|page| u64::try_from(page.limit).ok());
-        let lowered = asked_limit.filter(|asked| limit.is_some_and(|limit| *asked > limit));
-        let output = output(Answer::of_read(rows, page, count, total));
-        Ok(match lowered {
-            Some(asked) => output.with_meta("asked_limit", asked),
-            None => output,
-        })
-    }
-
-    fn page(&self, invocation: &Invocation, open: &OpenDatabase) -> Result<AskedPage, Failure> {
-        let values = fields::FieldValues::of(invocation);
-        let number = values.whole_number("page", self.page.as_ref())?.unwrap_or(1);
-        let asked_limit = values.whole_number("limit", self.limit.as_ref())?;
-        let limit = asked_limit.unwrap_or(open.settings.max_rows);
-        if number == 0 || limit == 0 {
-            return Err(Failure::new(Code::InvalidInput, "`page` and `limit` begin at 1"));
         }
-        let limit = usize::try_from(limit.min(open.settings.max_rows)).unwrap_or(usize::MAX);
-        let count = match values.text(self.count.as_deref())?.as_deref() {
-            None | Some("next_pages") => CountMode::NextPages,
-            Some("exact") => CountMode::Exact,
-            Some("none") => CountMode::None,
-            Some(other) => {
-                let message = format!("`{other}` is not a way to count; use `exact`, `next_pages` or `none`");
-                return Err(Failure::new(Code::InvalidInput, message));
-            }
-        };
-        Ok(AskedPage { page: Page { number, limit }, count, asked_limit })
+        Operation::Statement(statement) => {
+            check_names(statement, sql, open, cancel).await?;
+            let whole = sent(statement, sql, invocation, open, cancel).await?;
+            let counted = (count == CountMode::Exact)
+                .then(|| around("SELECT count(*) AS row_count FROM (", &whole, ") AS counted"));
+            let limit = format!("LIMIT {} OFFSET {}", page.rows_to_read(count), page.offset());
+            let is_paged = sql.page.is_some() || sql.limit.is_some();
+            // What the guard leaves has a limit already.
+            let (before, after) = if sql.is_guarded && !sql.sees_hidden {
+                ("SELECT * FROM (", format!(") AS guarded {limit}"))
+            } else {
+                ("", limit)
+            };
+            let page = is_paged.then(|| (page, around(before, &whole, &after)));
+            PagedQuery { page, whole, counted }
+        }
+        _ => unreachable!("other operations do not read rows"),
+    };
+    let (page, statement) = match query.page {
+        Some((page, statement)) => (Some(page), statement),
+        None => (None, query.whole),
+    };
+    let rows = read(statement, open, cancel).await?;
+    let total = match query.counted {
+        Some(counted) => read(counted, open, cancel).await?.rows.first().and_then(|row| row.first()?.as_u64()),
+        None => None,
+    };
+    let limit = page.and_then(|page| u64::try_from(page.limit).ok());
+    let lowered = asked_limit.filter(|asked| limit.is_some_and(|limit| *asked > limit));
+    let output = output(Answer::of_read(rows, page, count, total));
+    Ok(match lowered {
+        Some(asked) => output.with_meta("asked_limit", asked),
+        None => output,
+    })
+}
+
+fn asked_page(sql: &Sql, invocation: &Invocation, open: &OpenDatabase) -> Result<AskedPage, Failure> {
+    let values = fields::FieldValues::of(invocation);
+    let number = values.whole_number("page", sql.page.as_ref())?.unwrap_or(1);
+    let asked_limit = values.whole_number("limit", sql.limit.as_ref())?;
+    let limit = asked_limit.unwrap_or(open.settings.max_rows);
+    if number == 0 || limit == 0 {
+        return Err(Failure::new(Code::InvalidInput, "`page` and `limit` begin at 1"));
     }
+    let limit = usize::try_from(limit.min(open.settings.max_rows)).unwrap_or(usize::MAX);
+    let count = match values.text(sql.count.as_deref())?.as_deref() {
+        None | Some("next_pages") => CountMode::NextPages,
+        Some("exact") => CountMode::Exact,
+        Some("none") => CountMode::None,
+        Some(other) => {
+            let message = format!("`{other}` is not a way to count; use `exact`, `next_pages` or `none`");
+            return Err(Failure::new(Code::InvalidInput, message));
+        }
+    };
+    Ok(AskedPage { page: Page { number, limit }, count, asked_limit })
 }
 
 /// A statement with text around it, and the same parameters.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base64::Engine as _;
+use definition::run::http::endpoint;
 use ground::config::secret::SecretName;
 use net::clients;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
@@ -12,7 +13,6 @@ use url::{Url, form_urlencoded};
 
 use super::grant::{AuthStyle, OAuthGrant, TokenSource};
 use super::{Code, Failure, Retry, RunnerContext, needs_reauthorization, without_side_effect};
-use crate::runner::http::address::endpoint;
 use crate::runner::http::api_error;
 
 /// The largest response of a token endpoint; usual ones have a few hundred bytes.

@@ -1,6 +1,7 @@
 //! How a sign-in begins, how one that was begun is gone on with, and how it ends: discovery, registration, the link, and
 //! the tokens.
 
+use definition::run::mcp::McpServer;
 use ground::task::failure::{Failure, Retry};
 use protocol::code::Code;
 use rmcp::transport::auth::{
@@ -14,7 +15,6 @@ use super::callback::{BrowserReturn, CallbackPort};
 use super::record::{PendingSignIn, RegisteredClient, SignInParties, SignInRecord, TokenRole, TokenStore};
 use super::{SignInAttempt, SignInSite, describe, failed, states};
 use crate::runner::RunnerContext;
-use crate::runner::mcp::McpServer;
 
 /// What authorization servers show a human.
 const CLIENT_NAME: &str = "agent-magic-tool";

@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
+use definition::run::mcp::McpServer;
 use ground::task::failure::Failure;
 use protocol::code::Code;
 
 use super::record::SignInRecord;
 use super::{SignInAttempt, SignInSite, expected, flow, host, unasked};
 use crate::runner::RunnerContext;
-use crate::runner::mcp::McpServer;
 
 /// How long a human may take: long enough for a second factor on another device.
 const MAX_TIME: Duration = Duration::from_mins(10);

@@ -21,7 +21,7 @@ pub struct FileState {
 }
 
 impl FileState {
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -31,12 +31,12 @@ impl FileState {
         }
     }
 
-    pub(super) fn of_file(file: &File) -> io::Result<Self> {
+    pub fn of_file(file: &File) -> io::Result<Self> {
         Ok(Self::of(&file.metadata()?))
     }
 
     /// Whether any later change shows: times of files advance in steps, so one soon after the last may have the same.
-    pub(super) fn is_settled(&self, now: Timestamp) -> bool {
+    pub fn is_settled(&self, now: Timestamp) -> bool {
         const MAX_STEP_SECONDS: i64 = 2;
         self.changed.0.saturating_add(MAX_STEP_SECONDS) < now.as_second()
     }
@@ -46,14 +46,14 @@ impl FileState {
     }
 
     /// Whether both are of the same file or folder, changed or not.
-    pub(super) fn is_of_same_file(&self, other: &Self) -> bool {
+    pub fn is_of_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 }
 
 /// Reads `length` bytes at `start`; `None` if the file is no longer in the state of `stamp`. Fails only if descriptors or
 /// memory ran out.
-pub(super) fn read_part(path: &Path, stamp: &FileState, start: u64, length: usize) -> io::Result<Option<String>> {
+pub fn read_part(path: &Path, stamp: &FileState, start: u64, length: usize) -> io::Result<Option<String>> {
     let mut bytes = vec![0; length];
     let read = regular_file::open(path).and_then(|file| {
         file.read_exact_at(&mut bytes, start)?;

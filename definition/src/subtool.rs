@@ -1,7 +1,7 @@
-//! A subtool's definition: the types of discovery JSON.
+//! One subtool.
 //!
 //! A model only sees `description` and `input`; the rest is for the developer. Loading a file, merging `$defaults` and
-//! finding mistakes is up to `catalog/load.rs`. The doc comments of these types are the descriptions in
+//! finding mistakes is up to the catalog. The doc comments of these types are the descriptions in
 //! `subtools/subtool.schema.json`.
 
 use std::collections::BTreeSet;
@@ -12,18 +12,15 @@ use ground::config::RateLimit;
 use ground::config::secret::SecretName;
 use ground::task::confirmation::Assurance;
 use ground::task::effect::EffectClass;
-use ground::task::failure::Failure;
 use ground::task::name::SubtoolName;
-use protocol::code::Code;
 use protocol::data_class::DataClass;
 use protocol::duration::PositiveDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tokio_util::sync::CancellationToken;
 
-use crate::catalog::packs::enabled_files::PinnedPack;
-use crate::runner::{Invocation, ResponseFacts, Run, RunnerContext, RunnerOutput};
+use crate::enabled_files::PinnedPack;
+use crate::run::{RESPONSE_VARIABLES, Run};
 
 /// One subtool.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -105,7 +102,7 @@ pub struct Definition {
     pub admin: bool,
     /// The pack that it is from, as a human enabled it.
     #[serde(skip)]
-    pub(in crate::catalog) pinned: Option<Arc<PinnedPack>>,
+    pub pinned: Option<Arc<PinnedPack>>,
     /// Whether it is listed and can be run.
     #[serde(default = "enabled")]
     pub enabled: bool,
@@ -237,30 +234,6 @@ impl Definition {
 }
 
 impl Definition {
-    /// Performs it, if the pack that it is from is still as a human enabled it.
-    pub async fn perform(
-        &self,
-        invocation: &Invocation,
-        context: &RunnerContext,
-        cancel: &CancellationToken,
-    ) -> Result<RunnerOutput, Failure> {
-        let Some(pinned) = self.pinned.clone() else {
-            return Box::pin(self.run.perform(invocation, context, cancel)).await;
-        };
-        let mut bound = None;
-        if matches!(self.run, Run::Process(_) | Run::Mcp(_)) {
-            let files = self.run.files(invocation, context)?;
-            pinned.check_run(&files, &self.run.code_folders(invocation)?, invocation.caller.uid)?;
-            // What was compared is what runs, also if no human was asked.
-            if invocation.approved.is_none() {
-                bound = Some(Invocation { approved: Some(files), ..invocation.clone() });
-            }
-        }
-        let checked = tokio::task::spawn_blocking(move || pinned.check()).await;
-        checked.map_err(|error| Failure::new(Code::Internal, format!("failed to compare its pack: {error}")))??;
-        Box::pin(self.run.perform(bound.as_ref().unwrap_or(invocation), context, cancel)).await
-    }
-
     /// Returns the names of all secrets that it mentions, also after other text.
     pub fn secrets_anywhere(&self) -> BTreeSet<String> {
         let mut names = self.secrets();
@@ -382,7 +355,7 @@ pub struct ResultShape {
 
 impl ResultShape {
     /// The variables that `select` and `part` may use.
-    pub const VARIABLES: [&str; 2] = ResponseFacts::NAMES;
+    pub const VARIABLES: [&str; 2] = RESPONSE_VARIABLES;
 
     /// Finds mistakes that the types cannot express, except in `select`; returns the location and the message.
     pub fn check(&self, run: &Run) -> Result<(), (&'static str, String)> {

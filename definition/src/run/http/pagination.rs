@@ -1,10 +1,12 @@
 //! The ways in which an API divides a list into pages, as a definition declares them.
 //!
-//! Fetching and joining the pages is up to `pages.rs`.
+//! Fetching and joining the pages is up to the runner.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{DefinitionMistake, Deserialize, Http, JsonSchema, Method, ResponseFormat, Serialize};
+use super::{DefinitionMistake, Http, Method, ResponseFormat};
 
 /// How further pages are fetched: exactly one of `next_token`, `link_header`, `next_url`, `page`, `offset` and
 /// `last_item`.
@@ -94,7 +96,7 @@ pub struct LastItem {
 
 /// Where a request carries what selects its page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Parameter {
+pub enum Parameter {
     Query(String),
     /// A JSON pointer into the JSON body.
     Body(String),
@@ -112,29 +114,34 @@ impl Parameter {
 }
 
 impl NextToken {
-    pub(super) fn parameter(&self) -> Option<Parameter> {
+    pub fn parameter(&self) -> Option<Parameter> {
         Parameter::of(self.query.as_ref(), self.body.as_ref())
     }
 }
 
 impl Counter {
-    pub(super) fn parameter(&self) -> Option<Parameter> {
+    pub fn parameter(&self) -> Option<Parameter> {
         Parameter::of(self.query.as_ref(), self.body.as_ref())
     }
 }
 
 impl LastItem {
-    pub(super) fn parameter(&self) -> Option<Parameter> {
+    pub fn parameter(&self) -> Option<Parameter> {
         Parameter::of(self.query.as_ref(), self.body.as_ref())
     }
 }
 
 /// Turns a field name into a JSON pointer; returns a pointer unchanged.
-pub(super) fn pointer(field: &str) -> String {
+pub fn pointer(field: &str) -> String {
     if field.starts_with('/') { field.to_owned() } else { format!("/{}", protocol::json::pointer_token(field)) }
 }
 
 impl Pagination {
+    /// Whether the request, and not the response, says which page is next.
+    pub fn counts(&self) -> bool {
+        self.page.is_some() || self.offset.is_some() || self.last_item.is_some()
+    }
+
     /// Finds mistakes that the types cannot express, except in the template `max_items`.
     pub(super) fn check(&self, http: &Http) -> Result<(), DefinitionMistake> {
         let mistake = |place: &str, message: &str| Err(DefinitionMistake::new(place, &message));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One template for each time that the header is sent, in order.
 #[derive(Debug, Clone)]
-pub struct HeaderTemplates(pub(super) Vec<String>);
+pub struct HeaderTemplates(pub Vec<String>);
 
 impl<'de> Deserialize<'de> for HeaderTemplates {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

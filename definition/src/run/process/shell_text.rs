@@ -4,8 +4,8 @@ use std::path::Path;
 
 use ground::base::template;
 
-use super::DefinitionMistake;
 use super::argument::{Argument, ConditionalArguments, EachItem};
+use crate::run::DefinitionMistake;
 
 /// Interpreters with the options whose next argument is code.
 const INTERPRETERS: [(&str, &[&str]); 14] = [

@@ -20,7 +20,7 @@ use protocol::regular_file;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::catalog::file_state::FileState;
+use crate::file_state::FileState;
 
 /// The name of the record in the folder of the packs.
 const RECORD: &str = ".enabled.json";
@@ -60,7 +60,7 @@ impl EnabledFiles {
     }
 
     /// Has a pack count as enabled as it is now.
-    pub(in crate::catalog) fn accept(&mut self, name: &str, folder: &Path) -> io::Result<()> {
+    pub fn accept(&mut self, name: &str, folder: &Path) -> io::Result<()> {
         self.0.insert(name.to_owned(), files(folder)?);
         Ok(())
     }
@@ -204,14 +204,14 @@ impl PinnedPack {
     }
 
     /// Tells apart what was enabled.
-    pub(in crate::catalog) fn digest(&self) -> [u8; 32] {
+    pub fn digest(&self) -> [u8; 32] {
         let files = self.files.iter().map(|(path, sha256)| format!("{}:{path}{sha256}", path.len()));
         files.fold(Sha256::new(), Sha256::chain_update).finalize().into()
     }
 }
 
 /// What of the pack in `folder` another user may have written.
-pub(in crate::catalog) fn distrust_in(folder: &Path) -> Option<Distrust> {
+pub fn distrust_in(folder: &Path) -> Option<Distrust> {
     let mut entries = BTreeSet::new();
     for path in paths(folder).unwrap_or_default() {
         entries.extend(path.ancestors().take_while(|above| *above != folder).map(Path::to_owned));
@@ -225,7 +225,7 @@ pub fn files(folder: &Path) -> io::Result<PackFiles> {
 }
 
 /// The paths of the files of the pack in `folder`, and of links, whatever they lead to.
-pub(in crate::catalog) fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(next) = folders.pop() {
         for entry in fs::read_dir(&next)? {

@@ -5,7 +5,8 @@ use ground::config::secret::SecretName;
 use url::Url;
 
 use super::parts::FormPart;
-use super::{Auth, Body, DefinitionMistake, DefinitionMistakes, Http, Method, TextKind};
+use super::{Auth, Body, Http, Method};
+use crate::run::{DefinitionMistake, DefinitionMistakes, TextKind};
 
 /// Headers that belong to the connection; a definition that set them could break the framing of the request.
 const RESERVED_HEADERS: [&str; 9] =
@@ -199,7 +200,7 @@ fn token_url(text: &str) -> Result<(), DefinitionMistake> {
 }
 
 fn header_name(place: &str, name: &str) -> Result<(), DefinitionMistake> {
-    if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
+    if ::http::HeaderName::from_bytes(name.as_bytes()).is_err() {
         return mistake(place, format!("`{name}` is not a valid header name"));
     }
     if RESERVED_HEADERS.iter().any(|reserved| name.eq_ignore_ascii_case(reserved)) {
@@ -225,7 +226,7 @@ fn mistake(place: impl Into<String>, message: impl Into<String>) -> Result<(), D
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::super::Runner as _;
+    use crate::run::Settings as _;
     use super::*;
 
     fn mistake_location(changes: Value) -> Option<String> {

@@ -10,12 +10,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Names and parts, in order: some services require the file to be last.
 #[derive(Debug, Clone)]
-pub struct FormParts(pub(super) Vec<(String, FormPart)>);
+pub struct FormParts(pub Vec<(String, FormPart)>);
 
 /// A text template, or a file.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub(super) enum FormPart {
+pub enum FormPart {
     /// A text template, or `secret:NAME`.
     Text(String),
     /// The content of a file.
@@ -25,15 +25,15 @@ pub(super) enum FormPart {
 /// A file that is sent as one part.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct FilePart {
+pub struct FilePart {
     /// The path of the file: a template.
-    pub(super) file: String,
+    pub file: String,
     /// The content type; default: guessed from the file name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) content_type: Option<String>,
+    pub content_type: Option<String>,
     /// The file name that is sent: a template; default: the file's own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) file_name: Option<String>,
+    pub file_name: Option<String>,
 }
 
 impl<'de> Deserialize<'de> for FormPart {

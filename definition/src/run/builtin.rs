@@ -1,0 +1,155 @@
+//! The builtin runner's settings: a function of the executor, with templates for its arguments.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{DefinitionMistake, Settings, TextKind};
+
+/// The most lines that are returned at once.
+pub const MAX_LINES: u64 = 500;
+/// The most hits that are returned.
+pub const MAX_HITS: u64 = 50;
+/// The most entries that are returned.
+pub const MAX_ENTRIES: u64 = 200;
+/// The most characters of text that the input can ask for.
+pub const MAX_CHARS: u64 = 100_000;
+
+/// A function of the executor, with templates for its arguments.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Builtin {
+    /// Reads lines of a text file.
+    ReadFile(ReadFile),
+    /// Finds the lines of files that match a regular expression.
+    SearchFiles(Box<SearchFiles>),
+    /// Lists a folder.
+    ListFiles(ListFiles),
+    /// Fetches a web page as text.
+    FetchUrl(FetchUrl),
+    /// Shows the sections of the agent's system prompt, or one of them.
+    ReadPrompt(ReadPrompt),
+    /// Changes a section of the agent's system prompt.
+    EditPrompt(EditPrompt),
+}
+
+/// Reads lines of a text file. Templates.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadFile {
+    /// The path of the file: absolute, or relative to the caller's folder.
+    pub path: Value,
+    /// The number of the first line, starting at 1. Absent: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Value>,
+    /// The most lines to return, up to 500. Absent: 500.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<Value>,
+}
+
+/// Finds lines that match a regular expression. Templates.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchFiles {
+    /// The regular expression.
+    pub pattern: Value,
+    /// The folder or the file to search. Absent: the caller's folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Value>,
+    /// A glob for the names of the files or, if it contains a `/`, for their paths relative to `path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub glob: Option<Value>,
+    /// Whether to ignore the difference between upper and lower case. Absent: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignore_case: Option<Value>,
+    /// The most hits to return, up to 50. Absent: 50.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Value>,
+    /// The number of the page of hits, from 1. Absent: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<Value>,
+    /// Whether the hits are counted, in all and by file, and not returned. Absent: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<Value>,
+}
+
+/// Lists a folder. Templates.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListFiles {
+    /// The folder. Absent: the caller's folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Value>,
+    /// A glob that the entries match. With a `/` or as `**` it also matches below the folder, except hidden and
+    /// git-ignored files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub glob: Option<Value>,
+    /// The most entries to return, up to 200. Absent: 200.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Value>,
+}
+
+/// Fetches a page as text. Templates.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FetchUrl {
+    /// An http or https URL.
+    pub url: Value,
+    /// The most characters of text to return, up to 100,000. Absent: 20,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_chars: Option<Value>,
+    /// The index of the first character. Absent: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Value>,
+}
+
+/// Shows the sections of the system prompt, or one of them. Templates.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadPrompt {
+    /// The name of a section, or its position like `2.1`. Absent: all sections, without their texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub section: Option<Value>,
+}
+
+/// Changes a section of the system prompt. Templates.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EditPrompt {
+    /// The name of the section, or its position like `2.1`.
+    pub section: Value,
+    /// The new text, or the text to add. Without a value: none, to delete the section.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<Value>,
+    /// `replace`, `append`, `prepend` or `delete`. Without a value: `replace`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<Value>,
+}
+
+impl Settings for Builtin {
+    fn check(&self) -> Vec<DefinitionMistake> {
+        Vec::new()
+    }
+
+    fn text_kind(&self, _: &str) -> TextKind {
+        TextKind::Template
+    }
+}
+
+impl Builtin {
+    /// The template of how much is returned, and what is returned at most; `None` without a limit.
+    pub fn limit(&self) -> Option<(Option<&Value>, u64)> {
+        Some(match self {
+            Self::ReadFile(templates) => (templates.lines.as_ref(), MAX_LINES),
+            Self::SearchFiles(templates) => (templates.limit.as_ref(), MAX_HITS),
+            Self::ListFiles(templates) => (templates.limit.as_ref(), MAX_ENTRIES),
+            Self::FetchUrl(templates) => (templates.max_chars.as_ref(), MAX_CHARS),
+            Self::ReadPrompt(_) | Self::EditPrompt(_) => return None,
+        })
+    }
+
+    /// Whether it reads files or folders of this machine.
+    pub fn reads_files(&self) -> bool {
+        matches!(self, Self::ReadFile(_) | Self::SearchFiles(_) | Self::ListFiles(_))
+    }
+}
