@@ -14,6 +14,7 @@ use ground::config::secret::HiddenTexts;
 use ground::task::confirmation::ReplacedValues;
 use ground::task::effect::EffectClass;
 use ground::task::failure::{Failure, Retry, SideEffect};
+use ground::task::feedback::{Feedback, ShutdownProbe};
 use ground::task::{End, Outcome, Task};
 use protocol::clock;
 use protocol::code::Code;
@@ -25,20 +26,18 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::lookup::LookupRules;
-use crate::attempt::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 use crate::catalog::privileges;
 use crate::runner::attempt_clock::AttemptClock;
 use crate::runner::{
-    Feedback, HeardClass, Invocation, OutputData, ResponseFacts, Runner as _, RunnerContext, RunnerOutput,
-    ShutdownProbe, SubtoolLabel,
+    HeardClass, Invocation, OutputData, ResponseFacts, Runner as _, RunnerContext, RunnerOutput, SubtoolLabel,
 };
+use dispatcher::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 
 pub mod all_pages;
 pub mod lookup;
 mod paging;
 mod part;
 pub mod pinned;
-pub mod report;
 
 /// Why a running attempt is being stopped; set at most once.
 pub type InterruptCause = Arc<std::sync::OnceLock<FailureKind>>;

@@ -39,7 +39,6 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch as watch_channel;
 
 use crate::catalog::{Catalog, Sources, SourcesWatch};
-use crate::dispatcher::{Dispatcher, DispatcherLimits};
 use crate::intake::Intake;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::Policy;
@@ -47,10 +46,11 @@ use crate::intake::settings::{Settings, SettingsError};
 use crate::runner::RunnerContext;
 use crate::runner::delegation::Delegation;
 use crate::runner::result_space::ResultSpace;
-use crate::store::sqlite::SqliteStore;
-use crate::store::switched_off::SwitchedOffTools;
-use crate::store::{Store, StoreError};
 use crate::telemetry::Telemetry;
+use dispatcher::{Dispatcher, DispatcherLimits};
+use store::sqlite::SqliteStore;
+use store::switched_off::SwitchedOffTools;
+use store::{Store, StoreError};
 
 mod approver_keys;
 mod attempts;

@@ -30,14 +30,14 @@ use tokio::sync::watch;
 
 use crate::attempt::{self, all_pages};
 use crate::catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials, privileges};
-use crate::dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
 use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::intake::ruling::ApproverWait;
 use crate::intake::settings::{LiveSettings, Settings, SettingsError};
 use crate::runner::delegation::{QUESTION, too_deep};
 use crate::runner::{Invocation, Runner as _, RunnerContext};
-use crate::store::Store;
+use dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
+use store::Store;
 
 pub mod approver;
 mod hidden;

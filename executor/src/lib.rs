@@ -6,12 +6,10 @@
 pub mod attempt;
 pub mod catalog;
 pub mod daemon;
-pub mod dispatcher;
 pub mod intake;
 pub mod notify;
 pub mod page;
 pub mod runner;
-pub mod store;
 mod telemetry;
 
 #[cfg(test)]

@@ -26,12 +26,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::catalog::Catalog;
-use crate::dispatcher::DecisionResult;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::settings::LiveSettings;
 use crate::runner::RunnerContext;
-use crate::store::StoreError;
-use crate::store::sqlite::records::{RecordReader, TaskCounts};
+use dispatcher::DecisionResult;
+use store::StoreError;
+use store::sqlite::records::{RecordReader, TaskCounts};
 
 mod actions;
 mod api;

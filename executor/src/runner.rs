@@ -18,6 +18,7 @@ use ground::base::template::TemplateValues;
 use ground::config::Config;
 use ground::config::secret::{HiddenTexts, SecretName, Secrets};
 use ground::task::failure::{Failure, Retry};
+use ground::task::feedback::{Feedback, ShutdownProbe};
 use ground::task::fingerprint::{FileRole, Fingerprint};
 use ground::task::places::{MAX_PLACES, places_in};
 use net::clients::{HttpClients, HttpClientsError};
@@ -38,7 +39,6 @@ pub mod attempt_clock;
 pub mod builtin;
 pub mod database_snapshot;
 pub mod delegation;
-mod feedback;
 mod fields;
 mod heard_class;
 pub mod http;
@@ -52,7 +52,6 @@ mod spool;
 pub mod sql;
 pub mod steps;
 
-pub use feedback::{AttemptNews, Feedback, RecordedSignal, ShutdownProbe};
 pub use heard_class::HeardClass;
 pub use http::ResponseFacts;
 

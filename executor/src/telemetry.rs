@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::intake::settings::LiveSettings;
-use crate::store::Change;
+use store::Change;
 
 mod endpoint;
 mod export;

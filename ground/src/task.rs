@@ -21,12 +21,14 @@ pub mod confirmation;
 pub mod decide_scope;
 pub mod effect;
 pub mod failure;
+pub mod feedback;
 pub mod fingerprint;
 mod folder;
 pub mod grant;
 pub mod name;
 pub mod notes;
 pub mod places;
+pub mod question_key;
 pub mod resolution;
 #[doc(hidden)]
 pub mod sample;

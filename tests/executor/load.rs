@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use executor::store::Store as _;
-use executor::store::sqlite::SqliteStore;
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Operation, Request, RunRequest};
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
+use store::Store as _;
+use store::sqlite::SqliteStore;
 
 use super::faults::size;
 use crate::world::{World, until};

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use executor::store::Store as _;
-use executor::store::sqlite::SqliteStore;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
+use store::Store as _;
+use store::sqlite::SqliteStore;
 
 use super::card::APPROVE;
 use super::human::Human;

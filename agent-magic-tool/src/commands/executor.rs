@@ -5,8 +5,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use executor::daemon::{self, ExitReason, detach};
-use executor::store::switched_off::SwitchedOffTools;
-use executor::store::{StoreError, sqlite};
 use ground::base::jq_pool::JqPool;
 use ground::config::known::{KnownConfigurations, is_same_file};
 use ground::config::{Config, ConfigText, log};
@@ -19,6 +17,8 @@ use protocol::handover::Reply;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation};
 use serde_json::{Value, json};
+use store::switched_off::SwitchedOffTools;
+use store::{StoreError, sqlite};
 
 use crate::backoff::Backoff;
 use crate::context::Context;

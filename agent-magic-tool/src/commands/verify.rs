@@ -3,8 +3,6 @@
 //! It asks no executor and believes nothing but the public key: that the key signed this decision, and that the record of
 //! the task is what the decision is bound to.
 
-use executor::store::StoreError;
-use executor::store::sqlite::records::RecordReader;
 use ground::base::webauthn::PublicKey;
 use ground::task::confirmation::{DecidedBy, Verdict};
 use ground::task::touch::{Unproved, proof_of};
@@ -12,6 +10,8 @@ use protocol::code::{Code, Exit};
 use protocol::error::chain;
 use protocol::mailbox::Mailbox;
 use serde_json::json;
+use store::StoreError;
+use store::sqlite::records::RecordReader;
 
 use super::approver;
 use crate::context::Context;

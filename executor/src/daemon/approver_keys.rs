@@ -15,9 +15,9 @@ use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use tokio::sync::watch;
 
-use crate::dispatcher::{DecisionError, Dispatcher, Effects};
 use crate::intake::approver::ApproverPresence;
 use crate::page::{KeyStanding, KeysView};
+use dispatcher::{DecisionError, Dispatcher, Effects};
 
 pub(super) struct ApproverKeyring {
     folder: PathBuf,

@@ -18,11 +18,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::background::{Background, DaemonEvent};
-use crate::attempt::report::{AttemptPurpose, AttemptReport, FailureKind};
 use crate::attempt::{self, AttemptControl, InterruptCause};
 use crate::intake::settings::LiveSettings;
+use crate::runner::RunnerContext;
 use crate::runner::attempt_clock::AttemptClock;
-use crate::runner::{Feedback, RunnerContext};
+use dispatcher::report::{AttemptPurpose, AttemptReport, FailureKind};
+use ground::task::feedback::Feedback;
 
 /// How long an attempt may take to report its end after it was stopped. A program gets two seconds after SIGTERM, and
 /// two more after SIGKILL.

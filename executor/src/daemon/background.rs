@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::hooks::DeliveryReport;
-use crate::attempt::report::AttemptReport;
 use crate::page::PageMessage;
-use crate::runner::AttemptNews;
+use dispatcher::report::AttemptReport;
+use ground::task::feedback::AttemptNews;
 
 /// What the event loop receives.
 pub(super) enum DaemonEvent {

@@ -21,8 +21,8 @@ use super::reload::MAX_WRITE_PAUSE;
 use super::signals::Watchdog;
 use super::stop::Stop;
 use super::{Daemon, DaemonError, ExitReason, recover};
-use crate::dispatcher::Event;
-use crate::store::StoreError;
+use dispatcher::Event;
+use store::StoreError;
 
 /// How long the runtime may take to shut down. Whatever still runs at that point has stopped reporting.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);

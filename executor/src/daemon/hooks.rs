@@ -13,12 +13,12 @@ use protocol::task::TaskId;
 use protocol::{clock, fault};
 
 use super::background::{Background, DaemonEvent};
-use crate::dispatcher::{Action, Effects};
 use crate::intake::settings::LiveSettings;
 use crate::notify::hook::send::send;
 use crate::notify::hook::{self, Hooks};
-use crate::store::outbox::{DeliveryState, HookDelivery};
-use crate::store::{Change, Store, StoreError};
+use dispatcher::{Action, Effects};
+use store::outbox::{DeliveryState, HookDelivery};
+use store::{Change, Store, StoreError};
 
 /// How many deliveries to one hook run at once.
 const MAX_CONCURRENT: usize = 4;

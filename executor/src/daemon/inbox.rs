@@ -19,9 +19,9 @@ use super::background::{Background, DaemonEvent};
 use super::record::{RecordKeeper, disk_full};
 use super::task_log;
 use super::watch::InboxWatch;
-use crate::dispatcher::{Admission, AppliedRateLimit, Dispatcher, DispatcherLimits, Event, RulesChange};
 use crate::intake::{Intake, ValidRun};
-use crate::store::switched_off::SwitchedOffTools;
+use dispatcher::{Admission, AppliedRateLimit, Dispatcher, DispatcherLimits, Event, RulesChange};
+use store::switched_off::SwitchedOffTools;
 
 /// How long to wait before taking requests again after descriptors or memory ran out.
 const EXHAUSTION_RETRY_INTERVAL: Duration = Duration::from_millis(100);

@@ -10,7 +10,7 @@ use protocol::task::{State, TaskId};
 
 use crate::catalog::learned::{LearnedRequest, LearnedRequests, MAX_WORD_BYTES};
 use crate::intake::settings::LiveSettings;
-use crate::store::Change;
+use store::Change;
 
 /// How many searches are kept in mind. The rest is not learned from.
 const MAX_PENDING: usize = 1_000;

@@ -16,12 +16,12 @@ use super::background::DaemonEvent;
 use super::page_endpoint::send_reply;
 use tokio::sync::oneshot;
 
-use crate::dispatcher::{
-    DecideRequest, DecisionError, DecisionResult, Effects, Event, HumanCommand, HumanVerdict, Reassessment,
-};
 use crate::intake::settings::Settings;
 use crate::page::{PageCommand, PageMessage};
-use crate::store::StoreError;
+use dispatcher::{
+    DecideRequest, DecisionError, DecisionResult, Effects, Event, HumanCommand, HumanVerdict, Reassessment,
+};
+use store::StoreError;
 
 impl Daemon {
     /// Returns everything that has arrived, or `None` while the configuration is being written: nothing is judged,

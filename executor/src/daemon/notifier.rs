@@ -8,10 +8,10 @@ use protocol::paths::Paths;
 use protocol::task::State;
 
 use super::background::Background;
-use crate::dispatcher::Dispatcher;
 use crate::intake::settings::LiveSettings;
 use crate::notify::notice::send::{NoticeChannels, send};
 use crate::notify::notice::{Notice, NoticeSchedule};
+use dispatcher::Dispatcher;
 
 pub(super) struct DesktopNotifier {
     schedule: NoticeSchedule,

@@ -15,12 +15,12 @@ use tokio::sync::{broadcast, oneshot, watch};
 
 use super::DaemonError;
 use super::background::{Background, DaemonEvent};
-use crate::dispatcher::{DecisionResult, Dispatcher, Event, HumanCommand, Ticket};
 use crate::intake::Intake;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::settings::LiveSettings;
 use crate::page::{self, KeysView, PageContext, PageSessions, TaskChange};
-use crate::store::sqlite::records::RecordReader;
+use dispatcher::{DecisionResult, Dispatcher, Event, HumanCommand, Ticket};
+use store::sqlite::records::RecordReader;
 
 /// Capacity of the channel of task changes. An open page that falls further behind reads the record again.
 const MAX_TASK_CHANGES: usize = 256;

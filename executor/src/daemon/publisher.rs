@@ -17,7 +17,7 @@ use protocol::regular_file;
 use protocol::task::TaskId;
 
 use crate::intake::approver::ApproverPresence;
-use crate::store::{Store, StoreError};
+use store::{Store, StoreError};
 
 /// How long to wait before writing again what could not be written.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -219,8 +219,8 @@ mod tests {
     use protocol::task::{State, Step};
 
     use super::*;
-    use crate::store::memory::MemoryStore;
-    use crate::store::{Change, Transition};
+    use store::memory::MemoryStore;
+    use store::{Change, Transition};
 
     fn world() -> (tempfile::TempDir, Mailbox, Publisher) {
         let folder = tempfile::tempdir().expect("a temporary folder");

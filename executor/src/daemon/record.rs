@@ -16,9 +16,9 @@ use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
 use protocol::task::{Step, TaskId};
 
-use crate::attempt::report::{AttemptReport, FailedAttempt, FailureKind};
-use crate::dispatcher::{Action, Dispatcher, Effects, Event};
-use crate::store::{Change, Store, StoreError};
+use dispatcher::report::{AttemptReport, FailedAttempt, FailureKind};
+use dispatcher::{Action, Dispatcher, Effects, Event};
+use store::{Change, Store, StoreError};
 
 /// How long to wait before committing again after the disk was full.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
@@ -227,8 +227,8 @@ mod tests {
     use rusqlite::ffi;
 
     use super::*;
-    use crate::dispatcher::{Admission, DispatcherLimits};
-    use crate::store::memory::MemoryStore;
+    use dispatcher::{Admission, DispatcherLimits};
+    use store::memory::MemoryStore;
 
     #[test]
     fn only_a_full_disk_is_retried() {

@@ -8,9 +8,9 @@ use protocol::task::{State, Step};
 use super::DaemonError;
 use super::publisher::Publisher;
 use super::task_driver::TaskDriver;
-use crate::dispatcher::{CONFIRMATION_WINDOW, Effects, Event, MAX_RETRY_DELAY, RecoveryInfo};
 use crate::intake::Intake;
-use crate::store::{Store, StoreError};
+use dispatcher::{CONFIRMATION_WINDOW, Effects, Event, MAX_RETRY_DELAY, RecoveryInfo};
+use store::{Store, StoreError};
 
 /// Hands the `open` tasks, and the calls, grants and decisions that limits depend on, to the dispatcher.
 pub(super) fn recover(

@@ -10,9 +10,9 @@ use protocol::task::TaskId;
 
 use super::record::disk_full;
 use super::{Daemon, DaemonError, status, task_log};
-use crate::dispatcher::{Event, ResolveRequest};
 use crate::intake;
-use crate::store::StoreError;
+use dispatcher::{Event, ResolveRequest};
+use store::StoreError;
 
 impl Daemon {
     /// Answers requests in one commit with `events`.

@@ -18,9 +18,9 @@ use protocol::task::TaskId;
 
 use super::DaemonError;
 use super::record::RecordKeeper;
-use crate::dispatcher::Dispatcher;
-use crate::store::retention::{self, RetainedTask, RetentionLimits};
-use crate::store::{Store, StoreError};
+use dispatcher::Dispatcher;
+use store::retention::{self, RetainedTask, RetentionLimits};
+use store::{Store, StoreError};
 
 /// The longest time between two sweeps.
 const MAX_INTERVAL: Duration = Duration::from_hours(1);

@@ -17,11 +17,11 @@ use super::page_endpoint::PageEndpoint;
 use super::publisher::Publisher;
 use super::record::{CommitOutcome, RecordKeeper, refuse_new};
 use super::task_log;
-use crate::dispatcher::{Action, Dispatcher, Effects, Event};
 use crate::intake::settings::LiveSettings;
-use crate::store::StoreError;
-use crate::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 use crate::telemetry::Telemetry;
+use dispatcher::{Action, Dispatcher, Effects, Event};
+use store::StoreError;
+use store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 
 /// How long a task must have been running until its result file says so instead of `queued`. Most tasks end sooner, and
 /// a file that is written for a moment delays everyone.

@@ -15,8 +15,8 @@ use super::Intake;
 use super::policy::{PolicyCase, PolicyDecision, PolicyRuling};
 use super::ruling::ApproverWait;
 use crate::catalog::privileges;
-use crate::dispatcher::Reassessment;
 use crate::runner::delegation::QUESTION;
+use dispatcher::Reassessment;
 
 impl Intake {
     /// Judges `task` by the settings in force. `definition` is the one that it was accepted with.

@@ -7,7 +7,7 @@ use ground::task::confirmation;
 use protocol::mailbox::request::{Operation, VERSION};
 
 use super::*;
-use crate::dispatcher::Reassessment;
+use dispatcher::Reassessment;
 
 const DEFINITIONS: &str = r#"{
     "greet": {

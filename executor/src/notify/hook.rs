@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use protocol::task::State;
 use serde_json::json;
 
-use crate::store::outbox::HookDelivery;
+use store::outbox::HookDelivery;
 
 pub mod send;
 
@@ -123,6 +123,7 @@ mod tests {
     use ground::task::sample::stored;
     use ground::task::{End, Outcome};
     use protocol::caller::Caller;
+    use protocol::task::TaskId;
 
     use super::*;
 
@@ -170,8 +171,16 @@ mod tests {
     fn pauses_grow_up_to_an_hour_until_the_delivery_is_given_up() {
         let hooks = hooks("[hooks.a]\ncommand = [\"x\"]\ngive_up = \"72h\"\nbackoff = \"1s\"\n");
         let hook = hooks.get("a").expect("a configured hook");
-        let mut delivery = crate::store::outbox::contract::delivery("a", 1_000);
-        let created_at = delivery.created_at;
+        let created_at = Timestamp::from_second(1_000).expect("a time");
+        let mut delivery = HookDelivery {
+            hook: "a".to_owned(),
+            task: TaskId::new(),
+            event: "{}".to_owned(),
+            created_at,
+            attempts: 0,
+            next_at: created_at,
+            reason: None,
+        };
         let mut pauses = Vec::new();
         let given_up = loop {
             let now = delivery.next_at;

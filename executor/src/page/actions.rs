@@ -32,8 +32,8 @@ use super::wording::decided_words;
 use super::{Page, form, hidden, keys};
 use crate::attempt;
 use crate::catalog::Subtool;
-use crate::dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
 use crate::runner::Runner as _;
+use dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
 
 mod deny_session;
 mod requests;

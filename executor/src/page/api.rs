@@ -29,9 +29,9 @@ use super::background::BackgroundReader;
 use super::card::{Card, question_of};
 use super::door::refuse;
 use super::views::ViewError;
-use crate::dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
 use crate::runner::ask_user::UserQuestion;
-use crate::store::StoreError;
+use dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
+use store::StoreError;
 
 /// The most gates in one answer; the rest is counted.
 const MAX_GATES: u32 = 50;

@@ -23,8 +23,8 @@ use super::Page;
 use super::actions::no_scope;
 use super::door::{add_headers, check_host, refuse, single, whole};
 use super::views::ViewError;
-use crate::store::StoreError;
-use crate::store::sqlite::records::RecordReader;
+use store::StoreError;
+use store::sqlite::records::RecordReader;
 
 /// The path at which any valid key learns what it is.
 const STANDING: &str = "/api/key";

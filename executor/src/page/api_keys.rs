@@ -25,9 +25,9 @@ use super::actions::{ActionResult, not_decided, parse_body, stopping};
 use super::door::{SessionName, refuse};
 use super::views::ViewResult;
 use super::wording::{DisplayTime, span};
-use crate::dispatcher::HumanCommand;
-use crate::dispatcher::decide_scopes::ScopeChange;
-use crate::store::sqlite::records::RecordReader;
+use dispatcher::HumanCommand;
+use dispatcher::decide_scopes::ScopeChange;
+use store::sqlite::records::RecordReader;
 
 /// One key, or a scope whose key was removed.
 #[derive(Debug, Serialize)]

@@ -17,7 +17,7 @@ use super::marks::{ApprovedBefore, RiskMark, marks, of_definition};
 use super::visible::{VisibleLine, line};
 use super::wording::state_words;
 use crate::intake::policy::PolicyCase;
-use crate::store::StoreError;
+use store::StoreError;
 
 /// How many approvals of a subtool are looked at.
 const MAX_APPROVALS: u32 = 200;

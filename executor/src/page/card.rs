@@ -26,7 +26,8 @@ use crate::attempt as perform;
 use crate::catalog::Subtool;
 use crate::runner::Runner as _;
 use crate::runner::ask_user::{UserQuestion, question};
-use crate::runner::delegation::{QUESTION, QuestionAsker};
+use crate::runner::delegation::QUESTION;
+use ground::task::question_key::QuestionAsker;
 
 mod as_gate;
 

@@ -4,7 +4,7 @@ use ground::base::webauthn::{Assertion, Base64Url, RegisteredKey};
 use protocol::task::{State, TaskId};
 use tokio::sync::oneshot;
 
-use crate::dispatcher::{DecisionResult, HumanCommand};
+use dispatcher::{DecisionResult, HumanCommand};
 
 /// A command, with the channel for its result.
 #[derive(Debug)]

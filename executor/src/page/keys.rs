@@ -25,7 +25,7 @@ use super::door::{SessionName, refuse};
 use super::views::ViewResult;
 use super::visible::{VisibleLine, line};
 use super::wording::DisplayTime;
-use crate::dispatcher::TouchRequest;
+use dispatcher::TouchRequest;
 
 /// How long a human may take to make a key.
 const REGISTRATION_LIFETIME: Duration = Duration::from_mins(5);

@@ -38,8 +38,8 @@ use super::*;
 use crate::catalog::Sources;
 use crate::intake::settings::{LiveSettings, Settings};
 use crate::soft_key::SoftKey;
-use crate::store::sqlite::SqliteStore;
-use crate::store::{Change, Store as _, Transition};
+use store::sqlite::SqliteStore;
+use store::{Change, Store as _, Transition};
 
 const VIEWS: [&str; 13] = [
     "api-keys", "card", "grants", "history", "keys", "login", "message", "sessions", "subtool", "subtools", "task",

@@ -36,8 +36,8 @@ use super::{Page, form};
 use crate::catalog::Subtool;
 use crate::catalog::listing::Listing;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
-use crate::store::StoreError;
-use crate::store::sqlite::records::{HistoryFilter, RecordReader};
+use store::StoreError;
+use store::sqlite::records::{HistoryFilter, RecordReader};
 
 mod export;
 mod sessions;

@@ -17,6 +17,7 @@ use agent_loop::model::provider::ToolDefinition;
 use ground::config::Config;
 use ground::results::handover;
 use ground::results::trigger::Trigger;
+use ground::task::question_key::QuestionKey;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::data_class::DataClass;
@@ -63,43 +64,6 @@ pub struct Delegation {
     pub ledger: Arc<Ledger>,
     /// The requests for questions that this executor made: no caller asks in the name of a task.
     asked: Mutex<HashSet<TaskId>>,
-}
-
-/// How the key of a question begins, after the id of the task that asks.
-const TASK_QUESTION: &str = "-question-";
-const ATTEMPT_QUESTION: &str = "-attempt-question-";
-
-/// Names a question to the human.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum QuestionKey<'a> {
-    /// All attempts of a task share it, so a later executor goes on with it.
-    OfTask(&'a str),
-    /// The server of one attempt waits for the answer, and no longer does so when the executor has ended.
-    OfAttempt,
-    /// Several tasks may wait for it.
-    Shared(&'a str),
-}
-
-/// Who waits for the answer to a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QuestionAsker {
-    /// This task, in whichever attempt.
-    Task(TaskId),
-    /// One attempt of this task.
-    Attempt(TaskId),
-}
-
-impl QuestionAsker {
-    /// The asker of a question with this idempotency key and caller; `None` if it is not a question of one task.
-    pub fn of(key: &str, caller: &Caller) -> Option<Self> {
-        let (task, rest) = key.split_at_checked(TaskId::CHARS).filter(|_| caller.depth > 0)?;
-        let task = task.parse().ok()?;
-        if rest.starts_with(ATTEMPT_QUESTION) {
-            Some(Self::Attempt(task))
-        } else {
-            rest.starts_with(TASK_QUESTION).then_some(Self::Task(task))
-        }
-    }
 }
 
 /// A delegated task that has ended.
@@ -215,11 +179,7 @@ impl Delegation {
         // It is not the agent that asks, so what the agent may use says nothing about it.
         let caller = Caller { tool_scope: ToolScope::default(), ..invocation.caller.clone() };
         let invocation = &Invocation { caller, ..invocation.clone() };
-        let key = match key {
-            QuestionKey::OfTask(key) => format!("{}{TASK_QUESTION}{key}", invocation.id),
-            QuestionKey::OfAttempt => format!("{}{ATTEMPT_QUESTION}{}", invocation.id, uuid::Uuid::now_v7().simple()),
-            QuestionKey::Shared(key) => key.to_owned(),
-        };
+        let key = key.text(&invocation.id);
         self.call_with_key(invocation, key, QUESTION, input, cancel, on_shown).await
     }
 

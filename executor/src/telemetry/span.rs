@@ -17,7 +17,7 @@ use protocol::task::{State, Step, TaskId};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::store::Transition;
+use store::Transition;
 
 /// The most spans that wait for the collector.
 const MAX_PENDING: usize = 4096;

@@ -3,8 +3,6 @@
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
-use executor::store::sqlite::SqliteStore;
-use executor::store::{Change, Store as _, Transition};
 use ground::task::effect::EffectClass;
 use ground::task::{End, Outcome, Task};
 use jiff::SignedDuration;
@@ -12,6 +10,8 @@ use protocol::caller::Caller;
 use protocol::clock;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, json};
+use store::sqlite::SqliteStore;
+use store::{Change, Store as _, Transition};
 
 use crate::world::{World, eventually};
 

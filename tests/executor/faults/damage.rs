@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use executor::store::Store as _;
-use executor::store::sqlite::SqliteStore;
 use jiff::Timestamp;
 use serde_json::json;
+use store::Store as _;
+use store::sqlite::SqliteStore;
 
 use super::oracle::{Class, Oracle};
 use super::size;

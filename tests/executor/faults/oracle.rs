@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use executor::store::Store as _;
-use executor::store::sqlite::SqliteStore;
 use jiff::Timestamp;
 use protocol::mailbox::Mailbox;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Value, json};
+use store::Store as _;
+use store::sqlite::SqliteStore;
 
 use crate::world::{Transcript, World, program, until};
 

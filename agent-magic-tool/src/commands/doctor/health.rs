@@ -7,8 +7,6 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use executor::store::sqlite;
-use executor::store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 use ground::base::children;
 use ground::config::state;
 use protocol::duration::PositiveDuration;
@@ -16,6 +14,8 @@ use protocol::error::chain;
 use protocol::mailbox::{Mailbox, disk, is_older};
 use protocol::paths::Paths;
 use serde_json::{Value, json};
+use store::sqlite;
+use store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 
 use super::Check;
 use crate::launch::START_BY_HAND;

@@ -1,10 +1,10 @@
 //! Checks the deliveries to hooks. Changes nothing.
 
-use executor::store::outbox::UndeliveredHook;
-use executor::store::sqlite;
 use ground::config::Config;
 use protocol::error::chain;
 use protocol::paths::Paths;
+use store::outbox::UndeliveredHook;
+use store::sqlite;
 
 use super::Check;
 

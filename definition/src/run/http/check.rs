@@ -226,8 +226,8 @@ fn mistake(place: impl Into<String>, message: impl Into<String>) -> Result<(), D
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::run::Settings as _;
     use super::*;
+    use crate::run::Settings as _;
 
     fn mistake_location(changes: Value) -> Option<String> {
         let mut definition = json!({"base_url": "https://api.example.com"});

@@ -19,7 +19,7 @@ use url::Url;
 
 use super::event_id;
 use crate::runner::{RunnerContext, process};
-use crate::store::outbox::HookDelivery;
+use store::outbox::HookDelivery;
 
 /// Delivers an event to `hook`. An error is the reason for the log and `doctor`, without secrets.
 ///

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{ActionResult, CurrentSession, PageState, existing_task, note, parse_body, send_decision};
-use crate::dispatcher::HumanVerdict;
 use crate::page::views::ViewError;
+use dispatcher::HumanVerdict;
 
 /// The most tasks that are denied at once; far more than may wait.
 const MAX_DENIED: u32 = 20_000;

@@ -16,8 +16,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::runner::attempt_clock::ClockPause;
-use crate::runner::delegation::{Delegation, QuestionKey};
+use crate::runner::delegation::Delegation;
 use crate::runner::{Invocation, RunnerContext};
+use ground::task::question_key::QuestionKey;
 
 /// How often the result file shows progress at most.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);

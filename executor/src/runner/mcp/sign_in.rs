@@ -23,9 +23,10 @@ use tokio::sync::MutexGuard;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::runner::delegation::{CalledTask, Delegation, QuestionKey};
+use crate::runner::delegation::{CalledTask, Delegation};
 use crate::runner::{Invocation, RunnerContext};
 use callback::{CallbackPort, ExpectedReturn};
+use ground::task::question_key::QuestionKey;
 use places::SignInPlace;
 use record::{PendingSignIn, RecordFile, SignInRecord, TokenRole, TokenStore};
 use web::SignInWeb;

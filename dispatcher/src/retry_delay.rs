@@ -1,0 +1,60 @@
+//! How long a task waits before it is tried again.
+
+use std::time::Duration;
+
+use ground::task::Task;
+use ground::task::failure::Retry;
+use jiff::SignedDuration;
+
+use definition::Definition;
+
+/// The longest delay between two attempts, unless a server asks for a longer one.
+pub const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
+/// The longest delay that a server can ask for.
+const MAX_ASKED_DELAY: Duration = Duration::from_hours(24);
+
+/// Returns the delay before the next attempt: exponential backoff with up to 25% jitter, but at least what the server
+/// asked for.
+pub(super) fn retry_delay(definition: &Definition, task: &Task, retry: Retry) -> SignedDuration {
+    let first = definition.retries.map_or(Duration::from_millis(500), |retries| retries.backoff.get());
+    let doubled = first.saturating_mul(1 << task.attempt.saturating_sub(1).min(16)).min(MAX_RETRY_DELAY);
+    let min = match retry {
+        Retry::After(min) => min.min(MAX_ASKED_DELAY),
+        Retry::Never | Retry::Later => Duration::ZERO,
+    };
+    // The last bits of the id are random, so tasks that failed together are not retried together.
+    let seed = task
+        .id
+        .to_string()
+        .bytes()
+        .rev()
+        .take(8)
+        .fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+    let jitter = doubled.mul_f64(f64::from(seed % 256) / 1024.0);
+    let delay = (doubled + jitter).min(MAX_RETRY_DELAY).max(min);
+    SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use ground::task::sample::stored;
+    use serde_json::json;
+
+    use super::*;
+    use crate::tests::definition;
+
+    #[test]
+    fn a_retry_delay_follows_the_server_up_to_the_limit() {
+        let task = stored(None);
+        let patient = definition(json!({"retries": {"times": 10, "backoff": "1000000h"}}));
+        let quick = definition(json!({"retries": {"times": 10, "backoff": "1ms"}}));
+        let longest = SignedDuration::try_from(MAX_RETRY_DELAY).expect("it fits");
+        assert_eq!(retry_delay(&patient, &Task { attempt: 9, ..task.clone() }, Retry::Later), longest);
+        let asked = retry_delay(&quick, &Task { attempt: 1, ..task.clone() }, Retry::After(Duration::from_secs(7)));
+        assert_eq!(asked, SignedDuration::from_secs(7));
+        let asked = retry_delay(&quick, &Task { attempt: 1, ..task.clone() }, Retry::After(Duration::from_hours(1)));
+        assert_eq!(asked, SignedDuration::from_hours(1), "trying earlier than the server asked would fail again");
+        let asked = retry_delay(&quick, &Task { attempt: 1, ..task }, Retry::After(Duration::MAX));
+        assert_eq!(asked, SignedDuration::from_hours(24));
+    }
+}
