@@ -150,7 +150,7 @@ fn the_packs_are_those_that_ship() {
 fn every_subtool_of_a_pack_that_is_off_by_default_is_described() {
     let text = read("docs/packs.md");
     let default = ground::config::Config::default().catalog.packs;
-    let others = executor::catalog::SHIPPED.iter().filter(|pack| {
+    let others = catalog::SHIPPED.iter().filter(|pack| {
         // The pack `shell` has a setting of its own.
         pack.name != "shell" && !default.iter().any(|name| name == pack.name)
     });

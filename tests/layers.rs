@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::tidy::{CRATES, without_tests};
 
 /// The folders of each crate, lowest first.
-const LADDERS: [(&str, &[&str]); 9] = [
+const LADDERS: [(&str, &[&str]); 11] = [
     ("ground", &["base", "task", "config", "results", "page_client"]),
     (
         "agent-loop",
@@ -29,11 +29,10 @@ const LADDERS: [(&str, &[&str]); 9] = [
             "session",
         ],
     ),
-    (
-        "executor",
-        &["runner", "catalog", "store", "attempt", "dispatcher", "intake", "notify", "telemetry", "page", "daemon"],
-    ),
+    ("executor", &["runner", "lint", "attempt", "intake", "notify", "telemetry", "page", "daemon"]),
     ("mcp", &["client", "http_listener", "server"]),
+    ("definition", &["file_state", "enabled_files", "run", "subtool"]),
+    ("store", &["outbox", "retention", "switched_off", "memory", "sqlite"]),
     ("net", &["text", "guard", "clients", "download"]),
     ("sql", &["dialect", "schema", "rules", "settings", "guard", "parameters", "value"]),
     (
@@ -145,14 +144,45 @@ fn no_circle_has_more_files_than_can_be_read_together() {
 }
 
 #[test]
-fn the_protocol_stays_light() {
-    const HEAVY: [&str; 8] = ["tokio", "reqwest", "rusqlite", "axum", "hyper", "genai", "jsonschema", "minijinja"];
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace");
-    let manifest = fs::read_to_string(root.join("protocol/Cargo.toml")).expect("its manifest");
-    let (_, dependencies) = manifest.split_once("[dependencies]\n").expect("it has some");
-    let own = dependencies.lines().take_while(|line| !line.starts_with('['));
-    let heavy: Vec<_> = own.filter(|line| HEAVY.iter().any(|name| line.starts_with(name))).collect();
+fn what_decides_has_no_network_stack() {
+    const NETWORK: [&str; 8] = ["axum", "genai", "hyper", "mysql_async", "reqwest", "rmcp", "rustls", "tokio-postgres"];
+    const RUNTIME: [&str; 5] = ["tokio", "rusqlite", "jsonschema", "minijinja", "jaq-core"];
+    let light = [("protocol", &RUNTIME[..]), ("search", &RUNTIME)];
+    let pure =
+        ["sql", "ground", "definition", "catalog", "store", "dispatcher", "import"].map(|package| (package, &[][..]));
+    let mut heavy = Vec::new();
+    for (package, also) in light.into_iter().chain(pure) {
+        let tree = tree(package);
+        assert!(tree.len() > 5, "what does {package} use? {tree:?}");
+        let found = tree.iter().filter(|name| NETWORK.contains(&name.as_str()) || also.contains(&name.as_str()));
+        heavy.extend(found.map(|name| format!("{package}: {name}")));
+    }
     assert!(heavy.is_empty(), "{heavy:?}");
+}
+
+/// All that a crate of the workspace is built from, whichever features are on.
+fn tree(package: &str) -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace");
+    let lock = fs::read_to_string(root.join("Cargo.lock")).expect("it is committed");
+    let lock: toml_edit::DocumentMut = lock.parse().expect("TOML");
+    let mut locked: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for entry in lock["package"].as_array_of_tables().expect("packages") {
+        let used = entry.get("dependencies").and_then(|list| list.as_array()).into_iter().flatten();
+        let used = used.filter_map(|used| used.as_str()?.split(' ').next().map(str::to_owned));
+        locked.entry(entry["name"].as_str().expect("a name")).or_default().extend(used);
+    }
+    let (mut found, mut open) = (BTreeSet::new(), vec![package.to_owned()]);
+    while let Some(name) = open.pop() {
+        let used = if CRATES.contains(&name.as_str()) {
+            let manifest = fs::read_to_string(root.join(&name).join("Cargo.toml")).expect("its manifest");
+            let manifest: toml_edit::DocumentMut = manifest.parse().expect("TOML");
+            manifest["dependencies"].as_table().expect("a table").iter().map(|(name, _)| name.to_owned()).collect()
+        } else {
+            locked.get(name.as_str()).cloned().unwrap_or_default()
+        };
+        open.extend(used.into_iter().filter(|used| found.insert(used.clone())));
+    }
+    found
 }
 
 impl Module {

@@ -6,9 +6,9 @@
 use std::error::Error as _;
 use std::ffi::OsString;
 
+use catalog::Sources;
+use catalog::listing::Listing;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use executor::catalog::Sources;
-use executor::catalog::listing::Listing;
 use ground::config::Config;
 use protocol::command_names::{AGENT_COMMANDS, instead_of, line, run_line, search};
 use protocol::duration::PositiveDuration;

@@ -16,7 +16,9 @@ pub mod process;
 pub mod sql;
 pub mod steps;
 
-/// The variables that jq expressions over a response may use.
+/// The variables that every jq expression of a definition may use.
+pub const VARIABLES: [&str; 3] = ["$input", "$task", "$caller"];
+/// Those that expressions over a response may use besides.
 pub const RESPONSE_VARIABLES: [&str; 2] = ["$status", "$headers"];
 
 /// Exactly one runner and its settings.

@@ -26,11 +26,11 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::lookup::LookupRules;
-use crate::catalog::privileges;
 use crate::runner::attempt_clock::AttemptClock;
 use crate::runner::{
     HeardClass, Invocation, OutputData, ResponseFacts, Runner as _, RunnerContext, RunnerOutput, SubtoolLabel,
 };
+use catalog::privileges;
 use dispatcher::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 
 pub mod all_pages;

@@ -38,7 +38,6 @@ use protocol::paths::{Paths, create_private};
 use tokio::runtime::Runtime;
 use tokio::sync::watch as watch_channel;
 
-use crate::catalog::{Catalog, Sources, SourcesWatch};
 use crate::intake::Intake;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::Policy;
@@ -47,6 +46,7 @@ use crate::runner::RunnerContext;
 use crate::runner::delegation::Delegation;
 use crate::runner::result_space::ResultSpace;
 use crate::telemetry::Telemetry;
+use catalog::{Catalog, Sources, SourcesWatch};
 use dispatcher::{Dispatcher, DispatcherLimits};
 use store::sqlite::SqliteStore;
 use store::switched_off::SwitchedOffTools;
@@ -263,7 +263,7 @@ impl Daemon {
         let site = PageSite::load_or_create(&folder)?;
         let definitions_watch = SourcesWatch::new(&sources);
         let catalog = watch_channel::Sender::new(Arc::new(Catalog::load(&sources)));
-        let delegation = Delegation::new(paths, mailbox.clone(), Box::new(catalog.subscribe()))?;
+        let delegation = Delegation::new(paths, mailbox.clone(), catalog.subscribe())?;
         let secrets = Secrets::of(paths, &config);
         let context = RunnerContext::new(config, secrets, spool).map_err(SettingsError::from)?;
         let (own_folders, jq, delegation) = (OwnFolders::of(paths), Arc::new(jq), Some(Arc::new(delegation)));

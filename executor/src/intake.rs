@@ -29,14 +29,15 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::attempt::{self, all_pages};
-use crate::catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials, privileges};
 use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::intake::ruling::ApproverWait;
 use crate::intake::settings::{LiveSettings, Settings, SettingsError};
-use crate::runner::delegation::{QUESTION, too_deep};
+use crate::runner::delegation::too_deep;
 use crate::runner::{Invocation, Runner as _, RunnerContext};
+use catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials, privileges};
 use dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
+use ground::task::question_key::QUESTION;
 use store::Store;
 
 pub mod approver;

@@ -4,9 +4,9 @@
 //! and checks this.
 
 pub mod attempt;
-pub mod catalog;
 pub mod daemon;
 pub mod intake;
+pub mod lint;
 pub mod notify;
 pub mod page;
 pub mod runner;

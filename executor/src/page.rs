@@ -25,10 +25,10 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::catalog::Catalog;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::settings::LiveSettings;
 use crate::runner::RunnerContext;
+use catalog::Catalog;
 use dispatcher::DecisionResult;
 use store::StoreError;
 use store::sqlite::records::{RecordReader, TaskCounts};

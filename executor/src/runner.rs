@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use definition::run::Run;
+use definition::run::{Run, VARIABLES};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
 use ground::base::jq_pool::JqPool;
@@ -103,9 +103,6 @@ pub struct SubtoolLabel {
 }
 
 impl Invocation {
-    /// The names that every jq expression of a definition can use.
-    pub const VARIABLES: [&'static str; 3] = ["$input", "$task", "$caller"];
-
     /// The values that templates can use.
     pub fn values(&self) -> TemplateValues {
         TemplateValues::of_names(&self.input, self.shared_names())
@@ -113,15 +110,15 @@ impl Invocation {
 
     /// The names that templates can use beside the fields of the input, with their values.
     pub fn shared_names(&self) -> impl Iterator<Item = (&'static str, Value)> {
-        Self::VARIABLES.map(|name| name.trim_start_matches('$')).into_iter().zip(self.shared())
+        VARIABLES.map(|name| name.trim_start_matches('$')).into_iter().zip(self.shared())
     }
 
-    /// The values of those of [`Self::VARIABLES`] that `expression` mentions.
+    /// The values of those of [`VARIABLES`] that `expression` mentions.
     pub fn variables(&self, expression: &str) -> Vec<(&'static str, Value)> {
         if !expression.contains('$') {
             return Vec::new();
         }
-        let named = Self::VARIABLES.into_iter().zip(self.shared());
+        let named = VARIABLES.into_iter().zip(self.shared());
         named.filter(|(name, _)| expression.contains(name)).collect()
     }
 
@@ -150,7 +147,7 @@ impl Invocation {
         Err(Failure::drifted("where a path of the input leads changed after the human was asked"))
     }
 
-    /// The values of [`Self::VARIABLES`], in that order.
+    /// The values of [`VARIABLES`], in that order.
     fn shared(&self) -> [Value; 3] {
         let mut caller = serde_json::to_value(&self.caller).expect("a caller can be serialized");
         // Serialization omits a depth of 0, but a template may always use it.

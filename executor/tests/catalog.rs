@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use executor::catalog::{Catalog, Sources};
+use catalog::{Catalog, Sources};
 use ground::config::Config;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use catalog::{Catalog, Sources};
 use definition::Definition;
 use definition::run::Run;
-use executor::catalog::{Catalog, Sources};
 use executor::runner::{Invocation, OutputData, Runner as _, RunnerContext, RunnerOutput};
 use ground::config::Config;
 use ground::config::secret::Secrets;

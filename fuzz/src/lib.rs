@@ -8,7 +8,7 @@ use std::io::Cursor;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use executor::catalog::{Catalog, Sources};
+use catalog::{Catalog, Sources};
 use executor::intake::{self, Intake, ValidRun};
 use executor::runner::Invocation;
 use ground::base::select;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use executor::catalog::packs::report::PackSurvey;
-use executor::catalog::{Catalog, Sources, counted, left_out};
+use catalog::packs::report::PackSurvey;
+use catalog::{Catalog, Sources, counted, left_out};
 use executor::intake::policy::Policy;
 use executor::intake::targets;
 use ground::config::secret::Secrets;

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use catalog::Sources;
 use clap::Parser;
-use executor::catalog::Sources;
 use ground::base::{hidden, suspicion};
 use ground::config::Config;
 use ground::config::secret::SecretPlace;

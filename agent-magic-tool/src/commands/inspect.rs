@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use executor::catalog::{Catalog, CheckOutcome, Sources, Subtool};
+use catalog::{Catalog, CheckOutcome, Sources, Subtool};
 use executor::intake::invalid;
 use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
 use ground::config::Config;

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use executor::catalog::lint::{Finding, Level, LintScope, lint};
-use executor::catalog::listing::Listing;
-use executor::catalog::routing::{self, RoutingReport};
-use executor::catalog::{Catalog, Sources, counted, format};
+use catalog::listing::Listing;
+use catalog::routing::{self, RoutingReport};
+use catalog::{Catalog, Sources, counted, format};
 use executor::intake::policy::Policy;
 use executor::intake::targets;
+use executor::lint::{Finding, Level, LintScope, lint};
 use ground::config::{Config, ConfigText};
 use protocol::code::{Code, Exit};
 

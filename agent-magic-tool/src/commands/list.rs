@@ -1,9 +1,9 @@
 //! `list`: lists subtools, best match first, with all that a model needs to call one.
 
-use executor::catalog::Sources;
-use executor::catalog::absent::why_absent;
-use executor::catalog::learned::{self, LearnedRequest};
-use executor::catalog::listing::{Listing, ListingEntry};
+use catalog::Sources;
+use catalog::absent::why_absent;
+use catalog::learned::{self, LearnedRequest};
+use catalog::listing::{Listing, ListingEntry};
 use globset::{Glob, GlobMatcher};
 use ground::config::Config;
 use ground::config::programs;

@@ -8,7 +8,7 @@ use ::mcp::server::{
     AccessLists, ClientAccess, ClientKey, HttpBinding, KeyFileError, ServeError, ServerSettings, serve_http,
     serve_stdio,
 };
-use executor::catalog::Sources;
+use catalog::Sources;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use ground::config::{Config, McpClientSettings};
 use protocol::code::{Code, Exit};

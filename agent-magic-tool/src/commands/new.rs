@@ -7,8 +7,8 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
+use catalog::drafts::{NewDefinition, Template};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use executor::catalog::drafts::{NewDefinition, Template};
 use ground::config::Config;
 use ground::task::name::SubtoolName;
 use protocol::code::Exit;

@@ -1,9 +1,9 @@
 //! `pack`: which packs there are and what they lack; switches them on and off, and checks whether they work.
 
+use catalog::Sources;
+use catalog::packs::manifest::PackManifest;
+use catalog::packs::report::{PackReport, PackState, PackSurvey};
 use definition::enabled_files::{self, EnabledFiles};
-use executor::catalog::Sources;
-use executor::catalog::packs::manifest::PackManifest;
-use executor::catalog::packs::report::{PackReport, PackState, PackSurvey};
 use ground::config::Config;
 use ground::config::secret::SecretPlace;
 use protocol::code::{Code, Exit};

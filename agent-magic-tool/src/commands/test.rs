@@ -2,7 +2,7 @@
 //!
 //! Each example is an ordinary task: rules, confirmations, secrets and limits apply.
 
-use executor::catalog::{Catalog, Sources};
+use catalog::{Catalog, Sources};
 use ground::config::Config;
 use protocol::code::Exit;
 use protocol::duration::PositiveDuration;

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use ground::task::Task;
 use protocol::task::{State, TaskId};
 
-use crate::catalog::learned::{LearnedRequest, LearnedRequests, MAX_WORD_BYTES};
 use crate::intake::settings::LiveSettings;
+use catalog::learned::{LearnedRequest, LearnedRequests, MAX_WORD_BYTES};
 use store::Change;
 
 /// How many searches are kept in mind. The rest is not learned from.

@@ -15,9 +15,9 @@ use protocol::error::chain;
 use protocol::mailbox::presence::ConfigProblem;
 use protocol::paths::Paths;
 
-use crate::catalog::Sources;
 use crate::intake::settings::{Settings, SettingsError};
 use crate::intake::targets::{self, Unmatched};
+use catalog::Sources;
 
 /// The keys, or beginnings of keys, that take effect only in the next executor: what they describe is set up once.
 const RESTART_KEYS: [&str; 7] = [

@@ -7,7 +7,7 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value};
 
-use crate::catalog::Subtool;
+use catalog::Subtool;
 
 /// Checks `input` against the schema of `subtool`. The problems quote no hidden value.
 pub(super) fn problems(subtool: &Subtool, input: &Map<String, Value>, seal: &Seal) -> Vec<Problem> {

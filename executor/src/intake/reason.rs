@@ -3,7 +3,7 @@
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 
-use crate::catalog::Subtool;
+use catalog::Subtool;
 
 /// Fails if `subtool` demands a reason and the call gives none.
 pub(super) fn check(subtool: &Subtool, reason: Option<&str>) -> Result<(), ErrorBody> {

@@ -14,9 +14,9 @@ use protocol::mailbox::request::IfNoApprover;
 use super::Intake;
 use super::policy::{PolicyCase, PolicyDecision, PolicyRuling};
 use super::ruling::ApproverWait;
-use crate::catalog::privileges;
-use crate::runner::delegation::QUESTION;
+use catalog::privileges;
 use dispatcher::Reassessment;
+use ground::task::question_key::QUESTION;
 
 impl Intake {
     /// Judges `task` by the settings in force. `definition` is the one that it was accepted with.

@@ -14,9 +14,9 @@ use protocol::mailbox::presence::ConfigProblem;
 use tokio::sync::watch;
 
 use super::policy::{Policy, RuleError};
-use crate::catalog::Sources;
 use crate::runner::RunnerContext;
 use crate::runner::sql::{GateRules, KnownTables};
+use catalog::Sources;
 
 /// One configuration in use.
 #[derive(Debug, Clone)]

@@ -13,8 +13,8 @@ use ground::config::{AccessSettings, Config, RuleAction};
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::paths::Paths;
 
-use crate::catalog::check::{declared_fields, declared_types};
-use crate::catalog::{Catalog, SHIPPED, Sources, Subtool};
+use catalog::check::{declared_fields, declared_types};
+use catalog::{Catalog, SHIPPED, Sources, Subtool};
 
 /// The most fields whose names are compared for a suggestion.
 const MAX_COMPARED: usize = 2_000;

@@ -31,8 +31,8 @@ use super::visible::{VisibleText, line};
 use super::wording::decided_words;
 use super::{Page, form, hidden, keys};
 use crate::attempt;
-use crate::catalog::Subtool;
 use crate::runner::Runner as _;
+use catalog::Subtool;
 use dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
 
 mod deny_session;

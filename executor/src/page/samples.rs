@@ -35,9 +35,9 @@ use serde_json::{Map, Value};
 use super::door::SessionName;
 use super::session::BrowserKind;
 use super::*;
-use crate::catalog::Sources;
 use crate::intake::settings::{LiveSettings, Settings};
 use crate::soft_key::SoftKey;
+use catalog::Sources;
 use store::sqlite::SqliteStore;
 use store::{Change, Store as _, Transition};
 

@@ -9,7 +9,7 @@ use ground::task::fingerprint::{FileRole, Fingerprint};
 use serde_json::Value;
 use url::Url;
 
-use crate::catalog::Subtool;
+use catalog::Subtool;
 
 /// `plan` is what the run sends, `Null` if there is no input to plan with; `files` are those that it executes.
 pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value, files: &[Fingerprint], config: &Config) -> Vec<String> {

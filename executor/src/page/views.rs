@@ -33,9 +33,9 @@ use super::wording::{
     step_words, user,
 };
 use super::{Page, form};
-use crate::catalog::Subtool;
-use crate::catalog::listing::Listing;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
+use catalog::Subtool;
+use catalog::listing::Listing;
 use store::StoreError;
 use store::sqlite::records::{HistoryFilter, RecordReader};
 

@@ -6,7 +6,6 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +13,11 @@ use std::time::Duration;
 
 use agent_loop::model::ledger::Ledger;
 use agent_loop::model::provider::ToolDefinition;
+use catalog::Catalog;
 use ground::config::Config;
 use ground::results::handover;
 use ground::results::trigger::Trigger;
-use ground::task::question_key::QuestionKey;
+use ground::task::question_key::{QUESTION, QuestionKey};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::data_class::DataClass;
@@ -29,29 +29,21 @@ use protocol::paths::Paths;
 use protocol::task::{State, TaskId};
 use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Failure, Invocation, Retry};
 
 /// After this long without an answer, assume that the executor is stopping and takes no more requests.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// The built-in question with which a runner asks the human. No definition can take its place.
-pub const QUESTION: &str = "human_question";
 /// How long a cancelled call may take to report its outcome.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The subtools that a runner can delegate to.
-pub trait SubtoolDirectory: Send + Sync + Debug {
-    /// Returns the definition of the subtool `name` in the form for a model. Without such a subtool in `scope`,
-    /// returns the error that says why.
-    fn find(&self, name: &str, scope: &ToolScope) -> Result<ToolDefinition, Box<ErrorBody>>;
-}
 
 /// What a runner needs to make requests to its own executor.
 #[derive(Debug)]
 pub struct Delegation {
     pub mailbox: Mailbox,
-    pub subtools: Box<dyn SubtoolDirectory>,
+    pub subtools: watch::Receiver<Arc<Catalog>>,
     /// The executable of this program.
     pub program: PathBuf,
     /// Environment that points a child at the same folders.
@@ -118,7 +110,7 @@ pub fn too_deep(tool: &str, depth: u8, config: &Config) -> Option<ErrorBody> {
 }
 
 impl Delegation {
-    pub fn new(paths: &Paths, mailbox: Mailbox, subtools: Box<dyn SubtoolDirectory>) -> io::Result<Self> {
+    pub fn new(paths: &Paths, mailbox: Mailbox, subtools: watch::Receiver<Arc<Catalog>>) -> io::Result<Self> {
         Ok(Self {
             mailbox,
             subtools,
@@ -138,14 +130,19 @@ impl Delegation {
 
     /// Returns the subtool `name` if the caller may use it.
     pub(super) fn subtool(&self, name: &str, invocation: &Invocation) -> Result<ToolDefinition, Failure> {
-        self.subtools.find(name, &invocation.caller.tool_scope).map_err(|error| {
-            let ErrorBody { code, message, hint, .. } = *error;
+        let scope = &invocation.caller.tool_scope;
+        let catalog = self.subtools.borrow();
+        let found = catalog.get(name).filter(|_| scope.covers(name)).ok_or_else(|| catalog.absent(name, scope));
+        let found = found.map_err(|ErrorBody { code, message, hint, .. }| {
             let failure = Failure::new(code, message);
             match hint {
                 Some(hint) => failure.hint(hint),
                 None => failure,
             }
-        })
+        })?;
+        let definition = &found.definition;
+        let (description, parameters) = (definition.description.clone(), definition.input.clone().into());
+        Ok(ToolDefinition { name: name.to_owned(), description, parameters })
     }
 
     /// Runs `tool` for the caller of the invocation and for a model that may get data up to `trust`, and waits until

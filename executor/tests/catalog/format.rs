@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use executor::catalog::{SHIPPED, format};
+use catalog::{SHIPPED, format};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 

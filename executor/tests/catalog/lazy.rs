@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use executor::catalog::{Catalog, CheckOutcome, SourcesWatch};
+use catalog::{Catalog, CheckOutcome, SourcesWatch};
 use serde_json::{Value, json};
 
 use crate::{Folder, definition};

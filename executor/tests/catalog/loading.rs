@@ -1,7 +1,7 @@
 //! Loading: valid definitions are loaded, whatever is wrong with others.
 
-use executor::catalog::listing::Listing;
-use executor::catalog::{Catalog, Origin, Sources};
+use catalog::listing::Listing;
+use catalog::{Catalog, Origin, Sources};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

@@ -7,12 +7,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use catalog::listing::Listing;
+use catalog::packs::schema;
+use catalog::{LoadProblem, SHIPPED, SourcesWatch, left_out};
 use definition::enabled_files::{self, EnabledFiles};
 use executor::attempt::pinned::perform;
-use executor::catalog::lint::{Level, LintScope, lint};
-use executor::catalog::listing::Listing;
-use executor::catalog::packs::schema;
-use executor::catalog::{LoadProblem, SHIPPED, SourcesWatch, left_out};
+use executor::lint::{Level, LintScope, lint};
 use executor::runner::{Invocation, RunnerContext};
 use ground::config::secret::Secrets;
 use jsonschema::Validator;

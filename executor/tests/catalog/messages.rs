@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use executor::catalog::lint::{Level, LintScope, lint};
+use executor::lint::{Level, LintScope, lint};
 use serde_json::{Value, json};
 
 use crate::{Folder, definition};

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use catalog::{Catalog, Origin, SHIPPED, Sources};
 use definition::run::Run;
-use executor::catalog::lint::{LintScope, lint};
-use executor::catalog::{Catalog, Origin, SHIPPED, Sources};
+use executor::lint::{LintScope, lint};
 use executor::runner::{Invocation, Runner as _};
 use ground::config::Config;
 use protocol::caller::Caller;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use executor::catalog::listing::Listing;
-use executor::catalog::routing;
+use catalog::listing::Listing;
+use catalog::routing;
 use search::{LearnedRequests, Unusable};
 
 use crate::packs::default_sources;

@@ -3,6 +3,8 @@
 use protocol::caller::Caller;
 use protocol::task::TaskId;
 
+/// The built-in question with which a task asks the human on its way. No definition can take its place.
+pub const QUESTION: &str = "human_question";
 /// How the key of a question begins, after the id of the task that asks.
 const TASK_QUESTION: &str = "-question-";
 const ATTEMPT_QUESTION: &str = "-attempt-question-";

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use catalog::{Catalog, CheckOutcome, LoadProblem, Subtool};
 use definition::run::Run;
-use executor::catalog::{Catalog, CheckOutcome, LoadProblem, Subtool};
 use ground::config::Config;
 
 /// What all subtools together need and have.

@@ -1,6 +1,6 @@
 //! Whether the packs that are enabled have what they need.
 
-use executor::catalog::packs::report::{PackState, PackSurvey};
+use catalog::packs::report::{PackState, PackSurvey};
 
 use super::Check;
 

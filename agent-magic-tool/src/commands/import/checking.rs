@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use executor::catalog::problems_of_definitions;
+use catalog::problems_of_definitions;
 use import::kinds::Kind;
 use import::{Imported, LeftOut};
 use serde_json::{Map, Value};

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use catalog::Sources;
+use catalog::packs::report::PackSurvey;
 use definition::run::mcp::McpServer;
-use executor::catalog::Sources;
-use executor::catalog::packs::report::PackSurvey;
 use ground::config::Config;
 use ground::config::secret::{SecretName, SecretPlace, Secrets};
 use serde_json::{Map, Value};

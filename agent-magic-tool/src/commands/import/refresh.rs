@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use catalog::Sources;
 use clap::Parser as _;
-use executor::catalog::Sources;
 use ground::config::Config;
 use import::file::SourceRecord;
 use import::kinds::{self, Reading};

@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use catalog::problems_of_definitions;
 use definition::run::mcp::{McpServer, McpTransport};
-use executor::catalog::problems_of_definitions;
 use executor::runner::mcp::SignInLink;
 use executor::runner::server_snapshot;
 use ground::base::credential;

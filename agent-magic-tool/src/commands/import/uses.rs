@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
+use catalog::packs::SHIPPED;
+use catalog::packs::report::PackSurvey;
+use catalog::{Sources, merged_over, variables_in};
 use definition::run::mcp::McpServer;
-use executor::catalog::packs::SHIPPED;
-use executor::catalog::packs::report::PackSurvey;
-use executor::catalog::{Sources, merged_over, variables_in};
 use ground::config::Config;
 use ground::config::secret::{SecretName, SecretPlace};
 use serde_json::{Map, Value};

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use executor::catalog::{Catalog, Origin, Sources};
+use catalog::{Catalog, Origin, Sources};
 use ground::base::hidden;
 use import::document::Document;
 use import::file::{self, GroupedFile, Merge, SourceRecord};

@@ -1,7 +1,7 @@
 //! What `list` says beside the listing: what was left out, and what to do about a poor match.
 
-use executor::catalog::left_out;
-use executor::catalog::listing::Listing;
+use catalog::left_out;
+use catalog::listing::Listing;
 use protocol::mailbox::Mailbox;
 use search::{MatchedWords, Unusable};
 

@@ -1,6 +1,6 @@
 //! `list packs`: what there is, in groups: the packs that ship, and the files of definitions.
 
-use executor::catalog::listing::{ListedGroup, Listing};
+use catalog::listing::{ListedGroup, Listing};
 use protocol::caller::Caller;
 use search::Unusable;
 use serde::Serialize;

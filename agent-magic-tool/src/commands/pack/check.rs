@@ -2,9 +2,9 @@
 //!
 //! Rules, confirmations, secrets and limits apply as to any call. What still waits is not remembered.
 
-use executor::catalog::packs::checks::{PackCheck, PackChecks};
-use executor::catalog::packs::manifest::{PackHealth, PackManifest};
-use executor::catalog::packs::report::{PackReport, PackSurvey};
+use catalog::packs::checks::{PackCheck, PackChecks};
+use catalog::packs::manifest::{PackHealth, PackManifest};
+use catalog::packs::report::{PackReport, PackSurvey};
 use protocol::clock;
 use protocol::code::{Code, Exit};
 use protocol::handover::Reply;
