@@ -29,7 +29,7 @@ const LADDERS: [(&str, &[&str]); 11] = [
             "session",
         ],
     ),
-    ("executor", &["runner", "lint", "attempt", "intake", "notify", "telemetry", "page", "daemon"]),
+    ("executor", &["lint", "attempt", "intake", "notify", "telemetry", "page", "daemon"]),
     ("mcp", &["client", "http_listener", "server"]),
     ("definition", &["file_state", "enabled_files", "run", "subtool"]),
     ("store", &["outbox", "retention", "switched_off", "memory", "sqlite"]),

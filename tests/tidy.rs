@@ -14,7 +14,7 @@ const MAX_LINES: usize = 600;
 const PRINTING: &[&str] = &["println!", "eprintln!", "print!(", "eprint!(", "dbg!(", "io::stdout()", "io::stderr()"];
 
 /// The crates of the workspace.
-pub(crate) const CRATES: [&str; 16] = [
+pub(crate) const CRATES: [&str; 17] = [
     "agent-loop",
     "agent-magic-tool",
     "catalog",
@@ -27,6 +27,7 @@ pub(crate) const CRATES: [&str; 16] = [
     "mcp",
     "net",
     "protocol",
+    "runner",
     "search",
     "serve",
     "sql",
@@ -43,7 +44,7 @@ const READS_ENVIRONMENT: &[(&str, &str)] = &[
     ("protocol/src/paths.rs", "the installation's folders"),
     ("ground/src/config/secret.rs", "a secret whose source is a variable"),
     ("net/src/guard.rs", "the proxies that reqwest uses"),
-    ("executor/src/runner/process/program_call.rs", "the variables that every program gets"),
+    ("runner/src/process/program_call.rs", "the variables that every program gets"),
 ];
 
 /// Code with side effects. The dispatcher and the agent's state machine must be pure functions of their events.

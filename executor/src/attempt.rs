@@ -26,12 +26,12 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt::lookup::LookupRules;
-use crate::runner::attempt_clock::AttemptClock;
-use crate::runner::{
-    HeardClass, Invocation, OutputData, ResponseFacts, Runner as _, RunnerContext, RunnerOutput, SubtoolLabel,
-};
 use catalog::privileges;
 use dispatcher::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
+use runner::attempt_clock::AttemptClock;
+use runner::{
+    HeardClass, Invocation, OutputData, ResponseFacts, Runner as _, RunnerContext, RunnerOutput, SubtoolLabel,
+};
 
 pub mod all_pages;
 pub mod lookup;

@@ -33,11 +33,11 @@ use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::intake::ruling::ApproverWait;
 use crate::intake::settings::{LiveSettings, Settings, SettingsError};
-use crate::runner::delegation::too_deep;
-use crate::runner::{Invocation, Runner as _, RunnerContext};
 use catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials, privileges};
 use dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
 use ground::task::question_key::QUESTION;
+use runner::delegation::too_deep;
+use runner::{Invocation, Runner as _, RunnerContext};
 use store::Store;
 
 pub mod approver;

@@ -9,7 +9,6 @@ pub mod intake;
 pub mod lint;
 pub mod notify;
 pub mod page;
-pub mod runner;
 mod telemetry;
 
 #[cfg(test)]

@@ -27,9 +27,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::intake::approver::ApproverPresence;
 use crate::intake::settings::LiveSettings;
-use crate::runner::RunnerContext;
 use catalog::Catalog;
 use dispatcher::DecisionResult;
+use runner::RunnerContext;
 use store::StoreError;
 use store::sqlite::records::{RecordReader, TaskCounts};
 

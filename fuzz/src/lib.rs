@@ -3,14 +3,13 @@
 //! Each function accepts any bytes and panics if an invariant is violated. `fuzz_targets/` passes them to
 //! libFuzzer; `tests/fuzz.rs` of the workspace replays the corpora and variants of them on stable Rust.
 
-use executor::runner::Runner as _;
+use runner::Runner as _;
 use std::io::Cursor;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use catalog::{Catalog, Sources};
 use executor::intake::{self, Intake, ValidRun};
-use executor::runner::Invocation;
 use ground::base::select;
 use ground::base::template::TemplateValues;
 use ground::base::template::names::DeclaredNames;
@@ -28,6 +27,7 @@ use protocol::mailbox::request::{Operation, Request};
 use protocol::mailbox::result::is_final;
 use protocol::task::{State, TaskId};
 use protocol::{json, part};
+use runner::Invocation;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 

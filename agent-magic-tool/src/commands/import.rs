@@ -239,7 +239,7 @@ fn read_servers(args: &Args, config: &Config, context: &Context) -> Result<Sourc
         }
         match servers::ask(&server, &allowance) {
             Ok(document) => {
-                if let Some(uncovered) = executor::runner::mcp::uncovered(&server.server, &config.programs) {
+                if let Some(uncovered) = runner::mcp::uncovered(&server.server, &config.programs) {
                     let (name, why, advice) = (&server.name, hidden::escaped(&uncovered.why), uncovered.advice);
                     context.output.note(&format!("the server `{name}`: {why}; {advice}"));
                 }

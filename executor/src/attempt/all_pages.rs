@@ -23,7 +23,7 @@ use super::lookup::LookupCall;
 use super::paging::{self, PageParameters};
 use super::part::says_more;
 use super::{Attempt, Invocation, pinned};
-use crate::runner::{OutputData, RunnerOutput};
+use runner::{OutputData, RunnerOutput};
 
 /// The most pages of one result.
 const MAX_PAGES: u32 = 500;

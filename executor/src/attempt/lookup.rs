@@ -20,8 +20,8 @@ use protocol::error::ErrorBody;
 use serde_json::{Map, Value, json};
 
 use super::{Attempt, end, failed, invocation, milliseconds, pinned, select_failed};
-use crate::runner::{Invocation, SubtoolLabel, sql};
 use dispatcher::report::FailedAttempt;
+use runner::{Invocation, SubtoolLabel, sql};
 
 /// Whether a lookup may be made, by the same rules as a call of the caller's own.
 pub trait LookupRules: Send + Sync + Debug {

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::Attempt;
 use super::paging::PageParameters;
-use crate::runner::ResponseFacts;
 use protocol::extent;
+use runner::ResponseFacts;
 
 /// The fields that `result.part` of a definition may give.
 const DECLARED: [&str; 5] = ["more_pages", "page", "limit", "total", "truncated"];

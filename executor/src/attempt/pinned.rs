@@ -6,7 +6,7 @@ use ground::task::failure::Failure;
 use protocol::code::Code;
 use tokio_util::sync::CancellationToken;
 
-use crate::runner::{Invocation, Runner as _, RunnerContext, RunnerOutput};
+use runner::{Invocation, Runner as _, RunnerContext, RunnerOutput};
 
 /// Performs it, if the pack that it is from is still as a human enabled it.
 pub async fn perform(

@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 use super::background::{Background, DaemonEvent};
 use crate::attempt::{self, AttemptControl, InterruptCause};
 use crate::intake::settings::LiveSettings;
-use crate::runner::RunnerContext;
-use crate::runner::attempt_clock::AttemptClock;
 use dispatcher::report::{AttemptPurpose, AttemptReport, FailureKind};
 use ground::task::feedback::Feedback;
+use runner::RunnerContext;
+use runner::attempt_clock::AttemptClock;
 
 /// How long an attempt may take to report its end after it was stopped. A program gets two seconds after SIGTERM, and
 /// two more after SIGKILL.

@@ -11,8 +11,8 @@ use super::policy::{PolicyCase, PolicyDecision};
 use super::settings::{LiveSettings, Settings};
 use super::trust;
 use crate::attempt::lookup::{LookupCall, LookupRules};
-use crate::runner::delegation::too_deep;
 use catalog::privileges;
+use runner::delegation::too_deep;
 
 impl LookupRules for Settings {
     fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody> {

@@ -20,8 +20,8 @@ use ground::task::name::SubtoolName;
 use protocol::caller::Caller;
 use serde_json::{Map, Value};
 
-use crate::runner::Invocation;
-use crate::runner::sql::{GatePatterns, GateRules, Gates, KnownTables, gates};
+use runner::Invocation;
+use runner::sql::{GatePatterns, GateRules, Gates, KnownTables, gates};
 
 /// What policy decides about a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

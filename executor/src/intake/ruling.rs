@@ -19,8 +19,8 @@ use protocol::mailbox::request::IfNoApprover;
 use super::Intake;
 use super::policy::{PolicyDecision, PolicyRuling};
 use crate::attempt;
-use crate::runner::{Invocation, Runner as _, ask_user, builtin};
 use catalog::Subtool;
+use runner::{Invocation, Runner as _, ask_user, builtin};
 
 /// Whether a call that needs a human waits for one who does not have the page open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use protocol::mailbox::presence::ConfigProblem;
 use tokio::sync::watch;
 
 use super::policy::{Policy, RuleError};
-use crate::runner::RunnerContext;
-use crate::runner::sql::{GateRules, KnownTables};
 use catalog::Sources;
+use runner::RunnerContext;
+use runner::sql::{GateRules, KnownTables};
 
 /// One configuration in use.
 #[derive(Debug, Clone)]

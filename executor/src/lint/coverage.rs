@@ -6,8 +6,8 @@ use definition::run::Run;
 use ground::config::Config;
 
 use super::{Finding, warning};
-use crate::runner::mcp::uncovered;
 use catalog::Subtool;
+use runner::mcp::uncovered;
 
 /// The servers that were looked at, each with its file.
 #[derive(Default)]

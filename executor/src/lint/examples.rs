@@ -6,9 +6,9 @@ use protocol::caller::Caller;
 use serde_json::{Map, Value};
 
 use super::{Finding, Level, finding};
-use crate::runner::Invocation;
-use crate::runner::Runner as _;
 use catalog::Subtool;
+use runner::Invocation;
+use runner::Runner as _;
 
 pub(super) fn check(subtool: &Subtool, config: &Config, findings: &mut Vec<Finding>) {
     let definition = &subtool.definition;

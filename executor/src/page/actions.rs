@@ -31,9 +31,9 @@ use super::visible::{VisibleText, line};
 use super::wording::decided_words;
 use super::{Page, form, hidden, keys};
 use crate::attempt;
-use crate::runner::Runner as _;
 use catalog::Subtool;
 use dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
+use runner::Runner as _;
 
 mod deny_session;
 mod requests;

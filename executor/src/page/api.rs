@@ -29,8 +29,8 @@ use super::background::BackgroundReader;
 use super::card::{Card, question_of};
 use super::door::refuse;
 use super::views::ViewError;
-use crate::runner::ask_user::UserQuestion;
 use dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
+use runner::ask_user::UserQuestion;
 use store::StoreError;
 
 /// The most gates in one answer; the rest is counted.

@@ -23,10 +23,10 @@ use super::touches::touches;
 use super::visible::{VisibleLine, VisibleText, line};
 use super::wording::{DisplayTime, StartTime, client_words, effect_words, scope_words, span, user};
 use crate::attempt as perform;
-use crate::runner::Runner as _;
-use crate::runner::ask_user::{UserQuestion, question};
 use catalog::Subtool;
 use ground::task::question_key::{QUESTION, QuestionAsker};
+use runner::Runner as _;
+use runner::ask_user::{UserQuestion, question};
 
 mod as_gate;
 

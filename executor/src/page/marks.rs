@@ -18,7 +18,7 @@ use unicode_security::confusable_detection::skeleton;
 use url::Url;
 
 use super::visible::{VisibleLine, line, plain_line};
-use crate::runner::mcp::uncovered;
+use runner::mcp::uncovered;
 
 /// The most marks of one kind; the rest is counted.
 const MAX_OF_A_KIND: usize = 4;

@@ -14,7 +14,7 @@ use url::Url;
 
 use super::{SharedTelemetry, TelemetryState, otlp};
 use crate::intake::settings::LiveSettings;
-use crate::runner::RunnerContext;
+use runner::RunnerContext;
 
 /// The most spans in one request.
 const MAX_BATCH: usize = 512;

@@ -13,11 +13,11 @@ use catalog::{LoadProblem, SHIPPED, SourcesWatch, left_out};
 use definition::enabled_files::{self, EnabledFiles};
 use executor::attempt::pinned::perform;
 use executor::lint::{Level, LintScope, lint};
-use executor::runner::{Invocation, RunnerContext};
 use ground::config::secret::Secrets;
 use jsonschema::Validator;
 use protocol::caller::Caller;
 use protocol::code::Code;
+use runner::{Invocation, RunnerContext};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use catalog::{Catalog, Origin, SHIPPED, Sources};
 use definition::run::Run;
 use executor::lint::{LintScope, lint};
-use executor::runner::{Invocation, Runner as _};
 use ground::config::Config;
 use protocol::caller::Caller;
+use runner::{Invocation, Runner as _};
 use serde_json::Value;
 
 /// The variables that packs need which are off by default.

@@ -1,7 +1,7 @@
 //! Fingerprints: whether a file still has the content that a human approved.
 //!
 //! A definition names a program, but what runs is a file. The file could be replaced between the approval and the
-//! start, so an approval is bound to the file's content. `executor/src/runner/process/held.rs` sees to it that what
+//! start, so an approval is bound to the file's content. `runner/src/process/held.rs` sees to it that what
 //! was compared is also what is executed.
 
 use std::collections::HashMap;

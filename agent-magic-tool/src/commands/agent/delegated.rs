@@ -1,6 +1,6 @@
 //! A delegated agent: reads its brief as a JSON document, and prints its outcome as another one.
 //!
-//! `executor/src/runner/agent.rs` starts this process and reads its output.
+//! `runner/src/agent.rs` starts this process and reads its output.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! `import sql`: what a database of the configuration contains. A database that is not configured yet is added to the
 //! configuration, without a password.
 
-use executor::runner::database_snapshot;
 use ground::config::secret::{SecretName, SecretPlace, Secrets};
 use ground::config::{Config, DatabaseSettings};
 use import::document::Document;
 use protocol::code::Code;
+use runner::database_snapshot;
 use toml_edit::{DocumentMut, Item, Table};
 use url::Url;
 

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 
 use catalog::problems_of_definitions;
 use definition::run::mcp::{McpServer, McpTransport};
-use executor::runner::mcp::SignInLink;
-use executor::runner::server_snapshot;
 use ground::base::credential;
 use ground::config::secret::{SecretName, Secrets};
 use import::agents::{credential_in_command, credential_in_url, is_credential_value};
@@ -16,6 +14,8 @@ use import::document::Document;
 use protocol::code::Code;
 use protocol::command_names::line;
 use protocol::error::ErrorBody;
+use runner::mcp::SignInLink;
+use runner::server_snapshot;
 use serde_json::{Map, Value, json};
 
 use super::hosts::{Allowance, host_option, host_option_of};

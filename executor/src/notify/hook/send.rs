@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::event_id;
-use crate::runner::{RunnerContext, process};
+use runner::{RunnerContext, process};
 use store::outbox::HookDelivery;
 
 /// Delivers an event to `hook`. An error is the reason for the log and `doctor`, without secrets.

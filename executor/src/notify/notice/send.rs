@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Notice;
 use crate::notify::hook;
-use crate::runner::RunnerContext;
+use runner::RunnerContext;
 
 /// Shorter than the pause between two notices, so that they never overlap.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -12,7 +12,7 @@ use crate::page::diff::LineDiff;
 use crate::page::form::words;
 use crate::page::visible::{VisibleText, plain_line};
 use crate::page::wording::StartTime;
-use crate::runner::ask_user::UserQuestion;
+use runner::ask_user::UserQuestion;
 
 impl Card {
     /// `question` is what the task asks, if it asks one.
