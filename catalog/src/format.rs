@@ -7,10 +7,9 @@
 //! The schema describes a file as written, before `$defaults` are merged into its subtools. So `required` is removed
 //! from the types' own schemas, and each key is required again where `$defaults` does not have it.
 
+use definition::Definition;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
-
-use definition::Definition;
 
 /// The pattern of the keys that are names of subtools.
 const NAMES: &str = "^[a-zA-Z0-9_-]{1,64}$";

@@ -1,9 +1,8 @@
 //! Credentials that stand in a definition in clear, where every reader of the file or of a plan sees them.
 
+use definition::run::Run;
 use ground::base::credential::{self, HIDDEN};
 use serde_json::Value;
-
-use definition::run::Run;
 
 /// The places in `run`, like `http.headers.X-Key`, with texts that look like a credential.
 pub fn places(run: &Run) -> Vec<String> {

@@ -3,13 +3,12 @@
 //! A privilege may depend on the input, as `{{ entity }}:read` does. Listing knows no input, so it checks only the
 //! constant ones; intake and each attempt check all of them.
 
+use definition::Definition;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use ground::base::template::{self, TemplateValues};
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value};
-
-use definition::Definition;
 
 /// Whether callers have each constant privilege that `definition` requires.
 pub(super) fn may_list(definition: &Definition, granted: &GlobSet) -> bool {

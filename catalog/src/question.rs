@@ -5,13 +5,13 @@
 use std::sync::{Arc, OnceLock};
 
 use ground::task::name::SubtoolName;
+use ground::task::question_key::QUESTION;
 use serde_json::{Map, Value};
 
 use super::destinations::Destinations;
 use super::load::subtool;
 use super::variables::Variables;
 use super::{Origin, Subtool, packs};
-use ground::task::question_key::QUESTION;
 
 /// The pack and the subtool that have its fields.
 const PACK: &str = "human";

@@ -13,6 +13,7 @@ use aho_corasick::AhoCorasick;
 use definition::enabled_files::PinnedPack;
 use definition::file_state::FileState;
 use ground::task::name::SubtoolName;
+use ground::task::question_key::QUESTION;
 use protocol::json::{self, JsonError, JsonLimits, RawMember};
 use protocol::mailbox::is_resource_exhaustion;
 use protocol::nearest::{did_you_mean, nearest};
@@ -24,7 +25,6 @@ use super::packs::loaded::{EnabledPack, LoadedPack, PackPlace};
 use super::packs::manifest::MAX_MANIFEST_BYTES;
 use super::sources::{SourceFile, SourceFiles};
 use super::{DefinitionId, LoadProblem, Origin, Sources, SourcesStamp};
-use ground::task::question_key::QUESTION;
 
 /// The largest accepted definition file. The definitions of Google's largest API take about 3 MB.
 pub(super) const MAX_FILE_BYTES: u64 = 16 << 20;

@@ -17,6 +17,11 @@ use std::time::Duration;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Params, Statement, Value as DriverValue};
 use mysql_common::named_params::ParsedNamedParams;
+use sql::dialect::Dialect;
+use sql::guard::OtherRows;
+use sql::schema::Schema;
+use sql::settings::{DatabaseSettings, RowCaps};
+use sql::value::Value;
 use tokio::time::Instant;
 
 use self::connection::{Flavor, MysqlConnection, MysqlConnector};
@@ -27,11 +32,6 @@ use super::rows::{RowCollector, Rows};
 use super::stop::Stop;
 use super::write::{ReadChange, WriteMode, WriteOutcome, WriteQuery};
 use super::{Access, SqlStatement};
-use sql::dialect::Dialect;
-use sql::guard::OtherRows;
-use sql::schema::Schema;
-use sql::settings::{DatabaseSettings, RowCaps};
-use sql::value::Value;
 
 /// How long a server may take to end a statement that was cancelled, and to reset a session.
 const CLEANUP_TIME: Duration = Duration::from_secs(5);

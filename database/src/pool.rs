@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use sql::settings::DatabaseSettings;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::DatabaseError;
 use super::stop::Stop;
-use sql::settings::DatabaseSettings;
 
 /// How long a connection may wait for use. Firewalls forget connections without a word, and servers have few.
 const MAX_IDLE: Duration = Duration::from_mins(1);

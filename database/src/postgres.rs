@@ -16,6 +16,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
+use sql::dialect::Dialect;
+use sql::schema::Schema;
+use sql::settings::{DatabaseSettings, RowCaps};
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Statement};
@@ -31,9 +34,6 @@ use super::rows::{RowCollector, Rows};
 use super::stop::Stop;
 use super::write::{ReadChange, WriteMode, WriteOutcome, WriteQuery};
 use super::{SqlStatement, statement};
-use sql::dialect::Dialect;
-use sql::schema::Schema;
-use sql::settings::{DatabaseSettings, RowCaps};
 
 /// How long a server may take to end a statement that was cancelled, and to reset a session.
 const CLEANUP_TIME: Duration = Duration::from_secs(5);

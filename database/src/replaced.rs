@@ -4,14 +4,14 @@
 use std::collections::HashSet;
 
 use serde_json::Value as Json;
+use sql::dialect::Dialect;
+use sql::guard::{MAX_COMPARED_ROWS, ReplacedBecause, ReplacedRows};
+use sql::schema::KeyColumn;
 
 use super::SqlStatement;
 use super::error::DatabaseError;
 use super::rows::Rows;
 use super::write::{ROWS_READ_AGAIN, key_value, quoted, split};
-use sql::dialect::Dialect;
-use sql::guard::{MAX_COMPARED_ROWS, ReplacedBecause, ReplacedRows};
-use sql::schema::KeyColumn;
 
 /// Marks the place in the transaction to which the change is taken back.
 pub(crate) const SAVEPOINT: &str = "SAVEPOINT before_the_change";

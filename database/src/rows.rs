@@ -7,7 +7,6 @@
 use std::collections::HashSet;
 
 use serde_json::Value as Json;
-
 use sql::settings::RowCaps;
 
 /// The rows of a statement.

@@ -3,10 +3,10 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use sql::schema::Schema;
 use tokio::sync::Mutex;
 
 use super::error::DatabaseError;
-use sql::schema::Schema;
 
 /// How long a schema is taken for the present one.
 const MAX_AGE: Duration = Duration::from_secs(5);

@@ -17,6 +17,11 @@ use rusqlite::limits::Limit;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, ffi};
 use serde_json::Value as Json;
+use sql::dialect::Dialect;
+use sql::schema::Schema;
+use sql::settings::{DatabaseSettings, RowCaps};
+use sql::value::Value;
+use sql::value::bytes_to_json;
 
 use super::error::{ConstraintKind, DatabaseError, shortened, without_quoted};
 use super::pool::Pool;
@@ -25,11 +30,6 @@ use super::rows::{RowCollector, Rows, float_to_json};
 use super::stop::Stop;
 use super::write::{ReadChange, WriteMode, WriteOutcome, WriteQuery};
 use super::{Access, SqlStatement};
-use sql::dialect::Dialect;
-use sql::schema::Schema;
-use sql::settings::{DatabaseSettings, RowCaps};
-use sql::value::Value;
-use sql::value::bytes_to_json;
 
 /// How many instructions of SQLite's machine run between two looks at the clock.
 const INSTRUCTIONS_PER_CHECK: i32 = 1_000;

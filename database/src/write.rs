@@ -5,16 +5,16 @@ use std::time::Duration;
 use base64::Engine as _;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
-
-use super::SqlStatement;
-use super::error::DatabaseError;
-use super::replaced::Replacing;
-use super::rows::{RowCollector, Rows};
 use sql::dialect::Dialect;
 use sql::guard::{MAX_COMPARED_ROWS, OtherRows, ReplacedBecause, ReplacedRows};
 use sql::schema::TableName;
 use sql::settings::RowCaps;
 use sql::value::Value;
+
+use super::SqlStatement;
+use super::error::DatabaseError;
+use super::replaced::Replacing;
+use super::rows::{RowCollector, Rows};
 
 /// How many rows are read again at once: SQLite nests at most 1,000 conditions.
 pub(super) const ROWS_READ_AGAIN: usize = 400;

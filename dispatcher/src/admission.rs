@@ -7,10 +7,10 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
 use protocol::task::{State, Step};
-
-use super::{Action, Admission, AppliedRateLimit, Dispatcher, Effects, OpenTask, advance};
 use store::Change;
 use store::switched_off::{self, SwitchedOffTool};
+
+use super::{Action, Admission, AppliedRateLimit, Dispatcher, Effects, OpenTask, advance};
 
 impl Dispatcher {
     pub(super) fn admit(&mut self, admission: Admission, now: Timestamp, effects: &mut Effects) {

@@ -13,9 +13,9 @@ use ground::task::decide_scope::{DecideScope, ScopeStatus};
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use store::Change;
 
 use super::{DecideRequest, DecisionError, Dispatcher, Effects, HumanVerdict};
-use store::Change;
 
 /// The scopes, by the hash of their key.
 pub(super) type DecideScopes = BTreeMap<String, DecideScope>;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use definition::Definition;
 use ground::config::Config;
 use ground::task::confirmation::{Confirmation, Digest, ReplacedValues};
+use ground::task::feedback::{AttemptNews, RecordedSignal};
 use ground::task::name::SubtoolName;
 use ground::task::{End, Outcome, Task};
 use jiff::{SignedDuration, Timestamp};
@@ -18,11 +19,10 @@ use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
 use protocol::resolution::Resolution;
 use protocol::task::{State, Step, TaskId};
-
-use crate::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
-use ground::task::feedback::{AttemptNews, RecordedSignal};
 use store::switched_off::SwitchedOffTool;
 use store::{Change, ConfirmationUpdate, Transition};
+
+use crate::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 
 mod admission;
 mod cancellation;

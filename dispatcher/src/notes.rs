@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use definition::Definition;
 use ground::task::failure::Retry;
+use ground::task::feedback::{AttemptNews, RecordedSignal};
 use ground::task::notes::{AttemptProgress, LastFailure, TaskNotes};
 use ground::task::{End, Outcome, Task};
 use jiff::{SignedDuration, Timestamp};
 use protocol::duration::PositiveDuration;
 use protocol::task::{Step, TaskId};
+use store::Change;
 
 use super::{Action, Dispatcher, Effects, OpenTask, advance};
 use crate::report::FailedAttempt;
-use ground::task::feedback::{AttemptNews, RecordedSignal};
-use store::Change;
 
 /// The default for `give_up_after`: as long as a caller may still want the result of an ordinary call.
 const GIVE_UP_AFTER: Duration = Duration::from_hours(1);

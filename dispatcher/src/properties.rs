@@ -16,12 +16,12 @@ use proptest::prelude::*;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use serde_json::json;
+use store::Store as _;
+use store::memory::MemoryStore;
 
 use super::HumanCommand;
 use super::tests::{Recorded, command, definition, failure, limits, rate_limits, recovery_info, told_sending};
 use super::*;
-use store::Store as _;
-use store::memory::MemoryStore;
 
 #[derive(Debug, Clone)]
 enum Act {

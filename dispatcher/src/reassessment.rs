@@ -11,9 +11,9 @@ use ground::task::confirmation::{Confirmation, DecidedBy, Decision};
 use jiff::Timestamp;
 use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
+use store::{Change, ConfirmationUpdate};
 
 use super::{Action, Dispatcher, DispatcherLimits, Effects, StepDetails, advance_with};
-use store::{Change, ConfirmationUpdate};
 
 /// What follows from a changed configuration or from changed definitions.
 #[derive(Debug)]

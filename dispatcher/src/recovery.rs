@@ -6,6 +6,7 @@ use definition::Definition;
 use ground::task::Task;
 use ground::task::confirmation::drifted;
 use ground::task::effect::EffectClass;
+use ground::task::question_key::QuestionAsker;
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -15,7 +16,6 @@ use serde_json::{Map, Value};
 use super::lookup::{LookupPhase, can_look_up};
 use super::notes::begin_again;
 use super::{Action, Dispatcher, Effects, OpenTask, Reassessment, advance, failed_end};
-use ground::task::question_key::QuestionAsker;
 
 /// How often a task whose attempts never report is started, in addition to its declared retries: a task that crashes
 /// the executor each time must not do so forever.

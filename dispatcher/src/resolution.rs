@@ -11,9 +11,9 @@ use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
 use protocol::resolution::{Resolution, ResolvedBy};
 use protocol::task::TaskId;
+use store::Change;
 
 use super::{Action, Dispatcher, Effects};
-use store::Change;
 
 /// A caller's request to resolve a task.
 #[derive(Debug)]

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use definition::Definition;
 use ground::task::Task;
 use ground::task::failure::Retry;
 use jiff::SignedDuration;
-
-use definition::Definition;
 
 /// The longest delay between two attempts, unless a server asks for a longer one.
 pub const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);

@@ -8,16 +8,16 @@ use futures_util::FutureExt as _;
 use ground::task::confirmation::{Confirmation, ConfirmationRequest};
 use ground::task::effect::EffectClass;
 use ground::task::failure::{Failure, Retry, SideEffect};
+use ground::task::feedback::Feedback;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::mailbox::request::Answer;
 use serde_json::json;
+use store::Store as _;
+use store::memory::MemoryStore;
 
 use super::recovery::MAX_LOST_ATTEMPTS;
 use super::*;
-use ground::task::feedback::Feedback;
-use store::Store as _;
-use store::memory::MemoryStore;
 
 /// A dispatcher with a store and a clock that tests control.
 pub(super) struct Bench {

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use catalog::privileges;
 use definition::{Definition, ResultShape};
+use dispatcher::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 use ground::base::jq_pool::Query;
 use ground::base::select::SelectError;
 use ground::base::{credential, misplaced, schema};
@@ -22,16 +24,14 @@ use protocol::data_class::DataClass;
 use protocol::duration::PositiveDuration;
 use protocol::layout::compact_bytes;
 use protocol::mailbox::result::LARGE_BYTES;
-use serde_json::{Map, Value, json};
-use tokio_util::sync::CancellationToken;
-
-use crate::attempt::lookup::LookupRules;
-use catalog::privileges;
-use dispatcher::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 use runner::attempt_clock::AttemptClock;
 use runner::{
     HeardClass, Invocation, OutputData, ResponseFacts, Runner as _, RunnerContext, RunnerOutput, SubtoolLabel,
 };
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::attempt::lookup::LookupRules;
 
 pub mod all_pages;
 pub mod lookup;

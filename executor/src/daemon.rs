@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::{fs, io};
 
+use catalog::{Catalog, Sources, SourcesWatch};
+use dispatcher::{Dispatcher, DispatcherLimits};
 use ground::base::children;
 use ground::base::closed_process::close_process;
 use ground::base::jq_pool::JqPool;
@@ -35,6 +37,12 @@ use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::presence::{ExecutorIdentity, ExecutorLock, ExecutorPhase};
 use protocol::mailbox::{Mailbox, MailboxError};
 use protocol::paths::{Paths, create_private};
+use runner::RunnerContext;
+use runner::delegation::Delegation;
+use runner::result_space::ResultSpace;
+use store::sqlite::SqliteStore;
+use store::switched_off::SwitchedOffTools;
+use store::{Store, StoreError};
 use tokio::runtime::Runtime;
 use tokio::sync::watch as watch_channel;
 
@@ -43,14 +51,6 @@ use crate::intake::approver::ApproverPresence;
 use crate::intake::policy::Policy;
 use crate::intake::settings::{Settings, SettingsError};
 use crate::telemetry::Telemetry;
-use catalog::{Catalog, Sources, SourcesWatch};
-use dispatcher::{Dispatcher, DispatcherLimits};
-use runner::RunnerContext;
-use runner::delegation::Delegation;
-use runner::result_space::ResultSpace;
-use store::sqlite::SqliteStore;
-use store::switched_off::SwitchedOffTools;
-use store::{Store, StoreError};
 
 mod approver_keys;
 mod attempts;

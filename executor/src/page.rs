@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
+use catalog::Catalog;
+use dispatcher::DecisionResult;
 use ground::config::api_keys::ApiKeys;
 use ground::page_client::link::forget_links;
 use ground::page_client::site::PageSite;
@@ -19,19 +21,17 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
 use protocol::code::Code;
 use protocol::mailbox::Mailbox;
+use runner::RunnerContext;
 use serde::Serialize;
 use serde_json::json;
+use store::StoreError;
+use store::sqlite::records::{RecordReader, TaskCounts};
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::intake::approver::ApproverPresence;
 use crate::intake::settings::LiveSettings;
-use catalog::Catalog;
-use dispatcher::DecisionResult;
-use runner::RunnerContext;
-use store::StoreError;
-use store::sqlite::records::{RecordReader, TaskCounts};
 
 mod actions;
 mod api;

@@ -18,6 +18,7 @@ use ground::task::Task;
 use protocol::mailbox::request::Answer;
 use protocol::paths::Paths;
 use protocol::task::{State, TaskId};
+use store::Change;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -25,7 +26,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::intake::settings::LiveSettings;
-use store::Change;
 
 mod endpoint;
 mod export;

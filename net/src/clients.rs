@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use ground::config::Config;
+use ground::task::failure::{Failure, Retry};
 use protocol::code::Code;
 use protocol::error::{causes, innermost_cause};
 use reqwest::header::{HeaderMap, HeaderValue, LOCATION};
@@ -15,8 +17,6 @@ use url::Url;
 
 use crate::guard::{AddressGuard, ForbiddenAddress, GuardedResolver, is_loopback};
 use crate::text;
-use ground::config::Config;
-use ground::task::failure::{Failure, Retry};
 
 /// Long enough for a slow network, but shorter than the timeout of a task: a host that does not respond is then
 /// reported as unreachable, which implies that nothing was sent.

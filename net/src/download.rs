@@ -1,5 +1,7 @@
 //! Downloads one file, or asks one question, for a human's command, outside of any task.
 
+use ground::config::Config;
+use ground::task::failure::Failure;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::Value;
@@ -7,8 +9,6 @@ use tokio::runtime::Runtime;
 use url::Url;
 
 use crate::clients::{FetchedPage, HttpClients};
-use ground::config::Config;
-use ground::task::failure::Failure;
 
 /// Gets `url`, which a human gave and which may be on this machine. Any status is a [`FetchedPage`].
 pub fn download(config: &Config, url: &str, max_bytes: u64) -> Result<FetchedPage, ErrorBody> {

@@ -8,6 +8,7 @@ use std::path::Path;
 use definition::run::builtin::Builtin;
 use futures_util::future::BoxFuture;
 use ground::task::fingerprint::Fingerprint;
+use protocol::extent::DataExtent;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number};
 
@@ -15,7 +16,6 @@ use super::{
     CancellationToken, Code, Config, Deserialize, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Serialize,
     Value, fields, input_file,
 };
-use protocol::extent::DataExtent;
 
 mod fetch_url;
 mod interrupt;

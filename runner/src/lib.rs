@@ -25,13 +25,13 @@ use net::clients::{HttpClients, HttpClientsError};
 use protocol::caller::{BeyondTrust, Caller};
 use protocol::code::Code;
 use protocol::data_class::DataClass;
+use protocol::extent::DataExtent;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::result_space::ResultSpace;
-use protocol::extent::DataExtent;
 
 pub mod agent;
 pub mod ask_user;

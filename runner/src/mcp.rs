@@ -13,13 +13,13 @@ use definition::run::mcp::{Mcp, McpServer};
 use futures_util::future::BoxFuture;
 use ground::config::secret::SecretName;
 use ground::task::fingerprint::Fingerprint;
+use mcp::client::ClientError;
 use serde_json::{Map, json};
 use url::Url;
 
 use super::{CancellationToken, Code, Config, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Value, fields};
 use crate::attempt_clock::AttemptClock;
 use connection::{NotConnected, ServerConnection};
-use mcp::client::ClientError;
 
 mod call;
 mod connection;

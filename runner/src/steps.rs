@@ -17,6 +17,7 @@ use ground::base::template::TemplateValues;
 use ground::base::template::names::{self, ITEM, STEPS};
 use ground::task::failure::SideEffect;
 use ground::task::notes::AttemptProgress;
+use protocol::extent::{self, DataExtent};
 use protocol::task::TaskId;
 use serde_json::{Map, json};
 
@@ -24,7 +25,6 @@ use super::delegation::{CalledTask, Delegation};
 use super::{
     CancellationToken, Code, Config, Failure, Feedback, Invocation, Runner, RunnerContext, RunnerOutput, Value,
 };
-use protocol::extent::{self, DataExtent};
 
 /// What a step left behind.
 #[derive(Debug)]

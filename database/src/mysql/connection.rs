@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, DriverError, Error, IoError, Opts, OptsBuilder, SslOpts};
+use sql::settings::{DatabaseSettings, TlsMode};
 
 use super::failure;
 use crate::error::{DatabaseError, Phase};
 use crate::stop::Stop;
-use sql::settings::{DatabaseSettings, TlsMode};
 
 /// The largest row that is taken, whatever the caps are: a message is held in memory as a whole.
 const MAX_ROW_BYTES: usize = 64 << 20;

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use mysql_async::consts::{ColumnFlags, ColumnType};
 use mysql_async::{Column, Value};
 use serde_json::Value as Json;
+use sql::value::bytes_to_json;
 
 use crate::rows::{document_to_json, float_to_json};
-use sql::value::bytes_to_json;
 
 /// The number of the character set that means bytes.
 const BINARY: u16 = 63;

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
+use sql::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 
 use super::trigger_rights::TriggerRights;
 use super::{MysqlWorkError, set_off};
-use sql::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 
 type TableRow = (String, String, String, String, Option<u64>, Option<String>);
 type ColumnRow = (String, String, String, String, String, Option<String>, String, String, String);

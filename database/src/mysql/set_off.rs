@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable as _;
-
-use super::MysqlWorkError;
 use sql::schema::TableAccess;
 use sql::schema::{ForeignKey, ReferenceAction, TableName, Trigger, TriggerBody};
+
+use super::MysqlWorkError;
 
 type Name = (String, String);
 type ForeignKeyRow = (String, String, String, String, String, String, String, String, String);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use sql::settings::{DatabaseSettings, TlsMode};
 use tokio_postgres::config::{ChannelBinding, SslMode};
 use tokio_postgres::{CancelToken, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -14,7 +15,6 @@ use tokio_util::task::TaskTracker;
 use super::failure;
 use crate::error::{DatabaseError, Phase};
 use crate::stop::Stop;
-use sql::settings::{DatabaseSettings, TlsMode};
 
 /// The first version that can look whether a client is still there while it works.
 const MIN_WATCHING_VERSION: u32 = 14;

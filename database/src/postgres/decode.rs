@@ -3,11 +3,11 @@
 use std::error::Error;
 
 use serde_json::Value as Json;
+use sql::value::bytes_to_json;
 use tokio_postgres::types::{FromSql, Kind, Type};
 
 use super::array::{self, ArrayItem};
 use crate::rows::{document_to_json, float_to_json, integer_to_json};
-use sql::value::bytes_to_json;
 
 /// The text of a cell. Columns are text by then, or of types whose binary form is their text.
 #[derive(Debug)]

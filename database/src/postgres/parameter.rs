@@ -4,9 +4,8 @@ use std::error::Error;
 use std::fmt::Write as _;
 
 use bytes::{BufMut as _, BytesMut};
-use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type};
-
 use sql::value::Value;
+use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type};
 
 /// A value that is sent as text.
 #[derive(Debug)]

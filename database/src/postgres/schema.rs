@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use sql::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 use tokio_postgres::Client;
 
 use super::{PostgresWorkError, set_off};
-use sql::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 
 /// Tables, views and the rest that a `SELECT` can name. A partition is left out: its table has all its rows.
 const TABLES: &str = "

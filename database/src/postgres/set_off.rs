@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use sql::schema::TableAccess;
+use sql::schema::{ForeignKey, ReferenceAction, TableName, Trigger, TriggerBody};
 use tokio_postgres::{Client, Row};
 
 use super::PostgresWorkError;
-use sql::schema::TableAccess;
-use sql::schema::{ForeignKey, ReferenceAction, TableName, Trigger, TriggerBody};
 
 const FOREIGN_KEYS: &str = "
 SELECT n.nspname::text, c.relname::text, fn.nspname::text, fc.relname::text,

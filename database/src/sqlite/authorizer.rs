@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use sql::schema::TableAccess;
 
 use super::failure;
 use crate::error::DatabaseError;
-use sql::schema::TableAccess;
 
 /// Functions that load code, reach files, or show addresses of memory.
 const DENIED_FUNCTIONS: [&str; 9] = [

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row};
+use sql::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 
 use super::{failure, set_off};
 use crate::error::DatabaseError;
-use sql::schema::{Column, Key, KeyColumn, Schema, Table, TableKind, TableName, UniqueKey, is_computed};
 
 const MAIN: &str = "main";
 

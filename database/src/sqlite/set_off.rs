@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
+use sql::schema::TableAccess;
+use sql::schema::{ForeignKey, ReferenceAction, Table, TableName, Trigger, TriggerBody};
 
 use super::authorizer::{CompiledChange, compiled_changes};
 use super::schema::{each, table_name};
 use crate::error::DatabaseError;
-use sql::schema::TableAccess;
-use sql::schema::{ForeignKey, ReferenceAction, Table, TableName, Trigger, TriggerBody};
 
 /// One row for each column of each key. A key that names no column refers to the primary key.
 const FOREIGN_KEYS: &str = "

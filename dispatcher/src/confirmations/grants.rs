@@ -6,10 +6,10 @@ use ground::task::Task;
 use ground::task::confirmation::{DecidedBy, Verdict};
 use ground::task::grant::{Grant, GrantId};
 use jiff::Timestamp;
+use store::ConfirmationRecord;
 
 use super::after;
 use crate::Dispatcher;
-use store::ConfirmationRecord;
 
 impl Dispatcher {
     /// Restores the stored grants.

@@ -8,9 +8,9 @@ use ground::task::Task;
 use ground::task::confirmation::Confirmation;
 use jiff::Timestamp;
 use protocol::task::{State, Step, TaskId};
+use store::ConfirmationUpdate;
 
 use crate::{Action, Dispatcher, Effects, StepDetails, advance_with};
-use store::ConfirmationUpdate;
 
 impl Dispatcher {
     /// Whether a new task is a question that is asked later.

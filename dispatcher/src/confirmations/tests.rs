@@ -8,12 +8,12 @@ use ground::task::failure::{Retry, SideEffect};
 use ground::task::grant::{FieldCoverage, Grant, GrantScope};
 use protocol::mailbox::request::Answer;
 use serde_json::json;
+use store::Store as _;
 
 use super::super::tests::{Bench, Turn, command, definition, error_of, limits, unconfirmed};
 use super::super::{DispatcherLimits, Event, FailureKind, RulesChange};
 use super::*;
 use crate::HumanCommand;
-use store::Store as _;
 
 fn plain() -> Arc<Definition> {
     definition(json!({}))

@@ -13,6 +13,7 @@ use ground::task::failure::{Retry, SideEffect};
 use ground::task::touch::relying_party_id;
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
+use store::Store as _;
 
 use super::super::Event;
 use super::super::tests::{Bench, Turn, command, definition, limits, unconfirmed};
@@ -20,7 +21,6 @@ use super::*;
 use crate::HumanCommand;
 use crate::report::FailureKind;
 use crate::soft_key::{Ceremony, SoftKey};
-use store::Store as _;
 
 const INSTANCE: &str = "0123456789abcdef";
 

@@ -10,12 +10,12 @@ use ground::task::grant::FieldCoverage;
 use ground::task::touch::{Unproved, proof_of};
 use protocol::task::{State, TaskId};
 use serde_json::{Value, json};
+use store::Store as _;
 
 use super::super::tests::{Bench, Turn, command, definition, limits, unconfirmed};
 use super::*;
 use crate::HumanCommand;
 use crate::soft_key::{Ceremony, SoftKey};
-use store::Store as _;
 
 const INSTANCE: &str = "0123456789abcdef";
 const PARTY: &str = "amt-0123456789ab.localhost";

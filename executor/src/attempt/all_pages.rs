@@ -17,13 +17,13 @@ use ground::task::name::SubtoolName;
 use protocol::code::Code;
 use protocol::extent::{self, DataExtent, More};
 use protocol::layout::compact_bytes;
+use runner::{OutputData, RunnerOutput};
 use serde_json::{Map, Value};
 
 use super::lookup::LookupCall;
 use super::paging::{self, PageParameters};
 use super::part::says_more;
 use super::{Attempt, Invocation, pinned};
-use runner::{OutputData, RunnerOutput};
 
 /// The most pages of one result.
 const MAX_PAGES: u32 = 500;

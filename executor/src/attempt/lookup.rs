@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use std::time::Instant;
 
 use definition::{Definition, Lookup, Verify};
+use dispatcher::report::FailedAttempt;
 use ground::base::jq_pool::Query;
 use ground::task::confirmation::ReplacedValues;
 use ground::task::failure::{Failure, Retry, SideEffect};
@@ -17,11 +18,10 @@ use ground::task::{End, Outcome};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use runner::{Invocation, SubtoolLabel, sql};
 use serde_json::{Map, Value, json};
 
 use super::{Attempt, end, failed, invocation, milliseconds, pinned, select_failed};
-use dispatcher::report::FailedAttempt;
-use runner::{Invocation, SubtoolLabel, sql};
 
 /// Whether a lookup may be made, by the same rules as a call of the caller's own.
 pub trait LookupRules: Send + Sync + Debug {

@@ -2,11 +2,10 @@
 //!
 //! A definition says it itself with `pagination` or `result.part`. Imported operations and MCP tools mostly do not.
 
+use definition::Definition;
 use ground::base::next_page::plain;
 use protocol::json;
 use serde_json::{Map, Value};
-
-use definition::Definition;
 
 /// Names of the number of a page, in lower case and without separators; those of APIs that flatten objects end with one.
 const PAGES: [&str; 3] = ["currentpage", "pagenumber", "pageno"];

@@ -5,12 +5,12 @@ use definition::run::Run;
 use ground::base::next_page;
 use ground::task::failure::Failure;
 use protocol::code::Code;
+use protocol::extent;
+use runner::ResponseFacts;
 use serde_json::{Map, Value};
 
 use super::Attempt;
 use super::paging::PageParameters;
-use protocol::extent;
-use runner::ResponseFacts;
 
 /// The fields that `result.part` of a definition may give.
 const DECLARED: [&str; 5] = ["more_pages", "page", "limit", "total", "truncated"];

@@ -4,9 +4,8 @@ use definition::Definition;
 use definition::run::Run;
 use ground::task::failure::Failure;
 use protocol::code::Code;
-use tokio_util::sync::CancellationToken;
-
 use runner::{Invocation, Runner as _, RunnerContext, RunnerOutput};
+use tokio_util::sync::CancellationToken;
 
 /// Performs it, if the pack that it is from is still as a human enabled it.
 pub async fn perform(

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dispatcher::{DecisionError, Dispatcher, Effects};
 use ground::base::webauthn::{Assertion, Base64Url, RegisteredKey};
 use ground::config::key_file::{KeyFile, KeyFileStamp};
 use ground::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy, MAX_KEY_NAME_CHARS, MAX_KEYS};
@@ -17,7 +18,6 @@ use tokio::sync::watch;
 
 use crate::intake::approver::ApproverPresence;
 use crate::page::{KeyStanding, KeysView};
-use dispatcher::{DecisionError, Dispatcher, Effects};
 
 pub(super) struct ApproverKeyring {
     folder: PathBuf,

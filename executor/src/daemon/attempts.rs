@@ -10,20 +10,20 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use definition::Definition;
+use dispatcher::report::{AttemptPurpose, AttemptReport, FailureKind};
 use ground::task::Task;
+use ground::task::feedback::Feedback;
 use protocol::duration::PositiveDuration;
 use protocol::fault;
 use protocol::task::TaskId;
+use runner::RunnerContext;
+use runner::attempt_clock::AttemptClock;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::background::{Background, DaemonEvent};
 use crate::attempt::{self, AttemptControl, InterruptCause};
 use crate::intake::settings::LiveSettings;
-use dispatcher::report::{AttemptPurpose, AttemptReport, FailureKind};
-use ground::task::feedback::Feedback;
-use runner::RunnerContext;
-use runner::attempt_clock::AttemptClock;
 
 /// How long an attempt may take to report its end after it was stopped. A program gets two seconds after SIGTERM, and
 /// two more after SIGKILL.

@@ -2,8 +2,10 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use dispatcher::report::AttemptReport;
 use ground::task::Task;
 use ground::task::confirmation::ReplacedValues;
+use ground::task::feedback::AttemptNews;
 use protocol::task::TaskId;
 use tokio::runtime::{EnterGuard, Handle};
 use tokio_util::sync::CancellationToken;
@@ -11,8 +13,6 @@ use tokio_util::task::TaskTracker;
 
 use super::hooks::DeliveryReport;
 use crate::page::PageMessage;
-use dispatcher::report::AttemptReport;
-use ground::task::feedback::AttemptNews;
 
 /// What the event loop receives.
 pub(super) enum DaemonEvent {

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use dispatcher::Event;
 use ground::task::Task;
 use protocol::clock;
 use protocol::error::chain;
 use protocol::mailbox;
 use protocol::mailbox::presence::ExecutorPhase;
 use protocol::paths::Paths;
+use store::StoreError;
 
 use super::background::DaemonEvent;
 use super::hooks::DeliveryReport;
@@ -21,8 +23,6 @@ use super::reload::MAX_WRITE_PAUSE;
 use super::signals::Watchdog;
 use super::stop::Stop;
 use super::{Daemon, DaemonError, ExitReason, recover};
-use dispatcher::Event;
-use store::StoreError;
 
 /// How long the runtime may take to shut down. Whatever still runs at that point has stopped reporting.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);

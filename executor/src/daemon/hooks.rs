@@ -7,18 +7,18 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dispatcher::{Action, Effects};
 use jiff::Timestamp;
 use protocol::mailbox::Mailbox;
 use protocol::task::TaskId;
 use protocol::{clock, fault};
+use store::outbox::{DeliveryState, HookDelivery};
+use store::{Change, Store, StoreError};
 
 use super::background::{Background, DaemonEvent};
 use crate::intake::settings::LiveSettings;
 use crate::notify::hook::send::send;
 use crate::notify::hook::{self, Hooks};
-use dispatcher::{Action, Effects};
-use store::outbox::{DeliveryState, HookDelivery};
-use store::{Change, Store, StoreError};
 
 /// How many deliveries to one hook run at once.
 const MAX_CONCURRENT: usize = 4;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use definition::Definition;
+use dispatcher::{Admission, AppliedRateLimit, Dispatcher, DispatcherLimits, Event, RulesChange};
 use ground::task::Task;
 use ground::task::name::SubtoolName;
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ use protocol::error::ErrorBody;
 use protocol::mailbox::request::{Answer, RunRequest};
 use protocol::mailbox::{Mailbox, TakenRequest, order};
 use protocol::task::TaskId;
+use store::switched_off::SwitchedOffTools;
 
 use super::DaemonError;
 use super::background::{Background, DaemonEvent};
@@ -20,8 +22,6 @@ use super::record::{RecordKeeper, disk_full};
 use super::task_log;
 use super::watch::InboxWatch;
 use crate::intake::{Intake, ValidRun};
-use dispatcher::{Admission, AppliedRateLimit, Dispatcher, DispatcherLimits, Event, RulesChange};
-use store::switched_off::SwitchedOffTools;
 
 /// How long to wait before taking requests again after descriptors or memory ran out.
 const EXHAUSTION_RETRY_INTERVAL: Duration = Duration::from_millis(100);

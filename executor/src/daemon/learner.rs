@@ -5,12 +5,12 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
+use catalog::learned::{LearnedRequest, LearnedRequests, MAX_WORD_BYTES};
 use ground::task::Task;
 use protocol::task::{State, TaskId};
+use store::Change;
 
 use crate::intake::settings::LiveSettings;
-use catalog::learned::{LearnedRequest, LearnedRequests, MAX_WORD_BYTES};
-use store::Change;
 
 /// How many searches are kept in mind. The rest is not learned from.
 const MAX_PENDING: usize = 1_000;

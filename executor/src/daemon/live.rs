@@ -5,11 +5,15 @@
 
 use std::fmt::Display;
 
+use dispatcher::{
+    DecideRequest, DecisionError, DecisionResult, Effects, Event, HumanCommand, HumanVerdict, Reassessment,
+};
 use ground::config::api_keys::ClientKey;
 use protocol::error::chain;
 use protocol::fault;
 use protocol::mailbox::disk::DiskProblem;
 use protocol::mailbox::presence::ConfigProblem;
+use store::StoreError;
 
 use super::Daemon;
 use super::background::DaemonEvent;
@@ -18,10 +22,6 @@ use tokio::sync::oneshot;
 
 use crate::intake::settings::Settings;
 use crate::page::{PageCommand, PageMessage};
-use dispatcher::{
-    DecideRequest, DecisionError, DecisionResult, Effects, Event, HumanCommand, HumanVerdict, Reassessment,
-};
-use store::StoreError;
 
 impl Daemon {
     /// Returns everything that has arrived, or `None` while the configuration is being written: nothing is judged,

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
+use dispatcher::Dispatcher;
 use jiff::Timestamp;
 use protocol::paths::Paths;
 use protocol::task::State;
@@ -11,7 +12,6 @@ use super::background::Background;
 use crate::intake::settings::LiveSettings;
 use crate::notify::notice::send::{NoticeChannels, send};
 use crate::notify::notice::{Notice, NoticeSchedule};
-use dispatcher::Dispatcher;
 
 pub(super) struct DesktopNotifier {
     schedule: NoticeSchedule,

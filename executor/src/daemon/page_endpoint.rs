@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use dispatcher::{DecisionResult, Dispatcher, Event, HumanCommand, Ticket};
 use ground::config::api_keys::ApiKeys;
 use ground::page_client::site::PageSite;
 use ground::task::Task;
@@ -11,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
 use protocol::task::State;
+use store::sqlite::records::RecordReader;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use super::DaemonError;
@@ -19,8 +21,6 @@ use crate::intake::Intake;
 use crate::intake::approver::ApproverPresence;
 use crate::intake::settings::LiveSettings;
 use crate::page::{self, KeysView, PageContext, PageSessions, TaskChange};
-use dispatcher::{DecisionResult, Dispatcher, Event, HumanCommand, Ticket};
-use store::sqlite::records::RecordReader;
 
 /// Capacity of the channel of task changes. An open page that falls further behind reads the record again.
 const MAX_TASK_CHANGES: usize = 256;

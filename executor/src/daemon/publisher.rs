@@ -15,9 +15,9 @@ use protocol::mailbox::request::Answer;
 use protocol::mailbox::reuse::{RequestFile, ResultWriter};
 use protocol::regular_file;
 use protocol::task::TaskId;
+use store::{Store, StoreError};
 
 use crate::intake::approver::ApproverPresence;
-use store::{Store, StoreError};
 
 /// How long to wait before writing again what could not be written.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);

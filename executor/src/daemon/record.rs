@@ -7,6 +7,8 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use dispatcher::report::{AttemptReport, FailedAttempt, FailureKind};
+use dispatcher::{Action, Dispatcher, Effects, Event};
 use ground::task::failure::{Retry, SideEffect};
 use ground::task::{End, Outcome, Task};
 use jiff::Timestamp;
@@ -15,9 +17,6 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::request::Answer;
 use protocol::task::{Step, TaskId};
-
-use dispatcher::report::{AttemptReport, FailedAttempt, FailureKind};
-use dispatcher::{Action, Dispatcher, Effects, Event};
 use store::{Change, Store, StoreError};
 
 /// How long to wait before committing again after the disk was full.

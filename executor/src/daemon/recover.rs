@@ -1,16 +1,16 @@
 //! Recovery: what a new executor takes over from the record and publishes in the mailbox.
 
+use dispatcher::{CONFIRMATION_WINDOW, Effects, Event, MAX_RETRY_DELAY, RecoveryInfo};
 use ground::task::Task;
 use jiff::Timestamp;
 use protocol::mailbox::Mailbox;
 use protocol::task::{State, Step};
+use store::{Store, StoreError};
 
 use super::DaemonError;
 use super::publisher::Publisher;
 use super::task_driver::TaskDriver;
 use crate::intake::Intake;
-use dispatcher::{CONFIRMATION_WINDOW, Effects, Event, MAX_RETRY_DELAY, RecoveryInfo};
-use store::{Store, StoreError};
 
 /// Hands the `open` tasks, and the calls, grants and decisions that limits depend on, to the dispatcher.
 pub(super) fn recover(

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use catalog::Sources;
 use ground::config::known::KnownConfigurations;
 use ground::config::{Config, ConfigError, ConfigText, ConfigValues, ParsedConfig, check_in_force};
 use protocol::clock;
@@ -17,7 +18,6 @@ use protocol::paths::Paths;
 
 use crate::intake::settings::{Settings, SettingsError};
 use crate::intake::targets::{self, Unmatched};
-use catalog::Sources;
 
 /// The keys, or beginnings of keys, that take effect only in the next executor: what they describe is set up once.
 const RESTART_KEYS: [&str; 7] = [

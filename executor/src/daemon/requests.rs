@@ -1,5 +1,6 @@
 //! What each request from the mailbox leads to: an event for the dispatcher, or an answer.
 
+use dispatcher::{Event, ResolveRequest};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -7,12 +8,11 @@ use protocol::fault;
 use protocol::mailbox::TakenRequest;
 use protocol::mailbox::request::{Answer, Operation, Request};
 use protocol::task::TaskId;
+use store::StoreError;
 
 use super::record::disk_full;
 use super::{Daemon, DaemonError, status, task_log};
 use crate::intake;
-use dispatcher::{Event, ResolveRequest};
-use store::StoreError;
 
 impl Daemon {
     /// Answers requests in one commit with `events`.

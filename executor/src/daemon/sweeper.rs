@@ -9,18 +9,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, io};
 
+use dispatcher::Dispatcher;
 use ground::config::ExecutorSettings;
 use ground::task::Outcome;
 use jiff::Timestamp;
 use protocol::clock;
 use protocol::mailbox::Mailbox;
 use protocol::task::TaskId;
+use store::retention::{self, RetainedTask, RetentionLimits};
+use store::{Store, StoreError};
 
 use super::DaemonError;
 use super::record::RecordKeeper;
-use dispatcher::Dispatcher;
-use store::retention::{self, RetainedTask, RetentionLimits};
-use store::{Store, StoreError};
 
 /// The longest time between two sweeps.
 const MAX_INTERVAL: Duration = Duration::from_hours(1);

@@ -3,11 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use dispatcher::{Action, Dispatcher, Effects, Event};
 use ground::task::Task;
 use jiff::Timestamp;
 use protocol::fault;
 use protocol::mailbox::request::Answer;
 use protocol::task::{State, TaskId};
+use store::StoreError;
+use store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 
 use super::attempts::AttemptPool;
 use super::hooks::{DeliveryReport, HookDeliveries};
@@ -19,9 +22,6 @@ use super::record::{CommitOutcome, RecordKeeper, refuse_new};
 use super::task_log;
 use crate::intake::settings::LiveSettings;
 use crate::telemetry::Telemetry;
-use dispatcher::{Action, Dispatcher, Effects, Event};
-use store::StoreError;
-use store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 
 /// How long a task must have been running until its result file says so instead of `queued`. Most tasks end sooner, and
 /// a file that is written for a moment delays everyone.

@@ -1,13 +1,12 @@
 //! What intake does with hidden inputs: seals them, and keeps them out of its errors.
 
+use catalog::Subtool;
 use ground::base::schema::Problem;
 use ground::config::seal::{self, Seal};
 use ground::config::secret::HiddenTexts;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value};
-
-use catalog::Subtool;
 
 /// Checks `input` against the schema of `subtool`. The problems quote no hidden value.
 pub(super) fn problems(subtool: &Subtool, input: &Map<String, Value>, seal: &Seal) -> Vec<Problem> {

@@ -3,16 +3,16 @@
 //! A subtool that only reads and that no rule is about runs without a human, so what its author wrote works. A lookup
 //! that would be refused or would ask is not made: it would have no card of its own.
 
+use catalog::privileges;
 use ground::task::confirmation::Assurance;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use runner::delegation::too_deep;
 
 use super::policy::{PolicyCase, PolicyDecision};
 use super::settings::{LiveSettings, Settings};
 use super::trust;
 use crate::attempt::lookup::{LookupCall, LookupRules};
-use catalog::privileges;
-use runner::delegation::too_deep;
 
 impl LookupRules for Settings {
     fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody> {

@@ -18,10 +18,9 @@ use ground::task::confirmation::{Assurance, Digest, QUESTION};
 use ground::task::effect::EffectClass;
 use ground::task::name::SubtoolName;
 use protocol::caller::Caller;
-use serde_json::{Map, Value};
-
 use runner::Invocation;
 use runner::sql::{GatePatterns, GateRules, Gates, KnownTables, gates};
+use serde_json::{Map, Value};
 
 /// What policy decides about a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

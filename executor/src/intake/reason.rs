@@ -1,9 +1,8 @@
 //! Whether a call says why it is made, where its subtool demands that.
 
+use catalog::Subtool;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
-
-use catalog::Subtool;
 
 /// Fails if `subtool` demands a reason and the call gives none.
 pub(super) fn check(subtool: &Subtool, reason: Option<&str>) -> Result<(), ErrorBody> {

@@ -3,9 +3,12 @@
 //! A rule can only become stricter for such a task: one that waits for a human still waits if a new rule would let it
 //! run, since the human may have a reason to look at it, and one that waits for a touch never makes do with less.
 
+use catalog::privileges;
 use definition::Definition;
+use dispatcher::Reassessment;
 use ground::task::Task;
 use ground::task::confirmation::{Confirmation, DecidedBy};
+use ground::task::question_key::QUESTION;
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -14,9 +17,6 @@ use protocol::mailbox::request::IfNoApprover;
 use super::Intake;
 use super::policy::{PolicyCase, PolicyDecision, PolicyRuling};
 use super::ruling::ApproverWait;
-use catalog::privileges;
-use dispatcher::Reassessment;
-use ground::task::question_key::QUESTION;
 
 impl Intake {
     /// Judges `task` by the settings in force. `definition` is the one that it was accepted with.

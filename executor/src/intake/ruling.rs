@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use catalog::Subtool;
 use definition::Definition;
 use definition::run::Run;
 use ground::config::seal;
@@ -15,12 +16,11 @@ use protocol::clock::MonotonicTime;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::request::IfNoApprover;
+use runner::{Invocation, Runner as _, ask_user, builtin};
 
 use super::Intake;
 use super::policy::{PolicyDecision, PolicyRuling};
 use crate::attempt;
-use catalog::Subtool;
-use runner::{Invocation, Runner as _, ask_user, builtin};
 
 /// Whether a call that needs a human waits for one who does not have the page open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

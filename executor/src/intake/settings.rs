@@ -5,18 +5,18 @@
 
 use std::sync::Arc;
 
+use catalog::Sources;
 use ground::config::{Config, ConfigError};
 use jiff::Timestamp;
 use net::clients::HttpClientsError;
 use protocol::clock;
 use protocol::error::chain;
 use protocol::mailbox::presence::ConfigProblem;
+use runner::RunnerContext;
+use runner::sql::{GateRules, KnownTables};
 use tokio::sync::watch;
 
 use super::policy::{Policy, RuleError};
-use catalog::Sources;
-use runner::RunnerContext;
-use runner::sql::{GateRules, KnownTables};
 
 /// One configuration in use.
 #[derive(Debug, Clone)]

@@ -7,14 +7,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use catalog::check::{declared_fields, declared_types};
+use catalog::{Catalog, SHIPPED, Sources, Subtool};
 use globset::{Glob, GlobMatcher};
 use ground::base::template::field_uses::{FieldComparison, FieldUses, JsonType};
 use ground::config::{AccessSettings, Config, RuleAction};
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::paths::Paths;
-
-use catalog::check::{declared_fields, declared_types};
-use catalog::{Catalog, SHIPPED, Sources, Subtool};
 
 /// The most fields whose names are compared for a suggestion.
 const MAX_COMPARED: usize = 2_000;

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::{fs, io};
 
+use dispatcher::Reassessment;
 use ground::task::confirmation;
 use protocol::mailbox::request::{Operation, VERSION};
 
 use super::*;
-use dispatcher::Reassessment;
 
 const DEFINITIONS: &str = r#"{
     "greet": {

@@ -1,9 +1,8 @@
 //! Whether the model of a caller may get what a subtool returns.
 
+use definition::Definition;
 use protocol::caller::{BeyondTrust, Caller};
 use protocol::error::ErrorBody;
-
-use definition::Definition;
 
 /// Returns the error if the caller's model may not get the data of the subtool.
 pub(super) fn beyond_trust(tool: &str, definition: &Definition, caller: &Caller) -> Option<ErrorBody> {

@@ -1,11 +1,11 @@
 //! Comparisons in `confirm.when` that tell nothing: then a human is always asked, or never.
 
+use catalog::Subtool;
+use catalog::check::declared_types;
 use definition::Confirm;
 use ground::base::template::field_uses::{FieldComparison, FieldUses};
 
 use super::{Finding, Level, finding};
-use catalog::Subtool;
-use catalog::check::declared_types;
 
 pub(super) fn check(subtool: &Subtool, findings: &mut Vec<Finding>) {
     let Some(Confirm::When(condition)) = &subtool.definition.confirm else { return };

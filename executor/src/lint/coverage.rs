@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
+use catalog::Subtool;
 use definition::run::Run;
 use ground::config::Config;
+use runner::mcp::uncovered;
 
 use super::{Finding, warning};
-use catalog::Subtool;
-use runner::mcp::uncovered;
 
 /// The servers that were looked at, each with its file.
 #[derive(Default)]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use catalog::packs::LoadedPack;
+use catalog::{Catalog, Subtool, counted};
 use definition::run::Run;
 use ground::config::Config;
 
 use super::{Finding, Level};
-use catalog::packs::LoadedPack;
-use catalog::{Catalog, Subtool, counted};
 
 /// How many subtools of each pack lack a database, by its name.
 #[derive(Default)]

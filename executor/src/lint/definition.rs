@@ -1,5 +1,6 @@
 //! Settings that load but do not do what they seem to do.
 
+use catalog::Subtool;
 use definition::Verify;
 use definition::run::Run;
 use ground::base::template::names::SHARED_NAMES;
@@ -7,7 +8,6 @@ use ground::task::effect::EffectClass;
 use serde_json::{Map, Value};
 
 use super::{Finding, warning};
-use catalog::Subtool;
 
 pub(super) fn check(subtool: &Subtool, findings: &mut Vec<Finding>) {
     parameters(subtool, findings);

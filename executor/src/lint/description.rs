@@ -2,12 +2,12 @@
 
 use std::sync::LazyLock;
 
+use catalog::{Catalog, Subtool};
 use ground::task::name::SubtoolName;
 use protocol::nearest::{did_you_mean, nearest};
 use regex::Regex;
 
 use super::{Finding, warning};
-use catalog::{Catalog, Subtool};
 
 /// A description with fewer words hardly says when to use a subtool.
 const MIN_WORDS: usize = 4;

@@ -1,14 +1,14 @@
 //! A dry run of every example: builds what would be sent, and sends nothing.
 
+use catalog::Subtool;
 use definition::Lookup;
 use ground::config::Config;
 use protocol::caller::Caller;
+use runner::Invocation;
+use runner::Runner as _;
 use serde_json::{Map, Value};
 
 use super::{Finding, Level, finding};
-use catalog::Subtool;
-use runner::Invocation;
-use runner::Runner as _;
 
 pub(super) fn check(subtool: &Subtool, config: &Config, findings: &mut Vec<Finding>) {
     let definition = &subtool.definition;

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use catalog::Subtool;
 use definition::Definition;
 use definition::run::Run;
 use protocol::command_names::{AGENT_COMMANDS, OTHER_COMMANDS};
@@ -12,7 +13,6 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::{Finding, warning};
-use catalog::Subtool;
 
 /// A model that must fill in more fields guesses some of them.
 const MAX_REQUIRED: usize = 6;

@@ -1,11 +1,11 @@
 //! Limits of the input that are higher than what a builtin returns at most: a caller who reads the schema should know the
 //! maximum. That of a database stands in the configuration, so a schema may leave it out.
 
+use catalog::Subtool;
 use definition::run::Run;
 use serde_json::Value;
 
 use super::{Finding, Level, finding};
-use catalog::Subtool;
 
 pub(super) fn check(subtool: &Subtool, findings: &mut Vec<Finding>) {
     let Run::Builtin(builtin) = &subtool.definition.run else { return };

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use catalog::packs::shipped;
+use catalog::{Catalog, Origin, Subtool};
 use definition::run::Run;
 use ground::config::Config;
 use ground::config::programs::find;
 
 use super::{Finding, Level, LintScope, warning};
-use catalog::packs::shipped;
-use catalog::{Catalog, Origin, Subtool};
 
 const CODE: &str = "missing-program";
 

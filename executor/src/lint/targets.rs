@@ -1,13 +1,13 @@
 //! What a definition names and that is not there: a database, a model, the item of a step without `each`; and SQL that the
 //! parser of the database does not understand.
 
+use catalog::Subtool;
 use definition::run::Run;
 use ground::base::template::names::{ITEM, uses_in_expression, uses_in_template};
 use ground::config::Config;
 use serde_json::Value;
 
 use super::{Finding, Level, finding};
-use catalog::Subtool;
 
 pub(super) fn check(subtool: &Subtool, config: &Config, findings: &mut Vec<Finding>) {
     let mut error = |code, place: &str, message| findings.push(finding(subtool, Level::Error, code, place, message));

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use catalog::Catalog;
+use catalog::listing::verb_of;
 use ground::task::name::SubtoolName;
 use search::{Document, Index, IndexWriter, LearnedRequests, Unusable, Verb};
 use serde_json::Map;
 
 use super::{Finding, LintScope, warning};
-use catalog::Catalog;
-use catalog::listing::verb_of;
 
 /// Two subtools tie if the lower score is at least this share of the higher one.
 const MIN_TIE_RATIO: f64 = 0.98;

@@ -1,9 +1,9 @@
 //! Words that a model reads and that have another purpose than to say what the subtool does.
 
+use catalog::Subtool;
 use ground::base::suspicion;
 
 use super::{Finding, warning};
-use catalog::Subtool;
 
 pub(super) fn check(subtool: &Subtool, findings: &mut Vec<Finding>) {
     let definition = &subtool.definition;

@@ -12,7 +12,6 @@ use ground::task::Task;
 use jiff::{SignedDuration, Timestamp};
 use protocol::task::State;
 use serde_json::json;
-
 use store::outbox::HookDelivery;
 
 pub mod send;

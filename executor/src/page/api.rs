@@ -8,6 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
+use dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
 use ground::config::api_keys::ClientKey;
 use ground::page_client::api_client::{
     ApiKeyStanding, Gate, GateDecision, GateList, GateNeed, GateOutcome, GateVerdict,
@@ -17,7 +18,9 @@ use ground::task::confirmation::{DecidedBy, Digest, ReplacedValues};
 use protocol::clock;
 use protocol::code::Code;
 use protocol::task::{State as TaskState, TaskId};
+use runner::ask_user::UserQuestion;
 use serde_json::{Map, Value, json};
+use store::StoreError;
 
 use super::Page;
 use super::actions::{
@@ -29,9 +32,6 @@ use super::background::BackgroundReader;
 use super::card::{Card, question_of};
 use super::door::refuse;
 use super::views::ViewError;
-use dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
-use runner::ask_user::UserQuestion;
-use store::StoreError;
 
 /// The most gates in one answer; the rest is counted.
 const MAX_GATES: u32 = 50;

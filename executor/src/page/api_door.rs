@@ -18,13 +18,13 @@ use ground::task::confirmation::Assurance;
 use ground::task::decide_scope::{DecideScope, ScopeJudge, ScopeStatus};
 use protocol::clock;
 use protocol::code::Code;
+use store::StoreError;
+use store::sqlite::records::RecordReader;
 
 use super::Page;
 use super::actions::no_scope;
 use super::door::{add_headers, check_host, refuse, single, whole};
 use super::views::ViewError;
-use store::StoreError;
-use store::sqlite::records::RecordReader;
 
 /// The path at which any valid key learns what it is.
 const STANDING: &str = "/api/key";

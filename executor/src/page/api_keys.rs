@@ -9,6 +9,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
+use dispatcher::HumanCommand;
+use dispatcher::decide_scopes::ScopeChange;
 use ground::base::webauthn::Assertion;
 use ground::config::api_keys::ClientKey;
 use ground::task::confirmation::Assurance;
@@ -19,15 +21,13 @@ use protocol::code::Code;
 use protocol::error::chain;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use store::sqlite::records::RecordReader;
 
 use super::Page;
 use super::actions::{ActionResult, not_decided, parse_body, stopping};
 use super::door::{SessionName, refuse};
 use super::views::ViewResult;
 use super::wording::{DisplayTime, span};
-use dispatcher::HumanCommand;
-use dispatcher::decide_scopes::ScopeChange;
-use store::sqlite::records::RecordReader;
 
 /// One key, or a scope whose key was removed.
 #[derive(Debug, Serialize)]

@@ -11,13 +11,13 @@ use jiff::tz::TimeZone;
 use protocol::excerpt;
 use serde::Serialize;
 use serde_json::Value;
+use store::StoreError;
 
 use super::Page;
 use super::marks::{ApprovedBefore, RiskMark, marks, of_definition};
 use super::visible::{VisibleLine, line};
 use super::wording::state_words;
 use crate::intake::policy::PolicyCase;
-use store::StoreError;
 
 /// How many approvals of a subtool are looked at.
 const MAX_APPROVALS: u32 = 200;

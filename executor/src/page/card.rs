@@ -1,5 +1,6 @@
 //! The card: one pending task, with everything that an approval of it is bound to.
 
+use catalog::Subtool;
 use definition::Definition;
 use definition::run::Run;
 use ground::base::write_access::WriteAccess;
@@ -9,8 +10,11 @@ use ground::task::confirmation::{Assurance, Confirmation, ReplacedValues, TriedC
 use ground::task::effect::EffectClass;
 use ground::task::fingerprint::{FileRole, Fingerprint};
 use ground::task::grant::names;
+use ground::task::question_key::{QUESTION, QuestionAsker};
 use jiff::Timestamp;
 use protocol::caller::Caller;
+use runner::Runner as _;
+use runner::ask_user::{UserQuestion, question};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -23,10 +27,6 @@ use super::touches::touches;
 use super::visible::{VisibleLine, VisibleText, line};
 use super::wording::{DisplayTime, StartTime, client_words, effect_words, scope_words, span, user};
 use crate::attempt as perform;
-use catalog::Subtool;
-use ground::task::question_key::{QUESTION, QuestionAsker};
-use runner::Runner as _;
-use runner::ask_user::{UserQuestion, question};
 
 mod as_gate;
 

@@ -1,10 +1,9 @@
 //! What the page has the daemon do, and the changes that it hears of.
 
+use dispatcher::{DecisionResult, HumanCommand};
 use ground::base::webauthn::{Assertion, Base64Url, RegisteredKey};
 use protocol::task::{State, TaskId};
 use tokio::sync::oneshot;
-
-use dispatcher::{DecisionResult, HumanCommand};
 
 /// A command, with the channel for its result.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
+use dispatcher::TouchRequest;
 use ground::base::webauthn::{ALGORITHMS, Assertion, Base64Url, ExpectedOrigin, Registration, RelyingParty};
 use ground::task::approver_key::{ApproverKeys, EnrolledBy};
 use protocol::clock;
@@ -25,7 +26,6 @@ use super::door::{SessionName, refuse};
 use super::views::ViewResult;
 use super::visible::{VisibleLine, line};
 use super::wording::DisplayTime;
-use dispatcher::TouchRequest;
 
 /// How long a human may take to make a key.
 const REGISTRATION_LIFETIME: Duration = Duration::from_mins(5);

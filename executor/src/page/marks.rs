@@ -11,6 +11,7 @@ use definition::run::Run;
 use ground::base::{credential, suspicion};
 use ground::config::programs::ProgramSettings;
 use regex::Regex;
+use runner::mcp::uncovered;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use unicode_security::MixedScript as _;
@@ -18,7 +19,6 @@ use unicode_security::confusable_detection::skeleton;
 use url::Url;
 
 use super::visible::{VisibleLine, line, plain_line};
-use runner::mcp::uncovered;
 
 /// The most marks of one kind; the rest is counted.
 const MAX_OF_A_KIND: usize = 4;

@@ -10,6 +10,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, Query, State as Context};
 use axum::http::StatusCode;
+use catalog::Sources;
 use ground::base::webauthn::{Base64Url, PublicKey};
 use ground::config::Config;
 use ground::config::api_keys::{ApiKeyOptions, ApiScopes};
@@ -31,15 +32,14 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Map, Value};
+use store::sqlite::SqliteStore;
+use store::{Change, Store as _, Transition};
 
 use super::door::SessionName;
 use super::session::BrowserKind;
 use super::*;
 use crate::intake::settings::{LiveSettings, Settings};
 use crate::soft_key::SoftKey;
-use catalog::Sources;
-use store::sqlite::SqliteStore;
-use store::{Change, Store as _, Transition};
 
 const VIEWS: [&str; 13] = [
     "api-keys", "card", "grants", "history", "keys", "login", "message", "sessions", "subtool", "subtools", "task",

@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use agent_loop::model::provider::client;
+use catalog::Subtool;
 use definition::run::Run;
 use ground::config::Config;
 use ground::task::fingerprint::{FileRole, Fingerprint};
 use serde_json::Value;
 use url::Url;
-
-use catalog::Subtool;
 
 /// `plan` is what the run sends, `Null` if there is no input to plan with; `files` are those that it executes.
 pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value, files: &[Fingerprint], config: &Config) -> Vec<String> {

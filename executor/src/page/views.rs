@@ -7,6 +7,8 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use axum::{Extension, Json};
+use catalog::Subtool;
+use catalog::listing::Listing;
 use ground::config::seal;
 use ground::task::confirmation::DecidedBy;
 use ground::task::grant::{FieldCoverage, Grant, GrantStatus};
@@ -20,6 +22,8 @@ use protocol::{clock, excerpt};
 use search::{LearnedRequests, Unusable};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use store::StoreError;
+use store::sqlite::records::{HistoryFilter, RecordReader};
 use tokio::task::spawn_blocking;
 
 use super::actions::undo_of;
@@ -34,10 +38,6 @@ use super::wording::{
 };
 use super::{Page, form};
 use crate::intake::policy::{PolicyCase, PolicyDecision};
-use catalog::Subtool;
-use catalog::listing::Listing;
-use store::StoreError;
-use store::sqlite::records::{HistoryFilter, RecordReader};
 
 mod export;
 mod sessions;

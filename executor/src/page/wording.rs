@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use definition::Definition;
 use ground::task::Task;
 use ground::task::confirmation::{Confirmation, DecidedBy, Verdict};
 use ground::task::effect::EffectClass;
@@ -10,8 +11,6 @@ use jiff::Timestamp;
 use protocol::caller::MCP_CLIENT;
 use protocol::task::{State, Step};
 use serde::Serialize;
-
-use definition::Definition;
 
 /// A point in time, and how long ago it was.
 #[derive(Debug, Serialize)]

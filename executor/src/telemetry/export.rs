@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use runner::RunnerContext;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::{SharedTelemetry, TelemetryState, otlp};
 use crate::intake::settings::LiveSettings;
-use runner::RunnerContext;
 
 /// The most spans in one request.
 const MAX_BATCH: usize = 512;

@@ -16,7 +16,6 @@ use protocol::digest;
 use protocol::task::{State, Step, TaskId};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-
 use store::Transition;
 
 /// The most spans that wait for the collector.

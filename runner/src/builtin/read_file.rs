@@ -6,6 +6,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use definition::run::builtin::MAX_LINES;
 use ground::task::failure::Failure;
 use protocol::code::Code;
+use protocol::extent::DataExtent;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,6 @@ use super::roots::{Roots, within_roots};
 use super::{Limit, missing, whole_number};
 use crate::input_file;
 use crate::{Invocation, RunnerContext, RunnerOutput};
-use protocol::extent::DataExtent;
 
 /// The most bytes of text that are returned at once: about 25,000 tokens.
 const MAX_TEXT_BYTES: usize = 100_000;

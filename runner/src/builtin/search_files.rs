@@ -12,6 +12,7 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkMatch};
 use ground::task::failure::Failure;
 use protocol::code::Code;
+use protocol::extent::DataExtent;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,6 @@ use super::roots::{Roots, within_roots};
 use super::walk::{self, Pattern};
 use super::{Limit, missing, whole_number};
 use crate::{Invocation, RunnerContext, RunnerOutput};
-use protocol::extent::DataExtent;
 
 /// The most bytes of one line that are returned.
 const MAX_TEXT_BYTES: usize = 300;

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use definition::run::http::{Http, endpoint};
 use ground::base::template::{self, TemplateValues};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
-
-use definition::run::http::{Http, endpoint};
 
 use super::{Code, Failure};
 

@@ -2,14 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
+use definition::run::http::{Auth, Method};
 use ground::task::failure::SideEffect;
 use net::clients::header;
 use protocol::excerpt;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
-
-use definition::run::http::{Auth, Method};
 
 use super::{Code, Failure, Retry};
 

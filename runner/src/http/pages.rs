@@ -2,6 +2,8 @@
 
 use definition::run::http::{Counter, Pagination, Parameter, endpoint, pointer};
 use ground::base::misplaced;
+use protocol::extent::{DataExtent, More};
+use protocol::json;
 use reqwest::header::{HeaderMap, LINK};
 use serde_json::Value;
 use url::Url;
@@ -10,8 +12,6 @@ use super::call::{HttpCall, RequestTarget};
 use super::placement::PlacedValue;
 use super::request::{Draft, DraftBody};
 use super::{Code, Failure, RunnerOutput, response};
-use protocol::extent::{DataExtent, More};
-use protocol::json;
 
 /// What is known after a page.
 struct PageWalk<'a> {

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use ground::config::secret::Secrets;
 use ground::task::failure::Failure;
 use ground::task::notes::AttemptProgress;
+use ground::task::question_key::QuestionKey;
 use mcp::client::{CallHandle, CallHost, CallProgress, HumanAnswer, QuestionForm, ServerQuestion};
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value, json};
@@ -18,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use crate::attempt_clock::ClockPause;
 use crate::delegation::Delegation;
 use crate::{Invocation, RunnerContext};
-use ground::task::question_key::QuestionKey;
 
 /// How often the result file shows progress at most.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);

@@ -13,13 +13,13 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use protocol::duration::PositiveDuration;
 use protocol::fault;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use runner::{RunnerContext, process};
 use sha2::Sha256;
+use store::outbox::HookDelivery;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::event_id;
-use runner::{RunnerContext, process};
-use store::outbox::HookDelivery;
 
 /// Delivers an event to `hook`. An error is the reason for the log and `doctor`, without secrets.
 ///

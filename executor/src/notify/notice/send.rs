@@ -12,12 +12,12 @@ use std::time::Duration;
 use ground::base::children;
 use ground::config::programs;
 use protocol::duration::PositiveDuration;
+use runner::RunnerContext;
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use super::Notice;
 use crate::notify::hook;
-use runner::RunnerContext;
 
 /// Shorter than the pause between two notices, so that they never overlap.
 const TIMEOUT: Duration = Duration::from_secs(10);

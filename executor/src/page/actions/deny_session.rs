@@ -5,13 +5,13 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::IntoResponse as _;
+use dispatcher::HumanVerdict;
 use protocol::task::TaskId;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{ActionResult, CurrentSession, PageState, existing_task, note, parse_body, send_decision};
 use crate::page::views::ViewError;
-use dispatcher::HumanVerdict;
 
 /// The most tasks that are denied at once; far more than may wait.
 const MAX_DENIED: u32 = 20_000;

@@ -6,13 +6,13 @@ use ground::page_client::api_client::{
 };
 use ground::task::confirmation::Assurance;
 use protocol::task::TaskId;
+use runner::ask_user::UserQuestion;
 
 use super::{Card, ShownChange, ShownField, ShownFile};
 use crate::page::diff::LineDiff;
 use crate::page::form::words;
 use crate::page::visible::{VisibleText, plain_line};
 use crate::page::wording::StartTime;
-use runner::ask_user::UserQuestion;
 
 impl Card {
     /// `question` is what the task asks, if it asks one.
