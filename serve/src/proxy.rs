@@ -42,14 +42,6 @@ pub(crate) mod tests {
     /// How a turn ended that used 30 tokens, 4 of them from a cache.
     pub(crate) fn outcome(answer: &str, reason: StopReason) -> TurnOutcome {
         let usage = TurnUsage { requests: 2, input_tokens: 20, cached_tokens: 4, output_tokens: 10, cost: 0.1 };
-        TurnOutcome {
-            answer: answer.to_owned(),
-            termination: reason.as_str(),
-            truncated: reason.is_truncated(),
-            session: 101,
-            model: "sonnet".to_owned(),
-            usage,
-            stop_reason: reason,
-        }
+        TurnOutcome { model: "sonnet".to_owned(), usage, ..TurnOutcome::of(101, answer.to_owned(), reason) }
     }
 }

@@ -266,7 +266,7 @@ async fn rejoin(record: Arc<TaskRecord>, place: TurnPlace, service: Arc<SessionS
 async fn keep_answer(record: &TaskRecord, mut turn: TurnStream) {
     while let Some(logged) = turn.next().await {
         if logged.event.is_last() {
-            record.keep(turn);
+            record.keep(turn.receipt());
             return;
         }
     }
@@ -296,7 +296,7 @@ pub(super) async fn bring(record: &TaskRecord, mut turn: TurnStream) -> TurnEnd 
         }
         if logged.event.is_last() {
             // Before it is told: a client that hears of the end has the whole answer.
-            record.keep(turn);
+            record.keep(turn.receipt());
             record.on_event(&logged.event);
             return TurnEnd::Over;
         }

@@ -21,7 +21,8 @@ use uuid::Uuid;
 use super::error::words;
 use super::store::{StoredTask, TaskStore};
 use super::wire::{A2aArtifact, A2aMessage, A2aState, A2aStatus, A2aTask, A2aUpdate, agent_message, own_metadata};
-use crate::service::turn::{Asker, SessionEvent, TurnOutcome, TurnStream};
+use crate::delivery::Receipt;
+use crate::service::turn::{Asker, SessionEvent, TurnOutcome};
 
 /// Whose task it is: tasks of other clients do not exist for a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -98,8 +99,8 @@ struct TurnProgress {
     /// `None` of a task that is forgotten.
     store: Option<Arc<TaskStore>>,
     listeners: Vec<mpsc::UnboundedSender<A2aUpdate>>,
-    /// The turn that ended, until its answer has reached the client.
-    undelivered: Option<TurnStream>,
+    /// The session's receipt for the answer, until that has reached the client.
+    receipt: Option<Receipt>,
 }
 
 /// A task as it is now, and its updates from here on.
@@ -139,7 +140,7 @@ impl TaskRecord {
             is_delivered: stored.is_delivered,
             store: Some(store),
             listeners: Vec::new(),
-            undelivered: None,
+            receipt: None,
         };
         let followed = CancellationToken::new();
         Self { id, context_id, owner, asker, asked, followed, progress: Mutex::new(progress) }
@@ -300,7 +301,7 @@ impl TaskRecord {
             self.tell_state(&mut progress, A2aState::Working, None);
         }
         match event {
-            SessionEvent::Text { text } => {
+            SessionEvent::Preface { text } | SessionEvent::Text { text } => {
                 let answer = &mut progress.texts.get_or_insert_default().answer;
                 let append = answer.is_some();
                 answer.get_or_insert_default().push_str(text);
@@ -355,9 +356,9 @@ impl TaskRecord {
         self.tell_state(&mut progress, A2aState::Rejected, Some(&words(error)));
     }
 
-    /// Keeps the turn that ended until its answer has reached the client.
-    pub(super) fn keep(&self, turn: TurnStream) {
-        self.progress().undelivered = Some(turn);
+    /// Keeps the receipt for the answer of the turn that ended until the client has the answer.
+    pub(super) fn keep(&self, receipt: Option<Receipt>) {
+        self.progress().receipt = receipt;
     }
 
     /// The client has the whole answer.
@@ -366,10 +367,10 @@ impl TaskRecord {
         if !std::mem::replace(&mut progress.is_delivered, true) {
             self.save_or_warn(&progress);
         }
-        let turn = progress.undelivered.take();
+        let receipt = progress.receipt.take();
         drop(progress);
-        if let Some(turn) = turn {
-            turn.delivered();
+        if let Some(receipt) = receipt {
+            receipt.give();
         }
     }
 

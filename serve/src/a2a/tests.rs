@@ -106,15 +106,8 @@ fn text(text: &str) -> SessionEvent {
 }
 
 fn done(answer: &str, stop_reason: StopReason) -> SessionEvent {
-    SessionEvent::Done(TurnOutcome {
-        answer: answer.to_owned(),
-        termination: stop_reason.as_str(),
-        truncated: stop_reason.is_truncated(),
-        session: 101,
-        model: "m".to_owned(),
-        usage: TurnUsage { requests: 2, ..TurnUsage::default() },
-        stop_reason,
-    })
+    let (model, usage) = ("m".to_owned(), TurnUsage { requests: 2, ..TurnUsage::default() });
+    SessionEvent::Done(TurnOutcome { model, usage, ..TurnOutcome::of(101, answer.to_owned(), stop_reason) })
 }
 
 fn gate(id: TaskId) -> SessionEvent {

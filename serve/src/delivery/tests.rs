@@ -142,9 +142,9 @@ async fn respond_at(door: &str, turn: TurnStream) -> Response {
         "the own API, events of a turn" => events(turn, StreamEnd::WithTurn),
         "the own API, all events" => events(turn, StreamEnd::Never),
         "the protocols of models, streamed answer" | "the protocols of models, streamed error" => {
-            respond(AnswerStream::new(turn), PlainFormat, true).await
+            respond(AnswerStream::new(turn, PlainFormat), true).await
         }
-        _ => respond(AnswerStream::new(turn), PlainFormat, false).await,
+        _ => respond(AnswerStream::new(turn, PlainFormat), false).await,
     }
 }
 

@@ -26,8 +26,8 @@ use super::stream::{self, StreamEnd};
 use super::{HttpClient, ServeState, openapi};
 use crate::delivery;
 use crate::json_input;
+use crate::service::SessionInfo;
 use crate::service::turn::{EventId, Question, QuestionLimits, TurnOutcome, TurnStream, TurnUsage, WhenBusy};
-use crate::service::{SessionInfo, SessionState};
 
 /// How long `submit` waits for an answer unless it says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
@@ -200,14 +200,13 @@ async fn submit(
     let mut asker = client.asker("api", id.clone());
     asker.can_decide = state.may_decide(&client).await;
     let question = Question {
-        asker,
-        text: request.message,
         model: request.model,
         when_busy: request.when_busy,
         limits,
         answers_again: repeat_key.is_some(),
         repeat_key,
         is_polled: !request.wait,
+        ..Question::new(asker, request.message)
     };
     let mut turn = state.service.ask(question).await?;
     let session = turn.session();
@@ -251,7 +250,7 @@ fn new_session(client: &HttpClient, repeat_key: Option<&str>) -> String {
 
 impl SubmitAnswer {
     fn of(outcome: TurnOutcome, id: String) -> Self {
-        let TurnOutcome { answer, termination, truncated, session, model, usage, stop_reason: _ } = outcome;
+        let TurnOutcome { answer, termination, truncated, session, model, usage, .. } = outcome;
         Self { session, id, answer, termination: termination.to_owned(), truncated, model, usage }
     }
 }
@@ -283,7 +282,9 @@ async fn follow(
             (state.service.follow_turn(&session, &asker).await?, end)
         }
         None => (state.service.follow(&session, &asker, after).await?, end),
-        Some(question) => (state.service.follow_question(&session, &asker, question).await?, StreamEnd::WithTurn),
+        Some(question) => {
+            (state.service.follow_question(&session, &asker, question, after).await?, StreamEnd::WithTurn)
+        }
     };
     let may_listen = move || client.bearer.as_ref().is_none_or(|bearer| state.keys.verify(bearer.expose()).is_some());
     Ok(stream::response(turn, end, may_listen))
@@ -322,8 +323,9 @@ async fn session_state(
     State(state): Api,
     Extension(client): Client,
     ApiPath(session): ApiPath<String>,
-) -> Result<Json<SessionState>, ApiError> {
-    Ok(Json(state.service.state(&session, &client.asker("api", session.clone())).await?))
+) -> Result<Response, ApiError> {
+    let (session_state, receipt) = state.service.state(&session, &client.asker("api", session.clone())).await?;
+    Ok(delivery::whole(Json(session_state).into_response(), receipt))
 }
 
 async fn delete_session(

@@ -58,7 +58,7 @@ pub(crate) enum StreamEnd {
 /// The name of an event.
 fn name(event: &SessionEvent) -> &'static str {
     match event {
-        SessionEvent::Text { .. } => "tok",
+        SessionEvent::Text { .. } | SessionEvent::Preface { .. } => "tok",
         SessionEvent::Restart => "restart",
         SessionEvent::Task(_) => "task",
         SessionEvent::Gate(_) => "gate",

@@ -11,23 +11,20 @@ use super::{OpenAiResult, errors, event, finish_reason, keep_alive, usage};
 use crate::http::ServeState;
 use crate::proxy::answer::AnswerEnd;
 use crate::proxy::failure::ProxyFailure;
-use crate::proxy::format::{AnswerFormat, EVENTS, respond};
+use crate::proxy::format::{AnswerFormat, EVENTS, answer};
 use crate::proxy::message::ClientText;
-use crate::proxy::question::{Prompt, ask};
 use crate::proxy::request::ProxyRequest;
 
 const OBJECT: &str = "text_completion";
 
 pub(super) async fn complete(State(state): State<Arc<ServeState>>, request: Request) -> OpenAiResult {
-    let request = ProxyRequest::read(request).await?;
+    let mut request = ProxyRequest::read(request, "openai", "prompt").await?;
     super::check(&request)?;
-    let prompt = ClientText::user("prompt", prompt_of(&request)?);
-    let model = request.text("model")?.map(str::to_owned);
+    request.messages = vec![ClientText::user("prompt", prompt_of(&request)?)];
+    request.model = request.text("model")?.map(str::to_owned);
     let streams = request.flag("stream")? == Some(true);
-    let format = CompletionFormat(CompletionHead::new("cmpl-", &request, model.as_deref()));
-    let prompt = Prompt { interface: "openai", system: None, messages: vec![prompt], field: "prompt", model };
-    let answer = Box::pin(ask(&state, &request, prompt)).await?;
-    Ok(Box::pin(respond(answer, format, streams)).await)
+    let format = CompletionFormat(CompletionHead::new("cmpl-", &request));
+    Ok(answer(&state, &request, format, streams).await?)
 }
 
 /// The prompt: one text, or a list of one.

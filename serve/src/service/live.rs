@@ -26,13 +26,13 @@ use uuid::Uuid;
 
 use super::approver_window::ApproverWindow;
 use super::history::{TurnHistory, known_questions};
-use super::ledger::{LateAnswer, LiveQuestion, OwedAnswers, QuestionLedger, QuestionPlace, ToldAnswers};
+use super::ledger::{LateAnswer, OwedAnswers, QuestionLedger, QuestionPlace, ToldAnswers};
 use super::log::{Activity, EventLog, EventSender, is_over};
 use super::quotas::{Quotas, TurnPermit};
 use super::revoked::{RevokedKeys, revoked};
-use super::{QuestionState, send_error, send_preface, stopping};
+use super::{PREFACE_EVENT, QuestionState, send_error, send_preface, stopping};
 use crate::limits::ConcurrencyLimit;
-use crate::service::turn::{Asker, QuestionLimits, WhenBusy};
+use crate::service::turn::{Asker, EventId, Question, QuestionLimits, WhenBusy};
 
 /// What a loop gets from the service.
 pub(super) struct LiveParts {
@@ -69,7 +69,7 @@ impl WhenBusy {
 /// A question that waits for its turn.
 #[derive(Debug)]
 pub(super) struct QueuedQuestion {
-    pub(super) question: LiveQuestion,
+    pub(super) question: Question,
     /// Who gets the events of its turn.
     pub(super) asking: EventSender,
     pub(super) permit: TurnPermit,
@@ -284,7 +284,7 @@ impl LiveSession {
             // The loop has ended, and the session is about to.
             return Err(self.gone());
         }
-        let LiveQuestion { id, asker, text, model, limits, .. } = question;
+        let Question { id, asker, text, model, limits, .. } = question;
         self.window.set_asker(asker);
         self.choose_model(model).await?;
         let mut turns = self.log.turns();
@@ -329,7 +329,7 @@ impl LiveSession {
     pub(super) async fn join_current(&self, joining: EventSender) {
         self.settled().await;
         let turn = *self.log.turns().borrow();
-        self.log.join_turn(turn, joining);
+        self.log.join_turn(turn, None, joining);
     }
 
     /// Waits until no question is about to be asked.
@@ -384,8 +384,9 @@ impl LiveSession {
         Ok(is_busy)
     }
 
-    /// Sends the events of a question that was asked or queued before; those of its turn, once that has come.
-    pub(super) async fn rejoin(&self, question: Uuid, joining: EventSender) {
+    /// Sends the events of a question that was asked or queued before; those of its turn, once that has come. A client
+    /// that has its events up to `after` gets those that follow.
+    pub(super) async fn rejoin(&self, question: Uuid, after: Option<EventId>, joining: EventSender) {
         let (mut turns, mut queued) = (self.log.turns(), self.queued.subscribe());
         loop {
             let turn = *turns.borrow_and_update();
@@ -393,9 +394,11 @@ impl LiveSession {
             let owed = self.ledger.of(self.number);
             match owed.place(question) {
                 Some(QuestionPlace::Asked(asked)) if asked <= turn => {
-                    let told = owed.asked.iter().find(|asked| asked.question.id == question);
-                    send_preface(&joining, told.map_or("", |asked| &asked.told.words));
-                    return self.log.join_turn(asked, joining);
+                    if after.is_none_or(|after| after != PREFACE_EVENT && after.turn != asked) {
+                        let told = owed.asked.iter().find(|asked| asked.question.id == question);
+                        send_preface(&joining, told.map_or("", |asked| &asked.told.words));
+                    }
+                    return self.log.join_turn(asked, after, joining);
                 }
                 Some(_) => {}
                 None => return send_error(&joining, super::unknown_question()),

@@ -38,10 +38,6 @@ struct Answering<'a, S> {
     /// The key of the question.
     question: String,
     reply: SlackReply,
-    /// What stands before the answer: what commands printed, and the answer to an earlier question.
-    preface: String,
-    /// Whether the preface stands in a message that is complete.
-    is_preface_settled: bool,
     /// Everything that the model wrote in this turn.
     written: String,
 }
@@ -54,24 +50,14 @@ pub(crate) async fn answer<S: SlackSessions>(
 ) -> Result<(), SlackError> {
     let (key, thread) = (open.question.key(), &open.question.thread);
     let asked = Question {
-        asker: context.asker(thread),
-        text: open.question.text.clone(),
         model: context.settings.model.clone(),
         repeat_key: Some(format!("slack-{key}")),
-        ..Question::default()
+        ..Question::new(context.asker(thread), open.question.text.clone())
     };
     let stream = context.sessions.ask(asked).await;
     is_asked();
     let reply = SlackReply::new(open.messages.clone());
-    let mut answering = Answering {
-        context,
-        thread,
-        question: key.clone(),
-        reply,
-        preface: String::new(),
-        is_preface_settled: false,
-        written: String::new(),
-    };
+    let mut answering = Answering { context, thread, question: key.clone(), reply, written: String::new() };
     let shown = match stream {
         Ok(mut stream) => answering.follow(&mut stream).await.map(|()| Some(stream)),
         Err(error) => answering.fail(&error).await.map(|()| None),
@@ -87,8 +73,8 @@ pub(crate) async fn answer<S: SlackSessions>(
     };
     // First here: a crash in between must not ask the question again.
     context.recorder.note(RecordNote::Answered { question: key }).await;
-    if let Some(stream) = stream {
-        stream.delivered();
+    if let Some(receipt) = stream.and_then(|stream| stream.receipt()) {
+        receipt.give();
     }
     Ok(())
 }
@@ -124,10 +110,7 @@ impl<S: SlackSessions> Answering<'_, S> {
                     return self.fail(&error).await;
                 };
                 match &logged.event {
-                    SessionEvent::Text { text } if logged.id.is_preface() => {
-                        self.preface.push_str(text);
-                        self.reply.push(text);
-                    }
+                    SessionEvent::Preface { text } => self.reply.push_preface(text),
                     SessionEvent::Text { text } => {
                         self.written.push_str(text);
                         self.reply.push(text);
@@ -135,9 +118,6 @@ impl<S: SlackSessions> Answering<'_, S> {
                     SessionEvent::Restart => {
                         self.written.clear();
                         self.reply.restart();
-                        if !self.is_preface_settled {
-                            self.reply.push(&self.preface);
-                        }
                     }
                     SessionEvent::Note { text } => self.reply.push_paragraph(&format!("_{}_\n\n", text.trim())),
                     SessionEvent::Gate(gate) => self.gate(gate, logged.id).await?,
@@ -248,7 +228,6 @@ impl<S: SlackSessions> Answering<'_, S> {
         context.spawn(SlackWork::Watch { record, after: event });
         if context.settings.mode == SlackMode::Stream {
             self.reply.settle();
-            self.is_preface_settled = true;
             self.note_messages().await;
         }
         Ok(())
@@ -257,14 +236,15 @@ impl<S: SlackSessions> Answering<'_, S> {
     /// Sets the text that stays.
     fn complete(&mut self, outcome: &TurnOutcome) {
         let answer = outcome.answer.trim();
-        let of_model = outcome.answer.strip_prefix(self.preface.as_str()).unwrap_or(&outcome.answer).trim();
         if self.context.settings.mode == SlackMode::Final {
             // Only the answer itself, not what was said on the way to it.
             let text = if answer.is_empty() { self.reply.text().to_owned() } else { answer.to_owned() };
-            self.reply.restart();
-            self.reply.push(&text);
-        } else if !self.written.trim_end().ends_with(of_model) {
-            self.reply.push_paragraph(of_model);
+            self.reply.replace(&text);
+        } else {
+            let unsaid = outcome.unsaid(&self.written);
+            if !unsaid.is_empty() {
+                self.reply.push_paragraph(unsaid);
+            }
         }
         if outcome.truncated {
             self.reply.push_paragraph(&format!("_A limit cut the work short ({})._", outcome.termination));

@@ -202,8 +202,7 @@ impl<S: SlackSessions> SlackContext<S> {
             whisper(TOO_LATE).await;
             return Ok(());
         };
-        let cancel =
-            Question { asker: self.asker(&thread), text: format!("!cancel {}", click.task), ..Question::default() };
+        let cancel = Question::new(self.asker(&thread), format!("!cancel {}", click.task));
         let printed = match self.sessions.ask(cancel).await {
             Ok(mut stream) => stream.outcome().await.map(|outcome| outcome.answer),
             Err(error) => Err(error),

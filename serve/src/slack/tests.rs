@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{SlackConnector, SlackError, SlackSessions, SlackTiming};
 use crate::service::turn::{
-    Asker, EventId, GateNews, LoggedEvent, Question, SessionEvent, TaskNews, TurnOutcome, TurnStream, TurnUsage,
+    Asker, EventId, GateNews, LoggedEvent, Question, SessionEvent, TaskNews, TurnOutcome, TurnStream,
 };
 use stand_in::{APP_TOKEN, BOT_TOKEN, StandIn};
 
@@ -131,15 +131,7 @@ impl AskedQuestion {
 
     /// Ends the turn with this answer.
     fn done(&self, answer: &str) {
-        self.event(SessionEvent::Done(TurnOutcome {
-            answer: answer.to_owned(),
-            termination: StopReason::Completed.as_str(),
-            truncated: false,
-            session: 101,
-            model: "m".to_owned(),
-            usage: TurnUsage::default(),
-            stop_reason: StopReason::Completed,
-        }));
+        self.event(SessionEvent::Done(TurnOutcome::of(101, answer.to_owned(), StopReason::Completed)));
     }
 
     fn gate(&self, task: TaskId) {

@@ -1,6 +1,5 @@
 //! How an answer comes to stand in its thread, whatever Slack says.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::code::Code;
@@ -9,8 +8,7 @@ use serde_json::json;
 
 use super::stand_in::{Fault, StandInState, mention};
 use super::{ANN, CHANNEL, Setup};
-use crate::service::PREFACE_EVENT;
-use crate::service::turn::{LoggedEvent, SessionEvent};
+use crate::service::turn::SessionEvent;
 
 #[test]
 fn forty_thousand_characters_come_whole_in_order_and_in_whole_code_blocks() {
@@ -275,8 +273,7 @@ fn an_answer_that_starts_over_repeats_neither_itself_nor_what_stands_before_it()
         let setup = Setup::start(&json!({"mode": mode}));
         for (thread, events, streamed) in &cases {
             let asked = setup.ask(thread, thread);
-            let event = SessionEvent::Text { text: earlier.to_owned() };
-            asked.events.send(Arc::new(LoggedEvent { id: PREFACE_EVENT, event })).expect("received");
+            asked.event(SessionEvent::Preface { text: earlier.to_owned() });
             for event in *events {
                 asked.event(event.clone());
             }
