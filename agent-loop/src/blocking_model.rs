@@ -8,7 +8,7 @@ use protocol::error::ErrorBody;
 use tokio::runtime::{Builder, Runtime};
 
 use super::model_factory::{ModelFactory, start_runtime};
-use crate::model::conversation::Turn;
+use crate::model::conversation::ModelTurn;
 use crate::model::provider::{Message, ModelFailure, ModelRequest, Provider};
 
 /// How often a request that failed in passing is repeated.
@@ -31,7 +31,7 @@ impl BlockingModel {
     }
 
     /// Asks one question, which belongs to no conversation. Blocks; a request that fails in passing is repeated.
-    pub fn ask(&self, system: &str, question: &str) -> Result<Turn, ModelFailure> {
+    pub fn ask(&self, system: &str, question: &str) -> Result<ModelTurn, ModelFailure> {
         self.runtime.block_on(async {
             let mut attempt = 0;
             loop {

@@ -213,7 +213,7 @@ pub struct RunnerContext {
     /// The databases that are kept.
     pub databases: Arc<sql::Databases>,
     /// The rules about what is done in databases, which are asked where that is known; `None` without an executor.
-    pub gate_rules: Option<Arc<dyn sql::GateRules>>,
+    pub table_rules: Option<Arc<dyn sql::TableRules>>,
     /// How runners have other tasks run; `None` without an executor.
     pub delegation: Option<Arc<delegation::Delegation>>,
 }
@@ -233,7 +233,7 @@ impl RunnerContext {
             jq: Arc::new(JqPool::in_process()),
             mcp: Arc::default(),
             databases: Arc::default(),
-            gate_rules: None,
+            table_rules: None,
             delegation: None,
         })
     }
@@ -256,7 +256,7 @@ impl RunnerContext {
             jq: Arc::clone(&self.jq),
             mcp: Arc::clone(&self.mcp),
             databases: Arc::clone(&self.databases),
-            gate_rules: self.gate_rules.clone(),
+            table_rules: self.table_rules.clone(),
             delegation: self.delegation.clone(),
         })
     }
@@ -480,9 +480,9 @@ impl Run {
     }
 
     /// What it does with which tables, if it asks a database.
-    pub fn gates(&self, invocation: &Invocation, known: &sql::KnownTables) -> Option<sql::Gates> {
+    pub fn accessed_tables(&self, invocation: &Invocation, known: &sql::KnownTables) -> Option<sql::AccessedTables> {
         match self {
-            Self::Sql(sql) => Some(sql.gates(invocation, known)),
+            Self::Sql(sql) => Some(sql.accessed_tables(invocation, known)),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ground::config::ServeSettings;
 use ground::config::api_keys::ApiKeys;
 use ground::config::secret::Secrets;
-use ground::page_client::api_client::GateClient;
+use ground::page_client::api_client::PageApi;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;
@@ -77,7 +77,7 @@ async fn serve(
     tasks.resume(&service);
     announcer.listens(&binding.url())?;
     let slack = settings.slack.clone();
-    let state = ServeState::new(Arc::clone(&service), ApiKeys::of(paths), GateClient::new(paths), settings);
+    let state = ServeState::new(Arc::clone(&service), ApiKeys::of(paths), PageApi::new(paths), settings);
     let http = http::serve(binding, routes::router(Arc::new(state), tasks), stopping.clone());
     let slack = async {
         let Some(settings) = slack else { return };

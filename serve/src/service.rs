@@ -213,16 +213,15 @@ impl SessionService {
         let number = self.index.find_or_create(&question.asker, folder, max_sessions)?;
         let printed = self.perform(input.commands, number, &question.asker).await?;
         let Some(typed) = input.question else { return Ok(TurnStream::told(number, printed)) };
-        if !printed.is_empty() {
-            send_preface(&sender, &format!("{}\n\n", printed.trim_end()));
-        }
+        let printed = if printed.is_empty() { printed } else { format!("{}\n\n", printed.trim_end()) };
         let live = self.load(number, Some(&question.asker)).await?;
-        let question = Question { text: typed.text, model: asked_model, ..question };
+        let question = Question { text: typed.text, printed, model: asked_model, ..question };
         // From here on it survives a crash.
         let id = question.id;
         let listening = self.listeners.acquire(&id);
         let place: Result<_, ErrorBody> = self.ledger.change(number, |owed| {
             if let Some(id) = owed.repeated(&question)? {
+                owed.print_again(id, &question.printed);
                 return Ok(AskedPlace::Known(id));
             }
             let permit = permit?;
@@ -233,6 +232,7 @@ impl SessionService {
             AskedPlace::New(permit) => permit,
             AskedPlace::Known(id) => return Ok(self.joined(live, id, None, (sender, events))),
         };
+        send_preface(&sender, PRINTED_EVENT, &question.printed);
         let stops = live.make_way(question.when_busy).await?;
         live.queue(QueuedQuestion { question, asking: sender, permit, stops });
         Ok(TurnStream::of_session(events, number, self).of_question(id, listening))
@@ -565,13 +565,14 @@ impl SessionService {
 
 /// The place of events that belong to no turn.
 pub(crate) const FIRST_EVENT: EventId = EventId { turn: 0, load: 0, number: 0, is_over: false };
-/// The place of what a client reads before its turn: what its commands printed, answers that it never got.
-pub(crate) const PREFACE_EVENT: EventId = EventId { turn: 0, load: 0, number: 1, is_over: false };
+/// The places of what a client reads before its turn: what its commands printed, and answers that it never got.
+pub(crate) const PRINTED_EVENT: EventId = EventId { number: 1, ..FIRST_EVENT };
+pub(crate) const TOLD_EVENT: EventId = EventId { number: 2, ..FIRST_EVENT };
 
-fn send_preface(sender: &EventSender, text: &str) {
+fn send_preface(sender: &EventSender, id: EventId, text: &str) {
     if !text.is_empty() {
         let event = SessionEvent::Preface { text: text.to_owned() };
-        drop(sender.send(Arc::new(LoggedEvent { id: PREFACE_EVENT, event })));
+        drop(sender.send(Arc::new(LoggedEvent { id, event })));
     }
 }
 

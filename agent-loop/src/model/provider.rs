@@ -11,7 +11,7 @@ use std::time::Duration;
 use protocol::code::Code;
 use serde_json::{Value, json};
 
-use super::conversation::{RawMessage, ToolCall, ToolResult, Turn};
+use super::conversation::{ModelTurn, RawMessage, ToolCall, ToolResult};
 
 pub mod client;
 mod ending;
@@ -106,7 +106,7 @@ impl FailureClass {
 }
 
 /// A request in progress; resolves to the turn.
-pub type TurnFuture<'a> = Pin<Box<dyn Future<Output = Result<Turn, ModelFailure>> + Send + 'a>>;
+pub type TurnFuture<'a> = Pin<Box<dyn Future<Output = Result<ModelTurn, ModelFailure>> + Send + 'a>>;
 
 /// Receives the text of an answer piece by piece.
 pub type TextListener<'a> = &'a (dyn Fn(&str) + Send + Sync);

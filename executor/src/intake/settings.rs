@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::policy::{Policy, RuleError};
 use crate::catalog::Sources;
 use crate::runner::RunnerContext;
-use crate::runner::sql::{GateRules, KnownTables};
+use crate::runner::sql::{KnownTables, TableRules};
 
 /// One configuration in use.
 #[derive(Debug, Clone)]
@@ -61,8 +61,8 @@ impl Settings {
     pub fn new(version: u64, sources: Sources, mut runner_context: RunnerContext) -> Result<Self, RuleError> {
         let known = KnownTables::of(&runner_context);
         let policy = Arc::new(Policy::new(&runner_context.config.confirm)?.with_tables(known));
-        let gate_rules: Arc<dyn GateRules> = Arc::clone(&policy) as _;
-        runner_context.gate_rules = Some(gate_rules);
+        let table_rules: Arc<dyn TableRules> = Arc::clone(&policy) as _;
+        runner_context.table_rules = Some(table_rules);
         Ok(Self {
             version,
             applied_at: clock::now(),

@@ -22,12 +22,12 @@ use databases::OpenDatabase;
 mod change;
 mod databases;
 mod failure;
-mod gates;
 mod query;
 mod structure;
+mod table_access;
 
 pub use databases::Databases;
-pub use gates::{GatePatterns, GateRules, Gates, KnownTables};
+pub use table_access::{AccessPatterns, AccessedTables, KnownTables, TableRules};
 
 /// What to do in a database: exactly one of `query`, `statement`, `change`, `explain`, `describe` and `list_tables`.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
@@ -298,7 +298,7 @@ impl Runner for Sql {
         cancel: &CancellationToken,
     ) -> Result<RunnerOutput, Failure> {
         let database = context.databases.open(&self.database, self.settings(&context.config)?, context).await?;
-        Box::pin(self.check_gates(invocation, &database, context, cancel)).await?;
+        Box::pin(self.check_access(invocation, &database, context, cancel)).await?;
         match self.operation() {
             Operation::Describe(template) => {
                 let table = fields::FieldValues::of(invocation).text(Some(template))?.unwrap_or_default();

@@ -130,7 +130,7 @@ impl CallDesk {
         match self.state.service.ask(question).await {
             Ok(turn) => {
                 if let Some(question) = turn.question() {
-                    record.is_taken(TurnPlace { session: turn.session(), question });
+                    record.set_place(TurnPlace { session: turn.session(), question });
                 }
                 self.desk.follow(Arc::clone(&record), turn, Arc::clone(&self.state.service));
             }

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use ground::page_client::api_client::{Gate, GateDecision, GateError, GateList};
+use ground::page_client::api_client::{Gate, GateDecision, GateList, PageApiError};
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::task::TaskId;
@@ -167,8 +167,8 @@ pub fn router() -> Router<Arc<ServeState>> {
         .route("/openapi.json", get(async || Json(openapi::document())))
         .route("/api/v1/submit", post(submit))
         .route("/api/v1/stream/{session}", get(follow))
-        .route("/api/v1/gates", get(gates))
-        .route("/api/v1/gate/{id}", get(gate).post(decide))
+        .route("/api/v1/gates", get(waiting))
+        .route("/api/v1/gate/{id}", get(waiting_task).post(decide))
         .route("/api/v1/sessions", get(sessions))
         .route("/api/v1/session/{session}", get(session_state).delete(delete_session))
         .route("/api/v1/session/{session}/reset", post(reset_session))
@@ -290,18 +290,18 @@ async fn follow(
     Ok(stream::response(turn, end, may_listen))
 }
 
-async fn gates(State(state): Api, Extension(client): Client) -> Result<Json<GateList>, ApiError> {
+async fn waiting(State(state): Api, Extension(client): Client) -> Result<Json<GateList>, ApiError> {
     let bearer = bearer(&client)?;
-    Ok(Json(state.gates.gates(bearer).await.map_err(gate_error)?))
+    Ok(Json(state.page.waiting(bearer).await.map_err(page_error)?))
 }
 
-async fn gate(
+async fn waiting_task(
     State(state): Api,
     Extension(client): Client,
     ApiPath(id): ApiPath<String>,
 ) -> Result<Json<Gate>, ApiError> {
     let id = task_id(&id)?;
-    Ok(Json(state.gates.gate(bearer(&client)?, id).await.map_err(gate_error)?))
+    Ok(Json(state.page.waiting_task(bearer(&client)?, id).await.map_err(page_error)?))
 }
 
 async fn decide(
@@ -311,7 +311,7 @@ async fn decide(
     body: Bytes,
 ) -> Result<Json<DecisionAnswer>, ApiError> {
     let (id, decision) = (task_id(&id)?, parse::<GateDecision>(&body)?);
-    let decided = state.gates.decide(bearer(&client)?, id, decision).await.map_err(gate_error)?;
+    let decided = state.page.decide(bearer(&client)?, id, decision).await.map_err(page_error)?;
     Ok(Json(DecisionAnswer { id: id.to_string(), state: decided.to_string() }))
 }
 
@@ -378,7 +378,7 @@ fn bearer(client: &HttpClient) -> Result<&str, ApiError> {
     })
 }
 
-fn gate_error(error: GateError) -> ApiError {
+fn page_error(error: PageApiError) -> ApiError {
     let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     ApiError(status, ErrorBody::new(error.code, error.message))
 }

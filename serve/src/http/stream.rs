@@ -61,7 +61,7 @@ fn name(event: &SessionEvent) -> &'static str {
         SessionEvent::Text { .. } | SessionEvent::Preface { .. } => "tok",
         SessionEvent::Restart => "restart",
         SessionEvent::Task(_) => "task",
-        SessionEvent::Gate(_) => "gate",
+        SessionEvent::Waiting(_) => "gate",
         SessionEvent::Note { .. } => "note",
         SessionEvent::Done(_) => "done",
         SessionEvent::Error { .. } => "error",

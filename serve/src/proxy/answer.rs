@@ -196,7 +196,7 @@ impl<F: AnswerFormat> AnswerStream<F> {
                 return;
             }
             SessionEvent::Task(_) | SessionEvent::Note { .. } => return,
-            SessionEvent::Gate(news) => {
+            SessionEvent::Waiting(news) => {
                 if self.mentioned.insert(news.id) {
                     self.held.push_back(news.message.clone());
                 }

@@ -187,9 +187,19 @@ impl OwedAnswers {
 
     /// Records that the client does not wait any longer for the answer, and will read it by itself.
     pub(crate) fn poll(&mut self, question: Uuid) {
+        self.questions(question).for_each(|question| question.is_polled = true);
+    }
+
+    /// Records what the commands of a repetition of a question printed, if it had any.
+    pub(crate) fn print_again(&mut self, question: Uuid, printed: &str) {
+        self.questions(question)
+            .filter(|_| !printed.is_empty())
+            .for_each(|known| printed.clone_into(&mut known.printed));
+    }
+
+    fn questions(&mut self, id: Uuid) -> impl Iterator<Item = &mut Question> {
         let asked = self.asked.iter_mut().map(|asked| &mut asked.question);
-        let questions = asked.chain(&mut self.queued).filter(|known| known.id == question);
-        questions.for_each(|question| question.is_polled = true);
+        asked.chain(&mut self.queued).filter(move |known| known.id == id)
     }
 
     /// Whether there are ended turns that no client waits for, and that are not recorded as such yet.

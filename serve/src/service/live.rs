@@ -26,13 +26,13 @@ use uuid::Uuid;
 
 use super::approver_window::ApproverWindow;
 use super::history::{TurnHistory, known_questions};
-use super::ledger::{LateAnswer, OwedAnswers, QuestionLedger, QuestionPlace, ToldAnswers};
+use super::ledger::{AskedTurn, LateAnswer, OwedAnswers, QuestionLedger, QuestionPlace, ToldAnswers};
 use super::log::{Activity, EventLog, EventSender, is_over};
 use super::quotas::{Quotas, TurnPermit};
 use super::revoked::{RevokedKeys, revoked};
-use super::{PREFACE_EVENT, QuestionState, send_error, send_preface, stopping};
+use super::{PRINTED_EVENT, QuestionState, TOLD_EVENT, send_error, send_preface, stopping};
 use crate::limits::ConcurrencyLimit;
-use crate::service::turn::{Asker, EventId, Question, QuestionLimits, WhenBusy};
+use crate::service::turn::{Asker, EventId, Question, WhenBusy};
 
 /// What a loop gets from the service.
 pub(super) struct LiveParts {
@@ -292,13 +292,13 @@ impl LiveSession {
         let is_sleeping = *self.log.activity().borrow() != Activity::Idle;
         let supersedes = stops_now || is_sleeping && !self.log.is_turn_over();
         let told = self.told_before();
-        send_preface(&asking, &told.words);
+        send_preface(&asking, TOLD_EVENT, &told.words);
         if !self.ledger.change(self.number, |owed| owed.begin(id, turn + 1, supersedes, told))? {
             return Err(ErrorBody::new(Code::Cancelled, "the session was started over before the question was asked")
                 .hint("ask again"));
         }
         self.log.expect_question(asking);
-        let (steps, budget) = lower(self.limits.0, self.limits.1, limits);
+        let (steps, budget) = limits.lower(self.limits.0, self.limits.1);
         self.send(LoopCommand::Limit { steps, budget }).await?;
         self.send(LoopCommand::Ask(text)).await?;
         tokio::select! {
@@ -394,9 +394,12 @@ impl LiveSession {
             let owed = self.ledger.of(self.number);
             match owed.place(question) {
                 Some(QuestionPlace::Asked(asked)) if asked <= turn => {
-                    if after.is_none_or(|after| after != PREFACE_EVENT && after.turn != asked) {
-                        let told = owed.asked.iter().find(|asked| asked.question.id == question);
-                        send_preface(&joining, told.map_or("", |asked| &asked.told.words));
+                    let misses =
+                        |id: EventId| after.is_none_or(|it| it.turn != asked && (it.turn != id.turn || it < id));
+                    if let Some(AskedTurn { question, told, .. }) = owed.asked.iter().find(|it| it.turn == asked) {
+                        let prefaces = [(PRINTED_EVENT, &question.printed), (TOLD_EVENT, &told.words)];
+                        let missed = prefaces.into_iter().filter(|(id, _)| misses(*id));
+                        missed.for_each(|(id, text)| send_preface(&joining, id, text));
                     }
                     return self.log.join_turn(asked, after, joining);
                 }
@@ -507,15 +510,6 @@ impl LiveSession {
     }
 }
 
-/// The limits of a question: those of the configuration, or lower ones.
-pub(super) fn lower(steps: u32, Budget { tokens, cost }: Budget, limits: QuestionLimits) -> (u32, Budget) {
-    let steps = limits.steps.map_or(steps, |limit| limit.min(steps));
-    let tokens = limits.tokens.filter(|limit| tokens == 0 || *limit < tokens).map_or(tokens, |limit| limit.max(1));
-    let lower_cost = limits.cost.filter(|limit| cost <= 0.0 || *limit < cost);
-    let cost = lower_cost.map_or(cost, |limit| limit.max(f64::MIN_POSITIVE));
-    (steps, Budget { tokens, cost })
-}
-
 /// Tells the log what the session is when it is opened.
 fn resume(log: &EventLog, session_loop: &SessionLoop, turn: u64, history: TurnHistory, owed: &OwedAnswers) {
     let machine: &Machine = session_loop.machine();
@@ -558,43 +552,4 @@ pub(super) fn watch_tasks(tracker: &TaskTracker, log: Arc<EventLog>, trigger: Tr
             }
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_question_only_lowers_the_limits_of_the_configuration() {
-        let none = QuestionLimits::default();
-        let steps = |steps| QuestionLimits { steps: Some(steps), ..none };
-        let tokens = |tokens| QuestionLimits { tokens: Some(tokens), ..none };
-        let cost = |cost| QuestionLimits { cost: Some(cost), ..none };
-        // Of a budget, zero is no limit at all in the configuration; a question cannot ask for that.
-        for ((max_steps, max_tokens, max_cost), asked, expected) in [
-            ((25, 1_000, 2.0), none, (25, 1_000, 2.0)),
-            ((25, 1_000, 2.0), steps(24), (24, 1_000, 2.0)),
-            ((25, 1_000, 2.0), steps(0), (0, 1_000, 2.0)),
-            ((25, 1_000, 2.0), steps(26), (25, 1_000, 2.0)),
-            ((25, 1_000, 2.0), steps(u32::MAX), (25, 1_000, 2.0)),
-            ((25, 1_000, 2.0), tokens(999), (25, 999, 2.0)),
-            ((25, 1_000, 2.0), tokens(0), (25, 1, 2.0)),
-            ((25, 1_000, 2.0), tokens(1_001), (25, 1_000, 2.0)),
-            ((25, 0, 2.0), tokens(5), (25, 5, 2.0)),
-            ((25, 0, 2.0), tokens(0), (25, 1, 2.0)),
-            ((25, 1_000, 2.0), cost(1.5), (25, 1_000, 1.5)),
-            ((25, 1_000, 2.0), cost(2.5), (25, 1_000, 2.0)),
-            ((25, 1_000, 2.0), cost(f64::INFINITY), (25, 1_000, 2.0)),
-            ((25, 1_000, 2.0), cost(f64::NAN), (25, 1_000, 2.0)),
-            ((25, 1_000, 2.0), cost(0.0), (25, 1_000, f64::MIN_POSITIVE)),
-            ((25, 1_000, 2.0), cost(-1.0), (25, 1_000, f64::MIN_POSITIVE)),
-            ((25, 1_000, 0.0), cost(0.0), (25, 1_000, f64::MIN_POSITIVE)),
-            ((25, 1_000, 0.0), cost(9.0), (25, 1_000, 9.0)),
-        ] {
-            let budget = Budget { tokens: max_tokens, cost: max_cost };
-            let (steps, Budget { tokens, cost }) = lower(max_steps, budget, asked);
-            let is_same = (steps, tokens) == (expected.0, expected.1) && cost.total_cmp(&expected.2).is_eq();
-            assert!(is_same, "{asked:?}: {steps} {tokens} {cost}, not {expected:?}");
-        }
-    }
 }

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::ledger::QuestionLedger;
 use super::quotas::TurnPermit;
-use crate::service::turn::{EventId, GateNews, LoggedEvent, SessionEvent, TaskNews, TurnOutcome};
+use crate::service::turn::{EventId, LoggedEvent, SessionEvent, TaskNews, TurnOutcome, WaitingNews};
 
 /// How much text of past events is kept for a client that comes back, in bytes. The current turn is always kept whole.
 const MAX_KEPT_BYTES: usize = 1 << 20;
@@ -325,7 +325,7 @@ impl EventLog {
         state.add(SessionEvent::Task(TaskNews { id, subtool: subtool.clone(), state: is, preview: None }));
         if is == State::AwaitingConfirmation {
             let message = format!("`{subtool}` waits for your decision on the page: agent-magic-tool executor page");
-            state.add(SessionEvent::Gate(GateNews { id, subtool, message }));
+            state.add(SessionEvent::Waiting(WaitingNews { id, subtool, message }));
         }
     }
 

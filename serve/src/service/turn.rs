@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_loop::machine::Spending;
+use agent_loop::machine::{Budget, Spending};
 use agent_loop::model::conversation::StopReason;
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -79,6 +79,9 @@ pub struct Question {
     pub id: Uuid,
     pub asker: Asker,
     pub text: String,
+    /// What its commands printed, which its client reads before the answer.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub printed: String,
     /// A name in `[models]` that answers this question only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -103,6 +106,7 @@ impl Question {
             id: Uuid::now_v7(),
             asker,
             text,
+            printed: String::new(),
             model: None,
             limits: QuestionLimits::default(),
             when_busy: WhenBusy::default(),
@@ -122,6 +126,17 @@ pub struct QuestionLimits {
     pub cost: Option<f64>,
     /// When the work on it is stopped.
     pub deadline: Option<Duration>,
+}
+
+impl QuestionLimits {
+    /// The limits of the question: those of the configuration, or lower ones.
+    pub(super) fn lower(self, steps: u32, Budget { tokens, cost }: Budget) -> (u32, Budget) {
+        let steps = self.steps.map_or(steps, |limit| limit.min(steps));
+        let tokens = self.tokens.filter(|limit| tokens == 0 || *limit < tokens).map_or(tokens, |limit| limit.max(1));
+        let lower_cost = self.cost.filter(|limit| cost <= 0.0 || *limit < cost);
+        let cost = lower_cost.map_or(cost, |limit| limit.max(f64::MIN_POSITIVE));
+        (steps, Budget { tokens, cost })
+    }
 }
 
 /// What happens to a question while the session answers another one.
@@ -185,7 +200,8 @@ pub enum SessionEvent {
     /// A task was started, moved on or ended.
     Task(TaskNews),
     /// A task waits for a human.
-    Gate(GateNews),
+    #[serde(rename = "gate")]
+    Waiting(WaitingNews),
     /// Something that the user should know, in words.
     Note { text: String },
     /// The turn ended; no event of this turn follows.
@@ -223,7 +239,8 @@ pub struct TaskNews {
 
 /// A task that waits for a human. Only the page, or a client whose API key may decide, can answer it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct GateNews {
+#[schemars(rename = "GateNews")]
+pub struct WaitingNews {
     #[schemars(with = "String")]
     pub id: TaskId,
     pub subtool: String,
@@ -320,7 +337,7 @@ impl LoggedEvent {
             SessionEvent::Text { text } | SessionEvent::Preface { text } | SessionEvent::Note { text } => text.len(),
             SessionEvent::Task(news) => news.preview.as_ref().map_or(0, String::len),
             SessionEvent::Done(outcome) => outcome.answer.len(),
-            SessionEvent::Gate(_) | SessionEvent::Error { .. } | SessionEvent::Restart => 0,
+            SessionEvent::Waiting(_) | SessionEvent::Error { .. } | SessionEvent::Restart => 0,
         };
         EVENT_BYTES + text
     }
@@ -439,5 +456,44 @@ impl TurnStream {
             }
         }
         Err(crate::service::stopping())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_only_lowers_the_limits_of_the_configuration() {
+        let none = QuestionLimits::default();
+        let steps = |steps| QuestionLimits { steps: Some(steps), ..none };
+        let tokens = |tokens| QuestionLimits { tokens: Some(tokens), ..none };
+        let cost = |cost| QuestionLimits { cost: Some(cost), ..none };
+        // Of a budget, zero is no limit at all in the configuration; a question cannot ask for that.
+        for ((max_steps, max_tokens, max_cost), asked, expected) in [
+            ((25, 1_000, 2.0), none, (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), steps(24), (24, 1_000, 2.0)),
+            ((25, 1_000, 2.0), steps(0), (0, 1_000, 2.0)),
+            ((25, 1_000, 2.0), steps(26), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), steps(u32::MAX), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), tokens(999), (25, 999, 2.0)),
+            ((25, 1_000, 2.0), tokens(0), (25, 1, 2.0)),
+            ((25, 1_000, 2.0), tokens(1_001), (25, 1_000, 2.0)),
+            ((25, 0, 2.0), tokens(5), (25, 5, 2.0)),
+            ((25, 0, 2.0), tokens(0), (25, 1, 2.0)),
+            ((25, 1_000, 2.0), cost(1.5), (25, 1_000, 1.5)),
+            ((25, 1_000, 2.0), cost(2.5), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), cost(f64::INFINITY), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), cost(f64::NAN), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), cost(0.0), (25, 1_000, f64::MIN_POSITIVE)),
+            ((25, 1_000, 2.0), cost(-1.0), (25, 1_000, f64::MIN_POSITIVE)),
+            ((25, 1_000, 0.0), cost(0.0), (25, 1_000, f64::MIN_POSITIVE)),
+            ((25, 1_000, 0.0), cost(9.0), (25, 1_000, 9.0)),
+        ] {
+            let budget = Budget { tokens: max_tokens, cost: max_cost };
+            let (steps, Budget { tokens, cost }) = asked.lower(max_steps, budget);
+            let is_same = (steps, tokens) == (expected.0, expected.1) && cost.total_cmp(&expected.2).is_eq();
+            assert!(is_same, "{asked:?}: {steps} {tokens} {cost}, not {expected:?}");
+        }
     }
 }

@@ -11,12 +11,12 @@ use super::backoff::SlackBackoff;
 use super::contract::{SlackError, SlackSessions};
 use super::dispatch::{SlackContext, SlackWork};
 use super::envelope::SlackThread;
-use super::gate::{gate_text, waiting_message};
 use super::recorder::RecordNote;
-use super::records::{GateRecord, OpenQuestion};
+use super::records::{OpenQuestion, WaitingRecord};
 use super::reply::{ReplyCall, SlackReply};
+use super::waiting::{waiting_message, waiting_text};
 use super::web::{CallError, DELETE, POST, SlackToken, UPDATE, post_body, update_body};
-use crate::service::turn::{EventId, GateNews, Question, SessionEvent, TurnOutcome, TurnStream};
+use crate::service::turn::{EventId, Question, SessionEvent, TurnOutcome, TurnStream, WaitingNews};
 
 /// How long a service that stops may be ahead of us.
 const STOP_NOTICE: Duration = Duration::from_secs(5);
@@ -120,8 +120,8 @@ impl<S: SlackSessions> Answering<'_, S> {
                         self.reply.restart();
                     }
                     SessionEvent::Note { text } => self.reply.push_paragraph(&format!("_{}_\n\n", text.trim())),
-                    SessionEvent::Gate(gate) => self.gate(gate, logged.id).await?,
-                    // Each gate is watched by a piece of work of its own.
+                    SessionEvent::Waiting(news) => self.waits(news, logged.id).await?,
+                    // Each task that waits is watched by a piece of work of its own.
                     SessionEvent::Task(_) => {}
                     SessionEvent::Done(outcome) => {
                         self.complete(outcome);
@@ -203,17 +203,17 @@ impl<S: SlackSessions> Answering<'_, S> {
     }
 
     /// Says that a task waits, below what was written so far.
-    async fn gate(&mut self, gate: &GateNews, event: EventId) -> Result<(), ReplyFailure> {
+    async fn waits(&mut self, news: &WaitingNews, event: EventId) -> Result<(), ReplyFailure> {
         let context = self.context;
         // After a restart the message stands there already.
-        if context.gates.contains(gate.id) {
+        if context.waiting.contains(news.id) {
             return Ok(());
         }
         if context.settings.mode == SlackMode::Stream {
             self.catch_up().await?;
         }
-        let text = gate_text(&gate.message);
-        let body = waiting_message(self.thread, gate.id, &text);
+        let text = waiting_text(&news.message);
+        let body = waiting_message(self.thread, news.id, &text);
         context.web.pace.turn(&self.thread.channel, POST).await;
         let answer: Value = match context.web.insist(SlackToken::Bot, POST, &body, &context.ended).await {
             Ok(answer) => answer,
@@ -222,9 +222,9 @@ impl<S: SlackSessions> Answering<'_, S> {
             Err(CallError::Temporary(_) | CallError::RateLimited(_)) => return Err(ReplyFailure::Stopping),
         };
         let message = answer["ts"].as_str().unwrap_or_default().to_owned();
-        let record = GateRecord { task: gate.id, thread: self.thread.clone(), message, text };
-        context.gates.insert(record.clone());
-        context.recorder.note(RecordNote::Gate(record.clone())).await;
+        let record = WaitingRecord { task: news.id, thread: self.thread.clone(), message, text };
+        context.waiting.insert(record.clone());
+        context.recorder.note(RecordNote::Waiting(record.clone())).await;
         context.spawn(SlackWork::Watch { record, after: event });
         if context.settings.mode == SlackMode::Stream {
             self.reply.settle();

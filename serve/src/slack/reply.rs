@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_ends_a_message_and_a_paragraph_closes_code() {
+    fn what_waits_ends_a_message_and_a_paragraph_closes_code() {
         let (mut reply, mut board) = (SlackReply::new(Vec::new()), Board::default());
         reply.push("before");
         assert!(board.catch_up(&mut reply));

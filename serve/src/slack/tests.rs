@@ -19,14 +19,12 @@ use tokio_util::task::TaskTracker;
 
 use super::{SlackConnector, SlackError, SlackSessions, SlackTiming};
 use crate::service::turn::{
-    Asker, EventId, GateNews, LoggedEvent, Question, SessionEvent, TaskNews, TurnOutcome, TurnStream,
+    Asker, EventId, LoggedEvent, Question, SessionEvent, TaskNews, TurnOutcome, TurnStream, WaitingNews,
 };
 use stand_in::{APP_TOKEN, BOT_TOKEN, StandIn};
 
 #[cfg(test)]
 mod answers;
-#[cfg(test)]
-mod gates;
 #[cfg(test)]
 mod questions;
 #[cfg(test)]
@@ -34,6 +32,8 @@ mod sockets;
 #[cfg(test)]
 #[path = "../../../tests/serve/slack/stand_in.rs"]
 mod stand_in;
+#[cfg(test)]
+mod waiting;
 
 /// The user who may ask, in most tests.
 const ANN: &str = "U0ANN";
@@ -134,9 +134,9 @@ impl AskedQuestion {
         self.event(SessionEvent::Done(TurnOutcome::of(101, answer.to_owned(), StopReason::Completed)));
     }
 
-    fn gate(&self, task: TaskId) {
+    fn waits(&self, task: TaskId) {
         let message = "`send_mail` waits for your decision on the page: agent-magic-tool executor page".to_owned();
-        self.event(SessionEvent::Gate(GateNews { id: task, subtool: "send_mail".to_owned(), message }));
+        self.event(SessionEvent::Waiting(WaitingNews { id: task, subtool: "send_mail".to_owned(), message }));
     }
 }
 

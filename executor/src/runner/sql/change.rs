@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::databases::OpenDatabase;
 use super::failure::{self, StatementEffect};
-use super::gates::SetOff;
+use super::table_access::SetOff;
 use super::{Operation, Sql, query};
 use crate::runner::{Invocation, OutputData, RunnerContext, RunnerOutput};
 
@@ -59,7 +59,7 @@ impl Sql {
     ) -> Result<TriedChange, Failure> {
         let open = context.databases.open(&self.database, self.settings(&context.config)?, context).await?;
         let shown = Invocation { is_shown: true, ..invocation.clone() };
-        Box::pin(self.check_gates(&shown, &open, context, cancel)).await?;
+        Box::pin(self.check_access(&shown, &open, context, cancel)).await?;
         let (outcome, set_by_database) = self.write(&shown, &open, WriteMode::DryRun, cancel).await?;
         let SetOff { words: sets_off, definitions } = self.sets_off(&shown, &open, cancel).await?;
         // Rows that the statement itself returns are not compared, so they are not shown.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::proxy::tests::outcome;
-use crate::service::turn::{EventId, GateNews, LoggedEvent, TaskNews};
+use crate::service::turn::{EventId, LoggedEvent, TaskNews, WaitingNews};
 
 /// The texts alone, and what keeps the connection open.
 struct TextFormat;
@@ -65,9 +65,9 @@ fn preface(text: &str) -> SessionEvent {
     SessionEvent::Preface { text: text.to_owned() }
 }
 
-fn gate(id: TaskId) -> SessionEvent {
+fn waiting(id: TaskId) -> SessionEvent {
     let message = "`send_mail` waits for your decision on the page: agent-magic-tool executor page".to_owned();
-    SessionEvent::Gate(GateNews { id, subtool: "send_mail".to_owned(), message })
+    SessionEvent::Waiting(WaitingNews { id, subtool: "send_mail".to_owned(), message })
 }
 
 fn done(answer: &str, reason: StopReason) -> SessionEvent {
@@ -95,8 +95,8 @@ async fn a_task_that_waits_for_a_human_is_mentioned_once_and_other_news_are_not(
         text("I send "),
         text("it."),
         SessionEvent::Task(news),
-        gate(id),
-        gate(id),
+        waiting(id),
+        waiting(id),
         SessionEvent::Note { text: "a field was left out".to_owned() },
         text("\n\nIt is sent."),
         done("It is sent.", StopReason::Completed),
@@ -114,14 +114,14 @@ async fn no_sentence_of_the_model_is_interrupted_and_none_of_its_lines_is_lost()
     let news = TaskNews { id, subtool: "send_mail".to_owned(), state: State::AwaitingConfirmation, preview: None };
     let task = SessionEvent::Task(news);
     let events =
-        vec![text("It waits "), task, gate(id), text("for you."), done("It waits for you.", StopReason::Completed)];
+        vec![text("It waits "), task, waiting(id), text("for you."), done("It waits for you.", StopReason::Completed)];
     assert_eq!(shown(stream(events)).await.expect("an end"), format!("It waits for you.\n\n{words}\n\n"));
     let code = "def a(): pass\n\n\ndef b(): pass";
     let events = vec![text("def a(): pass\n\n"), text("\ndef b(): pass"), done(code, StopReason::Completed)];
     assert_eq!(shown(stream(events)).await.expect("an end"), code);
     // It is said when the model pauses, even if nothing else happens.
     let (sender, receiver) = mpsc::unbounded_channel();
-    for (number, event) in (1..).zip([text("It waits"), gate(id)]) {
+    for (number, event) in (1..).zip([text("It waits"), waiting(id)]) {
         let id = EventId { turn: 1, load: 7, number, is_over: false };
         sender.send(std::sync::Arc::new(LoggedEvent { id, event })).expect("received");
     }

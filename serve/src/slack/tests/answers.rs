@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use agent_loop::model::conversation::StopReason;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::json;
 
 use super::stand_in::{Fault, StandInState, mention};
 use super::{ANN, CHANNEL, Setup};
-use crate::service::turn::SessionEvent;
+use crate::service::turn::{SessionEvent, TurnOutcome};
 
 #[test]
 fn forty_thousand_characters_come_whole_in_order_and_in_whole_code_blocks() {
@@ -283,4 +284,17 @@ fn an_answer_that_starts_over_repeats_neither_itself_nor_what_stands_before_it()
             setup.shows(thread, &[&format!("{earlier}{shown}")]);
         }
     }
+}
+
+#[test]
+fn why_an_answer_ended_early_is_said_below_it_and_the_answer_once() {
+    let setup = Setup::start(&json!({}));
+    let asked = setup.ask("1.1", "all of it");
+    asked.text("I look.");
+    asked.text("\n\nHalf.");
+    let answer = "Half.\n\n[Stopped: this question used up its budget.]".to_owned();
+    asked.event(SessionEvent::Done(TurnOutcome::of(101, answer, StopReason::BudgetExhausted)));
+    let words = "_A limit cut the work short (budget_exhausted)._";
+    let shown = format!("I look.\n\nHalf.\n\n[Stopped: this question used up its budget.]\n\n{words}");
+    setup.shows("1.1", &[&shown]);
 }
