@@ -25,7 +25,6 @@ use waiting::WaitingMessages;
 use web::SlackWeb;
 
 mod answer;
-mod backoff;
 mod contract;
 mod dispatch;
 mod envelope;

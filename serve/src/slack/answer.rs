@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use ground::base::backoff::RandomPauses;
 use ground::config::slack::SlackMode;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::{Value, json};
 
-use super::backoff::SlackBackoff;
 use super::contract::{SlackError, SlackSessions};
 use super::dispatch::{SlackContext, SlackWork};
 use super::envelope::SlackThread;
@@ -144,7 +144,7 @@ impl<S: SlackSessions> Answering<'_, S> {
 
     /// Makes calls until Slack shows everything.
     async fn catch_up(&mut self) -> Result<(), ReplyFailure> {
-        let mut backoff = SlackBackoff::new(self.context.web.timing());
+        let mut pauses = RandomPauses::new(self.context.web.timing().backoff);
         while let Some(call) = self.reply.next_call() {
             let turn = self.context.web.pace.turn(&self.thread.channel, method_of(&call));
             tokio::select! {
@@ -152,12 +152,12 @@ impl<S: SlackSessions> Answering<'_, S> {
                 () = turn => {}
             }
             if self.make(call).await? {
-                backoff.reset();
+                pauses.reset();
                 continue;
             }
             tokio::select! {
                 () = self.context.ended.cancelled() => return Err(ReplyFailure::Stopping),
-                () = tokio::time::sleep(backoff.next()) => {}
+                () = tokio::time::sleep(pauses.next_pause()) => {}
             }
         }
         Ok(())

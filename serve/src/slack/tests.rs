@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use agent_loop::model::conversation::StopReason;
+use ground::base::backoff::Backoff;
 use ground::config::SecretSource;
 use ground::config::secret::Secrets;
 use ground::config::slack::SlackSettings;
@@ -201,8 +202,7 @@ impl Setup {
             secrets: Secrets::new(self.folder.path().join("secrets"), sources),
             folder: self.folder.path().join("slack"),
             timing: SlackTiming {
-                min_pause: Duration::from_millis(20),
-                max_pause: Duration::from_millis(200),
+                backoff: Backoff { first: Duration::from_millis(20), max: Duration::from_millis(200) },
                 ping: Duration::from_millis(200),
                 silence: Duration::from_secs(3),
                 acknowledge: Duration::from_secs(2),
