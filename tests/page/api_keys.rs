@@ -66,7 +66,7 @@ impl Client {
 
     /// Approves what the gate shows now; `change` adds to the decision.
     async fn approve(&self, id: &str, change: impl FnOnce(&mut GateDecision)) -> Result<State, PageApiError> {
-        let mut decision = approval(&self.waits(id).await);
+        let mut decision = approval(&self.gate(id).await);
         change(&mut decision);
         self.decide(id, decision).await
     }

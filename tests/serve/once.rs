@@ -34,14 +34,16 @@ fn texts(documents: &[Value], place: &str) -> String {
     documents.iter().filter_map(|document| document.pointer(place)?.as_str()).collect()
 }
 
+/// What a protocol writes a question as.
+type AskedBy<'a> = &'a dyn Fn(&str) -> Value;
+
 #[test]
 fn no_client_of_a_models_protocol_reads_a_part_twice() {
     let (_world, server) = server();
     // The path, the request, and where the text is: in each document of a stream, and in the one that is not streamed.
     let user = |mark: &str| json!([{"role": "user", "content": format!("!help\necho {mark}")}]);
     let prompt = |mark: &str| json!(format!("!help\necho {mark}"));
-    type Asked<'a> = &'a dyn Fn(&str) -> Value;
-    let protocols: [(&str, &str, Asked<'_>, &str, &str); 5] = [
+    let protocols: [(&str, &str, AskedBy<'_>, &str, &str); 5] = [
         ("/v1/chat/completions", "messages", &user, "/choices/0/delta/content", "/choices/0/message/content"),
         ("/v1/completions", "prompt", &prompt, "/choices/0/text", "/choices/0/text"),
         ("/v1/responses", "input", &user, "/delta", "/output/0/content/0/text"),

@@ -132,7 +132,7 @@ impl<F: AnswerFormat> AnswerStream<F> {
     /// Begins a stream, after a moment in which the turn may begin; an error if it failed.
     pub(super) async fn begin(&mut self) -> Result<(), ProxyFailure> {
         // First: some formats number what they send.
-        let begin = self.format.begin();
+        let head = self.format.begin();
         let begun = async {
             while self.ready.is_empty() {
                 self.advance().await;
@@ -143,7 +143,7 @@ impl<F: AnswerFormat> AnswerStream<F> {
         match &self.ended {
             Some(Err(failure)) if self.text.is_empty() => Err(failure.clone()),
             _ => {
-                self.ready.push_front(begin);
+                self.ready.push_front(head);
                 Ok(())
             }
         }

@@ -57,13 +57,13 @@ pub(super) async fn ask(state: &ServeState, request: &ProxyRequest) -> Result<(T
             let question = Question { repeat_key, ..Question::new(client.asker(interface, session), text) };
             Box::pin(state.service.ask(question)).await?
         }
-        HistoryKeeper::Client => match reply_to_commands(&text) {
-            Some(reply) => TurnStream::told(0, reply),
-            None => {
-                let conversation = client_conversation(state, request, session)?;
-                Box::pin(state.service.ask_without_history(conversation)).await?
+        HistoryKeeper::Client => {
+            if let Some(reply) = reply_to_commands(&text) {
+                return Ok((TurnStream::told(0, reply), false));
             }
-        },
+            let conversation = client_conversation(state, request, session)?;
+            Box::pin(state.service.ask_without_history(conversation)).await?
+        }
     };
     Ok((turn, false))
 }

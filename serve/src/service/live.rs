@@ -394,12 +394,14 @@ impl LiveSession {
             let owed = self.ledger.of(self.number);
             match owed.place(question) {
                 Some(QuestionPlace::Asked(asked)) if asked <= turn => {
-                    let misses =
-                        |id: EventId| after.is_none_or(|it| it.turn != asked && (it.turn != id.turn || it < id));
+                    let has_it =
+                        |id: EventId| after.is_some_and(|it| it.turn == asked || it.turn == id.turn && it >= id);
                     if let Some(AskedTurn { question, told, .. }) = owed.asked.iter().find(|it| it.turn == asked) {
-                        let prefaces = [(PRINTED_EVENT, &question.printed), (TOLD_EVENT, &told.words)];
-                        let missed = prefaces.into_iter().filter(|(id, _)| misses(*id));
-                        missed.for_each(|(id, text)| send_preface(&joining, id, text));
+                        for (id, text) in [(PRINTED_EVENT, &question.printed), (TOLD_EVENT, &told.words)] {
+                            if !has_it(id) {
+                                send_preface(&joining, id, text);
+                            }
+                        }
                     }
                     return self.log.join_turn(asked, after, joining);
                 }
