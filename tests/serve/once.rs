@@ -76,6 +76,8 @@ fn no_client_of_the_own_interface_reads_a_part_twice_also_if_it_comes_back() {
     let said = |events: &[Event]| -> String { events.iter().filter_map(|event| event.data["text"].as_str()).collect() };
     assert_eq!(said(&events).matches("events ").count(), PIECES, "{events:?}");
     check("the end", "events", events.last().expect("an end").data["answer"].as_str().expect("a text"));
+    let state = server.get("/api/v1/session/a").json();
+    check("what a client reads later", "events", state["questions"][0]["answer"].as_str().expect("a text"));
     // A client whose connection breaks after any of the events gets those that follow.
     for (number, event) in events.iter().enumerate().filter(|(_, event)| event.name == "tok") {
         let rest = server.follow(&place, Some(&event.id)).until("done");

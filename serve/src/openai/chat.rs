@@ -7,11 +7,11 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 use super::head::CompletionHead;
-use super::{OpenAiResult, errors, event, finish_reason, keep_alive, usage};
+use super::{OpenAiResult, errors, event, finish_reason, usage};
 use crate::http::ServeState;
 use crate::proxy::answer::AnswerEnd;
 use crate::proxy::failure::ProxyFailure;
-use crate::proxy::format::{AnswerFormat, EVENTS, answer};
+use crate::proxy::format::{AnswerFormat, answer};
 use crate::proxy::message;
 use crate::proxy::request::ProxyRequest;
 
@@ -40,20 +40,12 @@ impl ChatFormat {
 }
 
 impl AnswerFormat for ChatFormat {
-    fn stream_type(&self) -> &'static str {
-        EVENTS
-    }
-
     fn begin(&mut self) -> String {
         self.chunk(&json!({"role": "assistant", "content": "", "refusal": null}), None)
     }
 
     fn text(&mut self, text: &str) -> String {
         self.chunk(&json!({"content": text}), None)
-    }
-
-    fn keep_alive(&mut self) -> String {
-        keep_alive()
     }
 
     fn end(&mut self, end: &AnswerEnd) -> String {

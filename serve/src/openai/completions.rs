@@ -7,11 +7,11 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 use super::head::CompletionHead;
-use super::{OpenAiResult, errors, event, finish_reason, keep_alive, usage};
+use super::{OpenAiResult, errors, event, finish_reason, usage};
 use crate::http::ServeState;
 use crate::proxy::answer::AnswerEnd;
 use crate::proxy::failure::ProxyFailure;
-use crate::proxy::format::{AnswerFormat, EVENTS, answer};
+use crate::proxy::format::{AnswerFormat, answer};
 use crate::proxy::message::ClientText;
 use crate::proxy::request::ProxyRequest;
 
@@ -51,21 +51,13 @@ impl CompletionFormat {
 }
 
 impl AnswerFormat for CompletionFormat {
-    fn stream_type(&self) -> &'static str {
-        EVENTS
-    }
-
     fn begin(&mut self) -> String {
         // Nothing that a client could take for text: there is no role to tell.
-        keep_alive()
+        self.keep_alive()
     }
 
     fn text(&mut self, text: &str) -> String {
         event(&self.0.document(OBJECT, &Self::choice(text, None), None))
-    }
-
-    fn keep_alive(&mut self) -> String {
-        keep_alive()
     }
 
     fn end(&mut self, end: &AnswerEnd) -> String {

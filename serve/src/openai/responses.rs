@@ -11,11 +11,11 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Map, Value, json};
 
 use super::errors::OpenAiError;
-use super::{OpenAiResult, keep_alive, new_id};
+use super::{OpenAiResult, new_id};
 use crate::http::ServeState;
 use crate::proxy::answer::AnswerEnd;
 use crate::proxy::failure::ProxyFailure;
-use crate::proxy::format::{AnswerFormat, EVENTS, answer};
+use crate::proxy::format::{AnswerFormat, answer};
 use crate::proxy::message::{self, ClientText};
 use crate::proxy::question::answering_model;
 use crate::proxy::request::ProxyRequest;
@@ -147,10 +147,6 @@ impl ResponseFormat {
 }
 
 impl AnswerFormat for ResponseFormat {
-    fn stream_type(&self) -> &'static str {
-        EVENTS
-    }
-
     fn begin(&mut self) -> String {
         let response = self.response("in_progress", &json!([]));
         let item = self.item("in_progress", &json!([]));
@@ -169,10 +165,6 @@ impl AnswerFormat for ResponseFormat {
             "item_id": self.message_id, "output_index": 0, "content_index": 0, "delta": text, "logprobs": [],
         });
         self.event("response.output_text.delta", fields)
-    }
-
-    fn keep_alive(&mut self) -> String {
-        keep_alive()
     }
 
     fn end(&mut self, end: &AnswerEnd) -> String {

@@ -14,18 +14,20 @@ use crate::http::ServeState;
 
 /// The type of one JSON document.
 pub(crate) const JSON: &str = "application/json";
-/// The type of server-sent events.
-pub(crate) const EVENTS: &str = "text/event-stream";
 
 /// How a protocol writes an answer. Each method returns what is sent as it is.
 pub(crate) trait AnswerFormat: Send + 'static {
-    /// The type of a streamed answer.
-    fn stream_type(&self) -> &'static str;
+    /// The type of a streamed answer; that of server-sent events unless the protocol has another.
+    fn stream_type(&self) -> &'static str {
+        "text/event-stream"
+    }
     /// What a stream begins with, before any text.
     fn begin(&mut self) -> String;
     fn text(&mut self, text: &str) -> String;
-    /// Something without meaning, which keeps the connection open.
-    fn keep_alive(&mut self) -> String;
+    /// Something without meaning, which keeps the connection open: a comment unless the protocol has none.
+    fn keep_alive(&mut self) -> String {
+        ": keep-alive\n\n".to_owned()
+    }
     fn end(&mut self, end: &AnswerEnd) -> String;
     /// A failure of a stream that has begun.
     fn fail(&mut self, failure: &ProxyFailure) -> String;

@@ -368,11 +368,13 @@ impl LiveSession {
     /// What became of the questions that their clients do not wait for.
     pub(super) fn polled_questions(&self) -> Vec<QuestionState> {
         let owed = self.ledger.of(self.number);
-        let asked = owed.asked.iter().map(|asked| (&asked.question, Some(asked.turn)));
-        let all = asked.chain(owed.queued.iter().map(|question| (question, None)));
-        all.filter(|(question, _)| question.is_polled)
-            .map(|(question, turn)| QuestionState::of(question.id, turn, turn.and_then(|turn| self.log.end_of(turn))))
-            .collect()
+        let asked = owed.asked.iter().map(|AskedTurn { question, turn, told, .. }| {
+            let preface = format!("{}{}", question.printed, told.words);
+            (question, Some(*turn), self.log.end_of(*turn).map(|end| end.map(|outcome| outcome.after(&preface))))
+        });
+        let all = asked.chain(owed.queued.iter().map(|question| (question, None, None)));
+        let polled = all.filter(|(question, ..)| question.is_polled);
+        polled.map(|(question, turn, end)| QuestionState::of(question.id, turn, end)).collect()
     }
 
     /// Stops what it does, and tells whether it did anything. A question that waits for nothing has begun for its client,

@@ -283,7 +283,7 @@ impl TurnOutcome {
     }
 
     /// The answer with what its client reads before it.
-    fn after(self, preface: &str) -> Self {
+    pub(super) fn after(self, preface: &str) -> Self {
         Self { answer: format!("{preface}{}", self.answer), preface_bytes: preface.len(), ..self }
     }
 

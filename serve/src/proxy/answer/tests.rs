@@ -7,54 +7,17 @@ use protocol::task::State;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::proxy::tests::outcome;
+use crate::proxy::tests::{PlainFormat, outcome};
 use crate::service::turn::{EventId, LoggedEvent, TaskNews, WaitingNews};
 
-/// The texts alone, and what keeps the connection open.
-struct TextFormat;
-
-impl AnswerFormat for TextFormat {
-    fn stream_type(&self) -> &'static str {
-        "text/plain"
-    }
-
-    fn begin(&mut self) -> String {
-        String::new()
-    }
-
-    fn text(&mut self, text: &str) -> String {
-        text.to_owned()
-    }
-
-    fn keep_alive(&mut self) -> String {
-        "silence".to_owned()
-    }
-
-    fn end(&mut self, _end: &AnswerEnd) -> String {
-        String::new()
-    }
-
-    fn fail(&mut self, _failure: &ProxyFailure) -> String {
-        String::new()
-    }
-
-    fn refusal(&self, failure: ProxyFailure) -> Response {
-        axum::response::IntoResponse::into_response((failure.status, failure.message))
-    }
-
-    fn whole(&mut self, text: &str, end: &AnswerEnd) -> Value {
-        serde_json::json!([text, end.outcome.usage.output_tokens])
-    }
-}
-
 /// The answer of these events.
-fn stream(events: Vec<SessionEvent>) -> AnswerStream<TextFormat> {
+fn stream(events: Vec<SessionEvent>) -> AnswerStream<PlainFormat> {
     let (sender, receiver) = mpsc::unbounded_channel();
     for (number, event) in (1..).zip(events) {
         let id = EventId { turn: 1, load: 7, number, is_over: false };
         sender.send(std::sync::Arc::new(LoggedEvent { id, event })).expect("received");
     }
-    AnswerStream::new(TurnStream::of(receiver, 101), TextFormat)
+    AnswerStream::new(TurnStream::of(receiver, 101), PlainFormat::default())
 }
 
 fn text(text: &str) -> SessionEvent {
@@ -74,7 +37,7 @@ fn done(answer: &str, reason: StopReason) -> SessionEvent {
     SessionEvent::Done(outcome(answer, reason))
 }
 
-async fn shown(mut answer: AnswerStream<TextFormat>) -> Result<String, ProxyFailure> {
+async fn shown(mut answer: AnswerStream<PlainFormat>) -> Result<String, ProxyFailure> {
     let mut shown = String::new();
     while let Some((sent, _)) = answer.next().await {
         shown += &sent;
@@ -125,7 +88,7 @@ async fn no_sentence_of_the_model_is_interrupted_and_none_of_its_lines_is_lost()
         let id = EventId { turn: 1, load: 7, number, is_over: false };
         sender.send(std::sync::Arc::new(LoggedEvent { id, event })).expect("received");
     }
-    let mut answer = AnswerStream::new(TurnStream::of(receiver, 101), TextFormat);
+    let mut answer = AnswerStream::new(TurnStream::of(receiver, 101), PlainFormat::default());
     assert_eq!(answer.next().await.expect("a text").0, "It waits");
     assert_eq!(answer.next().await.expect("a text").0, format!("\n\n{words}\n\n"));
 }
@@ -186,9 +149,9 @@ async fn a_turn_that_fails_at_once_is_an_error_with_a_status() {
 #[tokio::test]
 async fn a_silent_turn_keeps_the_connection_alive() {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let mut answer = AnswerStream::new(TurnStream::of(receiver, 101), TextFormat);
+    let mut answer = AnswerStream::new(TurnStream::of(receiver, 101), PlainFormat::default());
     answer.keep_alive = Duration::from_millis(1);
-    assert_eq!(answer.next().await.expect("something").0, "silence");
+    assert_eq!(answer.next().await.expect("something").0, ": keep-alive\n\n");
     drop(sender);
     shown(answer).await.expect_err("the turn has no end");
 }
