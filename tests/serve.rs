@@ -19,6 +19,7 @@ mod echo_model;
 mod generated;
 mod limits;
 mod load;
+mod once;
 mod openai;
 mod restarts;
 mod revoke;

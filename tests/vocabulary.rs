@@ -83,6 +83,37 @@ fn comments_and_messages_are_plain_english() {
     assert!(odd.is_empty(), "\n{}", odd.join("\n"));
 }
 
+/// To clients of the API, a task that waits for a human is a gate, and a rule of the configuration has `gates`. In code the
+/// first is `waiting` and the second table access.
+#[test]
+fn a_gate_is_a_word_of_clients_and_rules_alone() {
+    let mut odd = Vec::new();
+    for package in ["agent-loop", "mcp", "serve", "sql"] {
+        for file in sources(&format!("{package}/src/")) {
+            for (number, line) in file.text.lines().enumerate() {
+                let is_said =
+                    line.split(|letter: char| !letter.is_alphanumeric()).any(|word| word == "gate" || word == "gates");
+                if is_said && !line.contains(['"', '`']) {
+                    odd.push(format!("{}:{}: {}", file.name, number + 1, line.trim()));
+                }
+            }
+        }
+    }
+    assert!(odd.is_empty(), "\n{}", odd.join("\n"));
+}
+
+#[test]
+fn a_word_of_the_glossary_has_one_meaning() {
+    let text = include_str!("../ARCHITECTURE.md");
+    let (_, glossary) = text.split_once("## Glossary").expect("a glossary");
+    let (glossary, _) = glossary.split_once("\n## ").expect("what follows it");
+    let rows = glossary.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let mut words: Vec<_> = rows.flat_map(|words| words.split(", ")).collect();
+    words.sort_unstable();
+    let twice: Vec<_> = words.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+    assert!(words.len() > 70 && twice.is_empty(), "{twice:?}");
+}
+
 /// The types that a file defines, outside of its tests; associated types do not count.
 fn types(file: &File) -> Vec<String> {
     let mut names = Vec::new();

@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ground::base::async_runtime;
 use protocol::error::ErrorBody;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
-use super::model_factory::{ModelFactory, start_runtime};
-use crate::model::conversation::Turn;
+use super::model_factory::ModelFactory;
+use crate::model::conversation::ModelTurn;
 use crate::model::provider::{Message, ModelFailure, ModelRequest, Provider};
 
 /// How often a request that failed in passing is repeated.
@@ -25,13 +26,13 @@ pub struct BlockingModel {
 impl BlockingModel {
     /// Opens the model with this name, or the configured one if `name` is `None`. Blocks while the key is read.
     pub fn open(models: &ModelFactory, name: Option<&str>) -> Result<Self, ErrorBody> {
-        let runtime = start_runtime(&mut Builder::new_current_thread())?;
+        let runtime = async_runtime::start_on_this_thread()?;
         let provider = runtime.block_on(models.activate(name))?.provider;
         Ok(Self { runtime, provider })
     }
 
     /// Asks one question, which belongs to no conversation. Blocks; a request that fails in passing is repeated.
-    pub fn ask(&self, system: &str, question: &str) -> Result<Turn, ModelFailure> {
+    pub fn ask(&self, system: &str, question: &str) -> Result<ModelTurn, ModelFailure> {
         self.runtime.block_on(async {
             let mut attempt = 0;
             loop {

@@ -16,7 +16,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::journal::Journal;
 use super::machine::{Budget, LoopPhase, LoopSettings, Machine, MachineEffect, MachineEvent, Spending};
-use crate::model::conversation::{self, EndedTask, JournalEntry, StopReason, TaskSpending, ToolCall, ToolResult, Turn};
+use crate::model::conversation::{
+    self, EndedTask, JournalEntry, ModelTurn, StopReason, TaskSpending, ToolCall, ToolResult,
+};
 use crate::model::provider::{ModelFailure, ModelRequest, Provider, ToolDefinition};
 use crate::model::view::{self, CallStyle, ContextBounds};
 
@@ -61,7 +63,7 @@ pub enum LoopEvent<'a> {
     Text(&'a str),
     /// An answer is complete. The spending since the question, and of the whole session.
     Turn {
-        turn: &'a Turn,
+        turn: &'a ModelTurn,
         question: Spending,
         session: Spending,
     },
@@ -401,7 +403,7 @@ impl Driver {
         let tools = Arc::clone(&self.tools);
         let observer = Arc::clone(&self.observer);
         let session = self.journal.label();
-        let gate = (self.hold_turns && calls.len() > 1).then(|| self.trigger.again());
+        let decisions = (self.hold_turns && calls.len() > 1).then(|| self.trigger.again());
         // A call that was stopped may still report to the old one.
         self.opened = Arc::new(Mutex::new(Some(Vec::new())));
         let opened = Arc::clone(&self.opened);
@@ -416,7 +418,7 @@ impl Driver {
                 result
             };
             let mut is_denied = false;
-            if let Some(gate) = gate {
+            if let Some(decisions) = decisions {
                 let mut waiting = Vec::new();
                 for (number, call) in calls.iter().enumerate() {
                     if tools.needs_human(call).await {
@@ -426,7 +428,7 @@ impl Driver {
                         results[number] = Some(result);
                     }
                 }
-                let states = gate.wait_for_decisions(&waiting).await;
+                let states = decisions.wait_for_decisions(&waiting).await;
                 is_denied |= states
                     .iter()
                     .any(|(_, state)| matches!(state, TaskState::Denied | TaskState::Expired | TaskState::Cancelled));

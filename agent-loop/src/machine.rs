@@ -15,7 +15,7 @@ use std::time::Duration;
 use protocol::command_executor::OpenedTask;
 use protocol::task::{State as TaskState, TaskId};
 
-use crate::model::conversation::{EndedTask, JournalEntry, StopReason, ToolCall, ToolResult, Turn, TurnEnd};
+use crate::model::conversation::{EndedTask, JournalEntry, ModelTurn, StopReason, ToolCall, ToolResult, TurnEnd};
 use crate::model::fallback;
 use crate::model::provider::{FailureClass, ModelFailure};
 use crate::model::view::CallStyle;
@@ -61,7 +61,7 @@ pub struct Budget {
 #[derive(Debug, Clone, PartialEq)]
 pub enum MachineEvent {
     Asked(String),
-    Answered(Turn),
+    Answered(ModelTurn),
     Failed(ModelFailure),
     /// The delay before a retry is over.
     RetryDue,
@@ -350,7 +350,7 @@ impl Machine {
         true
     }
 
-    fn on_answer(&mut self, mut turn: Turn, effects: &mut Vec<MachineEffect>) {
+    fn on_answer(&mut self, mut turn: ModelTurn, effects: &mut Vec<MachineEffect>) {
         let LoopPhase::Asking { purpose, .. } = self.phase else { return };
         let may_ask_again = purpose != RequestPurpose::Diagnosis && !self.progress.had_empty_answer;
         if turn.calls.is_empty() && turn.text.trim().is_empty() && turn.end == TurnEnd::Complete && may_ask_again {

@@ -281,7 +281,7 @@ impl Dispatcher {
     }
 
     /// Returns the tasks that wait for a human or will, and those that were approved but have not started.
-    pub fn confirmable(&self) -> impl Iterator<Item = &Task> {
+    pub fn approvable(&self) -> impl Iterator<Item = &Task> {
         let confirmations = &self.confirmations;
         let ids = confirmations.waiting.keys().chain(&confirmations.approved).chain(&confirmations.later);
         ids.filter_map(|id| self.open.get(id)).map(|open| &open.task)

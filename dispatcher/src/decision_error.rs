@@ -24,8 +24,8 @@ pub enum DecisionError {
     BadTouch(WebauthnError),
     /// The API key that decides may not.
     NoScope,
-    /// A command of the page other than a decision was refused.
-    Refused(Box<ErrorBody>),
+    /// What was commanded is not possible or not allowed, such as an edit that the rules refuse, or a key that is wrong.
+    CommandRefused(Box<ErrorBody>),
 }
 
 impl DecisionError {
@@ -41,6 +41,6 @@ impl DecisionError {
 
 impl From<ErrorBody> for DecisionError {
     fn from(error: ErrorBody) -> Self {
-        Self::Refused(Box::new(error))
+        Self::CommandRefused(Box::new(error))
     }
 }

@@ -273,7 +273,7 @@ impl PropertyModel {
                 command(HumanCommand::Revoke { grant: pick(&grants, *which)?, touch: None })
             }
             Act::Drift { which } => {
-                let waiting: Vec<_> = self.dispatcher.confirmable().map(|task| task.id).collect();
+                let waiting: Vec<_> = self.dispatcher.approvable().map(|task| task.id).collect();
                 let drifted = vec![pick(&waiting, *which)?];
                 Event::RulesChanged(Box::new(RulesChange { limits: limits(2), drifted, reassessed: Vec::new() }))
             }
@@ -360,7 +360,7 @@ impl PropertyModel {
 
     /// A human's decision on one of the tasks that wait.
     fn decision(&mut self, which: usize, kind: u8, is_stale: bool) -> Option<Event> {
-        let waiting: Vec<_> = self.dispatcher.confirmable().map(|task| task.id).collect();
+        let waiting: Vec<_> = self.dispatcher.approvable().map(|task| task.id).collect();
         if waiting.is_empty() {
             return None;
         }

@@ -150,7 +150,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::HumanCommand;
-    use super::super::tests::{Bench, Turn, command, definition, error_of, limits, recovery_info, unconfirmed};
+    use super::super::tests::{Bench, Turn, command, definition, error_of, limits, recovery_info, unapproved};
     use super::super::{DecideRequest, DecisionError, Event, FailureKind, HumanVerdict, RecoveryInfo};
     use super::*;
     use store::Store as _;
@@ -161,7 +161,7 @@ mod tests {
 
     /// What a new rule that asks a human says about a task.
     fn question(bench: &Bench, id: TaskId) -> Reassessment {
-        let (task, stored) = (unconfirmed(bench.now, json!({})), bench.stored(id));
+        let (task, stored) = (unapproved(bench.now, json!({})), bench.stored(id));
         let mut asked = task.confirmation.expect("a confirmation");
         asked.digest = asked.digest_of("", &stored, &stored.input);
         Reassessment::Ask(asked)
@@ -185,8 +185,8 @@ mod tests {
         let mut bench = Bench::new(limits(1));
         let plain = definition(json!({}));
         let running = bench.start(EffectClass::Once, &plain);
-        let waiting = unconfirmed(bench.now, json!({"n": 1}));
-        let approved = unconfirmed(bench.now, json!({"n": 2}));
+        let waiting = unapproved(bench.now, json!({"n": 1}));
+        let approved = unapproved(bench.now, json!({"n": 2}));
         let queued = Task::sample("t", EffectClass::Once, bench.now);
         let later = bench.now + jiff::SignedDuration::from_hours(1);
         let scheduled = Task { run_at: Some(later), ..Task::sample("t", EffectClass::Once, bench.now) };
@@ -229,7 +229,7 @@ mod tests {
         let mut bench = Bench::new(limits(1));
         let plain = definition(json!({}));
         let running = bench.start(EffectClass::Once, &plain);
-        let granted = unconfirmed(bench.now, json!({}));
+        let granted = unapproved(bench.now, json!({}));
         let grant = Grant::sample(&granted, bench.now);
         bench.store.commit(&[Change::Grant { grant: Box::new(grant.clone()), expected_uses: None }]).expect("kept");
         bench.dispatcher.restore_grants(vec![grant]);
@@ -266,7 +266,7 @@ mod tests {
         for (plain, is_later) in [(definition(json!({})), false), (question, true)] {
             let mut bench = Bench::new(limits(1));
             let later = is_later.then(|| bench.now + jiff::SignedDuration::from_mins(30));
-            let task = Task { run_at: later, not_before: later, ..unconfirmed(bench.now, json!({})) };
+            let task = Task { run_at: later, not_before: later, ..unapproved(bench.now, json!({})) };
             bench.admit(&task, &plain);
             let before = bench.stored(task.id);
             let (weaker, stronger) = (
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn a_question_that_an_executor_finds_demands_what_the_rules_do_by_then() {
         let mut bench = Bench::new(limits(1));
-        let (plain, task) = (definition(json!({})), unconfirmed(bench.now, json!({})));
+        let (plain, task) = (definition(json!({})), unapproved(bench.now, json!({})));
         bench.admit(&task, &plain);
         let info = RecoveryInfo { reassessed: touch_demanded(&bench, task.id), ..recovery_info(Some(&plain)) };
         let (info, open) = (Cell::new(Some(info)), bench.store.open_tasks().expect("read"));
@@ -309,7 +309,7 @@ mod tests {
         let plain = definition(json!({"hold": "1h"}));
         for by in [DecidedBy::Page("page".to_owned()), DecidedBy::Grant(TaskId::new())] {
             let mut bench = Bench::new(limits(1));
-            let task = unconfirmed(bench.now, json!({"n": 1}));
+            let task = unapproved(bench.now, json!({"n": 1}));
             bench.admit(&task, &plain);
             let digest = task.confirmation.as_ref().expect("a confirmation").digest;
             let input = json!({"n": 2}).as_object().expect("an object").clone();

@@ -68,7 +68,7 @@ pub(super) fn rate_limits(task: &Task, definition: &Definition) -> Vec<AppliedRa
 }
 
 /// A task that needs confirmation.
-pub(super) fn unconfirmed(now: Timestamp, input: serde_json::Value) -> Task {
+pub(super) fn unapproved(now: Timestamp, input: serde_json::Value) -> Task {
     let mut task = Task::sample("t", EffectClass::Once, now);
     let serde_json::Value::Object(input) = input else { panic!("an object") };
     task.input = input;

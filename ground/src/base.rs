@@ -1,6 +1,8 @@
 //! The lowest layer: credentials, hidden characters and suspicious words in texts, our own folders, jq expressions,
 //! templates, JSON Schemas, who can write a file, and the signatures of passkeys.
 
+pub mod async_runtime;
+pub mod backoff;
 pub mod children;
 pub mod closed_process;
 pub mod credential;

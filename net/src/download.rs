@@ -1,5 +1,6 @@
 //! Downloads one file, or asks one question, for a human's command, outside of any task.
 
+use ground::base::async_runtime;
 use ground::config::Config;
 use ground::task::failure::Failure;
 use protocol::code::Code;
@@ -53,8 +54,7 @@ impl SingleRequest {
         let url = Url::parse(url)
             .map_err(|error| Failure::new(Code::Rejected, format!("`{url}` is not a valid URL: {error}")).error)?;
         let clients = HttpClients::new(config).map_err(|error| failed(error.to_string()))?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| failed(format!("failed to start a runtime: {error}")))?;
+        let runtime = async_runtime::start_on_this_thread()?;
         Ok(Self { url, clients, runtime })
     }
 }

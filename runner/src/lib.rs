@@ -187,7 +187,7 @@ pub struct RunnerContext {
     /// The databases that are kept.
     pub databases: Arc<sql::Databases>,
     /// The rules about what is done in databases, which are asked where that is known; `None` without an executor.
-    pub gate_rules: Option<Arc<dyn sql::GateRules>>,
+    pub table_rules: Option<Arc<dyn sql::TableRules>>,
     /// How runners have other tasks run; `None` without an executor.
     pub delegation: Option<Arc<delegation::Delegation>>,
 }
@@ -207,7 +207,7 @@ impl RunnerContext {
             jq: Arc::new(JqPool::in_process()),
             mcp: Arc::default(),
             databases: Arc::default(),
-            gate_rules: None,
+            table_rules: None,
             delegation: None,
         })
     }
@@ -230,7 +230,7 @@ impl RunnerContext {
             jq: Arc::clone(&self.jq),
             mcp: Arc::clone(&self.mcp),
             databases: Arc::clone(&self.databases),
-            gate_rules: self.gate_rules.clone(),
+            table_rules: self.table_rules.clone(),
             delegation: self.delegation.clone(),
         })
     }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use agent_loop::model::conversation::{JournalEntry, TokenUsage, ToolCall, ToolResult, Turn, TurnEnd};
+use agent_loop::model::conversation::{JournalEntry, ModelTurn, TokenUsage, ToolCall, ToolResult, TurnEnd};
 use agent_loop::model::fallback;
 use agent_loop::model::ledger::{Budgeted, DailyBudget};
 use agent_loop::model::provider::client::{ModelClient, trust_of};
@@ -71,7 +71,7 @@ fn filled(llm: &Llm, invocation: &Invocation) -> Result<FilledPrompt, Failure> {
     })
 }
 
-fn output(llm: &Llm, turn: &Turn) -> Result<RunnerOutput, Failure> {
+fn output(llm: &Llm, turn: &ModelTurn) -> Result<RunnerOutput, Failure> {
     let text = turn.text.trim_end();
     let is_cut = turn.end == TurnEnd::Truncated;
     let data = match llm.output {
@@ -196,9 +196,13 @@ impl<'a> ModelSession<'a> {
     }
 
     /// Asks, and once more after an empty answer. A refusal and a second empty answer are failures.
-    async fn ask(&mut self, mut entries: Vec<JournalEntry>, tool: Option<ToolDefinition>) -> Result<Turn, Failure> {
+    async fn ask(
+        &mut self,
+        mut entries: Vec<JournalEntry>,
+        tool: Option<ToolDefinition>,
+    ) -> Result<ModelTurn, Failure> {
         let mut turn = self.request(&entries, tool.clone()).await?;
-        let is_empty = |turn: &Turn| turn.calls.is_empty() && turn.text.trim().is_empty();
+        let is_empty = |turn: &ModelTurn| turn.calls.is_empty() && turn.text.trim().is_empty();
         if is_empty(&turn) && turn.end == TurnEnd::Complete {
             entries.push(JournalEntry::Noted { text: EMPTY.to_owned() });
             turn = self.request(&entries, tool).await?;
@@ -217,7 +221,7 @@ impl<'a> ModelSession<'a> {
     }
 
     /// Makes one request. With a tool, earlier calls are sent as native tool calls, otherwise as text.
-    async fn request(&mut self, entries: &[JournalEntry], tool: Option<ToolDefinition>) -> Result<Turn, Failure> {
+    async fn request(&mut self, entries: &[JournalEntry], tool: Option<ToolDefinition>) -> Result<ModelTurn, Failure> {
         let style = if tool.is_some() { CallStyle::Native } else { CallStyle::Text };
         let messages = view::messages(entries, style, self.bounds);
         let request = ModelRequest { system: self.system.clone(), messages, tools: tool.into_iter().collect() };
@@ -241,7 +245,7 @@ impl<'a> ModelSession<'a> {
         tool: ToolDefinition,
         delegation: &Delegation,
         invocation: &Invocation,
-    ) -> Result<(Turn, CalledTask), Failure> {
+    ) -> Result<(ModelTurn, CalledTask), Failure> {
         let name = &tool.name.clone();
         let question = JournalEntry::Asked { text: prompt.to_owned() };
         let mut turn = if self.native_calls {
@@ -274,7 +278,8 @@ impl<'a> ModelSession<'a> {
         if called.result["success"] != true {
             return Err(called.failure(name));
         }
-        let turn = Turn { text: turn.text, calls: vec![call.clone()], in_text: turn.in_text, ..Turn::default() };
+        let turn =
+            ModelTurn { text: turn.text, calls: vec![call.clone()], in_text: turn.in_text, ..ModelTurn::default() };
         let entries = vec![
             question,
             JournalEntry::Answered { turn: Box::new(turn) },
@@ -372,7 +377,7 @@ mod tests {
     fn json_is_taken_out_of_its_code_fence() {
         for text in ["{\"a\": 1}", "```json\n{\"a\": 1}\n```", "```\n{\"a\": 1}```\n"] {
             let run = llm(json!({"prompt": "x", "output": "json"}));
-            let turn = Turn { text: text.to_owned(), ..Turn::default() };
+            let turn = ModelTurn { text: text.to_owned(), ..ModelTurn::default() };
             let super::super::OutputData::Json(data) = output(&run, &turn).expect("JSON").data else {
                 panic!("a file")
             };
@@ -382,7 +387,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_was_cut_is_marked() {
-        let turn = Turn { text: "Half of ".to_owned(), end: TurnEnd::Truncated, ..Turn::default() };
+        let turn = ModelTurn { text: "Half of ".to_owned(), end: TurnEnd::Truncated, ..ModelTurn::default() };
         let output = output(&llm(json!({"prompt": "x"})), &turn).expect("text");
         let super::super::OutputData::Json(data) = output.data else { panic!("a file") };
         assert_eq!((data, &output.meta["truncated"]), (json!(format!("Half of\n\n{INCOMPLETE}")), &json!(true)));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use definition::run::mcp::McpServer;
+use ground::base::async_runtime;
 use ground::config::secret::Secrets;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -39,8 +40,7 @@ pub fn take(
 ) -> Result<Value, ErrorBody> {
     let failed = |message: String| Failure::new(Code::BadConfig, message).error;
     let context = RunnerContext::new(config.clone(), secrets, spool).map_err(|error| failed(error.to_string()))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed(format!("failed to start a runtime: {error}")))?;
+    let runtime = async_runtime::start_on_this_thread()?;
     let taken = runtime.block_on(async {
         let clock = AttemptClock::default();
         let taking = mcp::snapshot(server, &context, &clock, show);

@@ -19,12 +19,12 @@ use databases::OpenDatabase;
 mod change;
 mod databases;
 mod failure;
-mod gates;
 mod query;
 mod structure;
+mod table_access;
 
 pub use databases::Databases;
-pub use gates::{GatePatterns, GateRules, Gates, KnownTables, gates};
+pub use table_access::{AccessPatterns, AccessedTables, KnownTables, TableRules, accessed_tables};
 
 /// Returns what callers may see of the database `name`: its dialect, whether it may be changed, and its tables.
 pub async fn snapshot(name: &str, context: &RunnerContext, cancel: &CancellationToken) -> Result<Value, Failure> {
@@ -96,7 +96,7 @@ async fn perform(
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
     let database = context.databases.open(&sql.database, sql.settings(&context.config)?, context).await?;
-    Box::pin(gates::check(sql, invocation, &database, context, cancel)).await?;
+    Box::pin(table_access::check_access(sql, invocation, &database, context, cancel)).await?;
     match sql.operation() {
         Operation::Describe(template) => {
             let table = fields::FieldValues::of(invocation).text(Some(template))?.unwrap_or_default();

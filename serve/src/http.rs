@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ground::config::ServeSettings;
 use ground::config::api_keys::ApiKeys;
 pub use ground::config::api_keys::HistoryKeeper;
-use ground::page_client::api_client::GateClient;
+use ground::page_client::api_client::PageApi;
 use protocol::tool_scope::ToolScope;
 use tokio::sync::Semaphore;
 
@@ -40,7 +40,7 @@ use standing::StandingCache;
 pub struct ServeState {
     pub service: Arc<SessionService>,
     pub keys: ApiKeys,
-    pub gates: GateClient,
+    pub page: PageApi,
     pub settings: ServeSettings,
     standings: StandingCache,
     wrong_keys: door::WrongKeys,
@@ -50,11 +50,11 @@ pub struct ServeState {
 }
 
 impl ServeState {
-    pub fn new(service: Arc<SessionService>, keys: ApiKeys, gates: GateClient, settings: ServeSettings) -> Self {
+    pub fn new(service: Arc<SessionService>, keys: ApiKeys, page: PageApi, settings: ServeSettings) -> Self {
         Self {
             service,
             keys,
-            gates,
+            page,
             settings,
             standings: StandingCache::default(),
             wrong_keys: door::WrongKeys::default(),
@@ -66,7 +66,7 @@ impl ServeState {
     /// Whether a human has let this client decide in their place.
     pub(crate) async fn may_decide(&self, client: &HttpClient) -> bool {
         match &client.bearer {
-            Some(bearer) => self.standings.may_decide(&self.gates, &self.service, bearer).await,
+            Some(bearer) => self.standings.may_decide(&self.page, &self.service, bearer).await,
             None => false,
         }
     }

@@ -103,7 +103,3 @@ fn new_id(prefix: &str) -> String {
 fn event(data: &Value) -> String {
     format!("data: {data}\n\n")
 }
-
-fn keep_alive() -> String {
-    ": keep-alive\n\n".to_owned()
-}

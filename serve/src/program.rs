@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ground::base::async_runtime;
 use ground::config::ServeSettings;
 use ground::config::api_keys::ApiKeys;
 use ground::config::secret::Secrets;
-use ground::page_client::api_client::GateClient;
+use ground::page_client::api_client::PageApi;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;
@@ -36,8 +37,7 @@ pub trait Announcer {
 
 /// Serves all interfaces until the process is told to end. `listen` overrides the settings.
 pub fn run(context: ServiceContext, listen: Option<SocketAddr>, announcer: &dyn Announcer) -> Result<(), ErrorBody> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build();
-    let runtime = runtime.map_err(|error| io_error("failed to start the async runtime", &error))?;
+    let runtime = async_runtime::start_with_threads(WORKERS)?;
     let (paths, settings) = (context.paths.clone(), context.config.serve.clone());
     let secrets = Secrets::of(&paths, &context.config);
     let stopping = CancellationToken::new();
@@ -77,7 +77,7 @@ async fn serve(
     tasks.resume(&service);
     announcer.listens(&binding.url())?;
     let slack = settings.slack.clone();
-    let state = ServeState::new(Arc::clone(&service), ApiKeys::of(paths), GateClient::new(paths), settings);
+    let state = ServeState::new(Arc::clone(&service), ApiKeys::of(paths), PageApi::new(paths), settings);
     let http = http::serve(binding, routes::router(Arc::new(state), tasks), stopping.clone());
     let slack = async {
         let Some(settings) = slack else { return };

@@ -23,8 +23,12 @@ pub(crate) fn unix_seconds() -> i64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use agent_loop::model::conversation::StopReason;
-    use serde_json::Value;
+    use axum::response::{IntoResponse as _, Response};
+    use serde_json::{Value, json};
 
+    use super::answer::AnswerEnd;
+    use super::failure::ProxyFailure;
+    use super::format::AnswerFormat;
     use crate::service::turn::{TurnOutcome, TurnUsage};
 
     /// The JSON data of a stream of events, and all its other lines.
@@ -39,17 +43,42 @@ pub(crate) mod tests {
         (events, rest)
     }
 
+    /// A protocol that writes the text as it is, and this at the end.
+    #[derive(Default)]
+    pub(crate) struct PlainFormat {
+        pub(crate) end: String,
+    }
+
+    impl AnswerFormat for PlainFormat {
+        fn begin(&mut self) -> String {
+            String::new()
+        }
+
+        fn text(&mut self, text: &str) -> String {
+            text.to_owned()
+        }
+
+        fn end(&mut self, _end: &AnswerEnd) -> String {
+            self.end.clone()
+        }
+
+        fn fail(&mut self, failure: &ProxyFailure) -> String {
+            failure.message.clone()
+        }
+
+        fn refusal(&self, failure: ProxyFailure) -> Response {
+            (failure.status, failure.message).into_response()
+        }
+
+        /// With the tokens of the answer.
+        fn whole(&mut self, text: &str, end: &AnswerEnd) -> Value {
+            json!([text, end.outcome.usage.output_tokens])
+        }
+    }
+
     /// How a turn ended that used 30 tokens, 4 of them from a cache.
     pub(crate) fn outcome(answer: &str, reason: StopReason) -> TurnOutcome {
         let usage = TurnUsage { requests: 2, input_tokens: 20, cached_tokens: 4, output_tokens: 10, cost: 0.1 };
-        TurnOutcome {
-            answer: answer.to_owned(),
-            termination: reason.as_str(),
-            truncated: reason.is_truncated(),
-            session: 101,
-            model: "sonnet".to_owned(),
-            usage,
-            stop_reason: reason,
-        }
+        TurnOutcome { model: "sonnet".to_owned(), usage, ..TurnOutcome::of(101, answer.to_owned(), reason) }
     }
 }

@@ -26,15 +26,16 @@ use uuid::Uuid;
 use self::index::SessionIndex;
 pub use self::info::{ModelInfo, QuestionState, SessionInfo, SessionState};
 pub(crate) use self::ledger::StateLock;
-use self::ledger::{LiveQuestion, QuestionLedger, QuestionPlace};
+use self::ledger::{OwedAnswers, QuestionLedger, QuestionPlace};
 use self::live::{LiveParts, LiveSession, QueuedQuestion};
 use self::log::{Activity, EventSender};
 use self::quotas::{Quotas, TurnPermit};
 use self::revoked::RevokedKeys;
 use self::settings::SettingsSource;
+use crate::delivery::Receipt;
 use crate::limits::ConcurrencyLimit;
 use crate::service::turn::{
-    Asker, ClientConversation, EventId, LoggedEvent, Question, SessionEvent, TaskNews, TurnOutcome, TurnStream,
+    Asker, ClientConversation, EventId, LoggedEvent, Question, SessionEvent, TaskNews, TurnStream,
 };
 
 mod approver_window;
@@ -191,7 +192,7 @@ impl SessionService {
                 return Err(ErrorBody::new(Code::InvalidInput, message).hint("nothing of the message was performed"));
             }
             // An answer and no error: people who type it in a chat read answers.
-            Err(message) => return Ok(Self::told(0, message)),
+            Err(message) => return Ok(TurnStream::told(0, message)),
         };
         let typed_model = input.question.as_ref().and_then(|typed| typed.model.clone());
         let asked_model = question.asker.allowed_model(typed_model.or(question.model.clone()))?;
@@ -211,38 +212,29 @@ impl SessionService {
         let (folder, max_sessions) = (self.caller.folder.clone(), self.quotas.max_sessions);
         let number = self.index.find_or_create(&question.asker, folder, max_sessions)?;
         let printed = self.perform(input.commands, number, &question.asker).await?;
-        let Some(typed) = input.question else { return Ok(Self::told(number, printed)) };
-        if !printed.is_empty() {
-            send_preface(&sender, &format!("{}\n\n", printed.trim_end()));
-        }
+        let Some(typed) = input.question else { return Ok(TurnStream::told(number, printed)) };
+        let printed = if printed.is_empty() { printed } else { format!("{}\n\n", printed.trim_end()) };
         let live = self.load(number, Some(&question.asker)).await?;
-        let id = Uuid::now_v7();
-        let asked = LiveQuestion {
-            id,
-            asker: question.asker,
-            text: typed.text,
-            model: asked_model,
-            limits: question.limits,
-            when_busy: question.when_busy,
-            repeat_key: question.repeat_key,
-            is_polled: question.is_polled,
-        };
+        let question = Question { text: typed.text, printed, model: asked_model, ..question };
         // From here on it survives a crash.
+        let id = question.id;
         let listening = self.listeners.acquire(&id);
         let place: Result<_, ErrorBody> = self.ledger.change(number, |owed| {
-            if let Some(id) = owed.repeated(&asked.text, asked.repeat_key.as_deref(), question.answers_again)? {
+            if let Some(id) = owed.repeated(&question)? {
+                owed.print_again(id, &question.printed);
                 return Ok(AskedPlace::Known(id));
             }
             let permit = permit?;
-            owed.queued.push(asked.clone());
+            owed.queued.push(question.clone());
             Ok(AskedPlace::New(permit))
         })?;
         let permit = match place? {
             AskedPlace::New(permit) => permit,
-            AskedPlace::Known(id) => return Ok(self.joined(live, id, (sender, events))),
+            AskedPlace::Known(id) => return Ok(self.joined(live, id, None, (sender, events))),
         };
-        let stops = live.make_way(asked.when_busy).await?;
-        live.queue(QueuedQuestion { question: asked, asking: sender, permit, stops });
+        send_preface(&sender, PRINTED_EVENT, &question.printed);
+        let stops = live.make_way(question.when_busy).await?;
+        live.queue(QueuedQuestion { question, asking: sender, permit, stops });
         Ok(TurnStream::of_session(events, number, self).of_question(id, listening))
     }
 
@@ -253,19 +245,20 @@ impl SessionService {
             return Ok(None);
         }
         let live = self.load(session, None).await?;
-        Ok(Some(self.joined(live, question, mpsc::unbounded_channel())))
+        Ok(Some(self.joined(live, question, None, mpsc::unbounded_channel())))
     }
 
-    /// The stream of a question that was asked or queued before.
+    /// The stream of a question that was asked or queued before, for a client that has its events up to `after`.
     fn joined(
         self: &Arc<Self>,
         live: Arc<LiveSession>,
         question: Uuid,
+        after: Option<EventId>,
         (sender, events): (EventSender, mpsc::UnboundedReceiver<Arc<LoggedEvent>>),
     ) -> TurnStream {
         let listening = self.listeners.acquire(&question);
         let stream = TurnStream::of_session(events, live.number, self).of_question(question, listening);
-        self.tracker.spawn(async move { live.rejoin(question, sender).await });
+        self.tracker.spawn(async move { live.rejoin(question, after, sender).await });
         stream
     }
 
@@ -303,15 +296,20 @@ impl SessionService {
         Ok(TurnStream::of_session(events, number, self))
     }
 
-    /// The events of one question of a session, from the beginning of its turn to its end.
+    /// The events of one question of a session to the end of its turn: all of them, or those after `after`.
     pub async fn follow_question(
         self: &Arc<Self>,
         session: &str,
         asker: &Asker,
         question: Uuid,
+        after: Option<EventId>,
     ) -> Result<TurnStream, ErrorBody> {
         let number = self.index.find(session, asker)?;
-        self.rejoin(number, question).await?.ok_or_else(unknown_question)
+        if self.ledger.of(number).place(question).is_none() {
+            return Err(unknown_question());
+        }
+        let live = self.load(number, Some(asker)).await?;
+        Ok(self.joined(live, question, after, mpsc::unbounded_channel()))
     }
 
     /// Stops what the session is doing; its open tasks go on. Returns its number, and whether it did anything.
@@ -346,8 +344,12 @@ impl SessionService {
         live.has_work_before_the_queue() && self.ledger.of(session).place(question) == Some(QuestionPlace::Queued)
     }
 
-    /// What a session is doing, and its last answer.
-    pub async fn state(self: &Arc<Self>, session: &str, asker: &Asker) -> Result<SessionState, ErrorBody> {
+    /// What a session is doing, and its last answer; with a receipt for the answers for which their clients do not wait.
+    pub(crate) async fn state(
+        self: &Arc<Self>,
+        session: &str,
+        asker: &Asker,
+    ) -> Result<(SessionState, Option<Receipt>), ErrorBody> {
         let number = self.index.find(session, asker)?;
         let live = self.load(number, Some(asker)).await?;
         // Read before: a turn that begins meanwhile is a later one.
@@ -357,19 +359,21 @@ impl SessionService {
             Activity::Working => "working",
             Activity::Sleeping => "waiting",
         };
-        if state == "idle" && self.ledger.of(number).has_polled() {
-            self.ledger.change(number, |owed| owed.read_polled(turn))?;
-        }
+        let has_ended = state == "idle" && self.ledger.of(number).has_polled();
+        let service = Arc::clone(self);
+        let receipt =
+            has_ended.then(|| Receipt::new(move || service.record_delivery(number, |owed| owed.read_polled(turn))));
         let open = live.log.open_tasks().into_iter();
         let open = open.map(|(task, state)| TaskNews { id: task.id, subtool: task.tool, state, preview: None });
-        Ok(SessionState {
+        let state = SessionState {
             session: number,
             state,
             model: live.log.model(),
             answer: live.log.last_answer().filter(|_| state == "idle" || live.log.end_of(turn).is_some()),
             open: open.collect(),
             questions: live.polled_questions(),
-        })
+        };
+        Ok((state, receipt))
     }
 
     /// The sessions that this client may use, oldest first.
@@ -449,7 +453,11 @@ impl SessionService {
 
     /// Records that a client has the answer of a turn, and those that it was told before it.
     pub(crate) fn delivered(&self, session: u32, turn: u64) {
-        if let Err(error) = self.ledger.change(session, |owed| owed.deliver(turn)) {
+        self.record_delivery(session, |owed| owed.deliver(turn));
+    }
+
+    fn record_delivery(&self, session: u32, deliver: impl FnOnce(&mut OwedAnswers)) {
+        if let Err(error) = self.ledger.change(session, deliver) {
             tracing::warn!(error = error.message, session, "failed to record that an answer was delivered");
         }
     }
@@ -553,27 +561,18 @@ impl SessionService {
             }
         }
     }
-
-    /// A turn that no model answers: what commands print.
-    fn told(session: u32, text: String) -> TurnStream {
-        let (sender, events) = mpsc::unbounded_channel();
-        let event = SessionEvent::Text { text: text.clone() };
-        drop(sender.send(Arc::new(LoggedEvent { id: FIRST_EVENT, event })));
-        let outcome = TurnOutcome::told(session, text);
-        drop(sender.send(Arc::new(LoggedEvent { id: FIRST_EVENT, event: SessionEvent::Done(outcome) })));
-        TurnStream::of(events, session)
-    }
 }
 
 /// The place of events that belong to no turn.
 pub(crate) const FIRST_EVENT: EventId = EventId { turn: 0, load: 0, number: 0, is_over: false };
-/// The place of what a client reads before its turn: what its commands printed, answers that it never got.
-pub(crate) const PREFACE_EVENT: EventId = EventId { turn: 0, load: 0, number: 1, is_over: false };
+/// The places of what a client reads before its turn: what its commands printed, and answers that it never got.
+pub(crate) const PRINTED_EVENT: EventId = EventId { number: 1, ..FIRST_EVENT };
+pub(crate) const TOLD_EVENT: EventId = EventId { number: 2, ..FIRST_EVENT };
 
-fn send_preface(sender: &EventSender, text: &str) {
+fn send_preface(sender: &EventSender, id: EventId, text: &str) {
     if !text.is_empty() {
-        let event = SessionEvent::Text { text: text.to_owned() };
-        drop(sender.send(Arc::new(LoggedEvent { id: PREFACE_EVENT, event })));
+        let event = SessionEvent::Preface { text: text.to_owned() };
+        drop(sender.send(Arc::new(LoggedEvent { id, event })));
     }
 }
 

@@ -16,19 +16,18 @@ use tokio_util::task::TaskTracker;
 pub use contract::{SlackError, SlackSessions, SlackTiming};
 use dispatch::{SlackContext, SlackDispatch};
 use envelope::Inbound;
-use gate::SlackGates;
+
 use ground::config::slack::SlackSettings;
 use link::SlackLink;
 use recorder::SlackRecorder;
 use records::SlackRecords;
+use waiting::WaitingMessages;
 use web::SlackWeb;
 
 mod answer;
-mod backoff;
 mod contract;
 mod dispatch;
 mod envelope;
-mod gate;
 mod inline;
 mod link;
 mod markup;
@@ -39,6 +38,7 @@ mod records;
 mod reply;
 mod socket;
 mod split;
+mod waiting;
 mod web;
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ impl<S: SlackSessions> SlackConnector<S> {
             tracing::warn!("`users` under `[serve.slack]` is empty: no one may ask");
         }
         let (tracker, stop) = (TaskTracker::new(), ended.child_token());
-        let (open, gates) = (records.open_questions().to_vec(), records.gates().cloned().collect());
+        let (open, waiting) = (records.open_questions().to_vec(), records.waiting().cloned().collect());
         let (work, inbound) = mpsc::unbounded_channel();
         let (failures, failed) = mpsc::unbounded_channel();
         let recorder = SlackRecorder::start(records, work, &tracker);
@@ -93,13 +93,13 @@ impl<S: SlackSessions> SlackConnector<S> {
             web: Arc::clone(&web),
             settings: Arc::clone(&settings),
             recorder: recorder.clone(),
-            gates: SlackGates::default(),
+            waiting: WaitingMessages::default(),
             tracker: tracker.clone(),
             ended: stop.clone(),
             failures,
         });
         let link = SlackLink { web, settings, identity, recorder, tracker: tracker.clone(), ended: stop.clone() };
-        let dispatch = SlackDispatch::start(context, open, gates);
+        let dispatch = SlackDispatch::start(context, open, waiting);
         let result = Box::pin(run(link, dispatch, inbound, failed)).await;
         stop.cancel();
         tracker.close();

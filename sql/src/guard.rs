@@ -8,12 +8,12 @@
 //! where nothing is to be written, a time limit (recursive queries, joins without conditions), and bounds on rows and
 //! bytes. Three things it cannot know are left to the rules: a column that is computed from a hidden one, the rows that a
 //! parent table shows of a denied child, and what a function does that the rules allow. Triggers, rules and cascades of
-//! the database run as it was set up; which tables they change is told with the gates of a statement. In MySQL the session must not have the mode `ANSI_QUOTES`, or strings that were
+//! the database run as it was set up; which tables they change is told with the tables of a statement. In MySQL the session must not have the mode `ANSI_QUOTES`, or strings that were
 //! written in double quotes mean something else to the person who wrote them; the text stays safe.
 //!
 //! The order of reading is `text` and `dialects` (from text to tree), `print` (and back), `catalog`, `functions`,
 //! `view`, `visibility` and `scope` (what names mean), `walk` and the kinds of node that it lists, `limit`,
-//! `statement`, `touched`, `replaced`. `gates` needs `text`, and
+//! `statement`, `touched`, `replaced`. `named_tables` needs `text`, and
 //! `set_off` with `trigger`.
 
 mod catalog;
@@ -24,9 +24,9 @@ mod expansion;
 mod expression;
 mod function;
 mod functions;
-mod gates;
 mod limit;
 mod literal;
+mod named_tables;
 mod print;
 mod query;
 mod refusal;
@@ -53,7 +53,7 @@ use touched::ShownChange;
 
 pub use crate::schema::TableAccess;
 pub(crate) use dialects::parser_dialect;
-pub use gates::{KnownNames, NamedTable, NamedTables, named_tables};
+pub use named_tables::{KnownNames, NamedTable, NamedTables, named_tables};
 pub use refusal::{Refusal, RefusalKind};
 pub use replaced::{ReplacedBecause, ReplacedRows, may_replace};
 pub use table_use::TableUse;

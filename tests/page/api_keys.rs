@@ -1,7 +1,7 @@
 //! API keys: a human lets one decide on the page, what it then can decide, and how that ends.
 
 use ground::config::api_keys::{ApiKeyOptions, ApiKeys, ApiScopes, NewApiKey};
-use ground::page_client::api_client::{Gate, GateClient, GateDecision, GateError, GateNeed, GateVerdict};
+use ground::page_client::api_client::{Gate, GateDecision, GateNeed, GateVerdict, PageApi, PageApiError};
 use protocol::code::Code;
 use protocol::paths::Paths;
 use protocol::task::{State, TaskId};
@@ -47,32 +47,32 @@ impl World {
 
 /// A client that shows one key.
 struct Client {
-    gates: GateClient,
+    page: PageApi,
     key: String,
 }
 
 impl Client {
     fn of(world: &World, key: String) -> Self {
-        Self { gates: GateClient::new(&world.paths()), key }
+        Self { page: PageApi::new(&world.paths()), key }
     }
 
-    async fn may_decide(&self) -> Result<bool, GateError> {
-        self.gates.standing(&self.key).await.map(|standing| standing.may_decide)
+    async fn may_decide(&self) -> Result<bool, PageApiError> {
+        self.page.standing(&self.key).await.map(|standing| standing.may_decide)
     }
 
     async fn gate(&self, id: &str) -> Gate {
-        self.gates.gate(&self.key, task(id)).await.expect("a gate")
+        self.page.waiting_task(&self.key, task(id)).await.expect("a gate")
     }
 
     /// Approves what the gate shows now; `change` adds to the decision.
-    async fn approve(&self, id: &str, change: impl FnOnce(&mut GateDecision)) -> Result<State, GateError> {
+    async fn approve(&self, id: &str, change: impl FnOnce(&mut GateDecision)) -> Result<State, PageApiError> {
         let mut decision = approval(&self.gate(id).await);
         change(&mut decision);
         self.decide(id, decision).await
     }
 
-    async fn decide(&self, id: &str, decision: GateDecision) -> Result<State, GateError> {
-        self.gates.decide(&self.key, task(id), decision).await
+    async fn decide(&self, id: &str, decision: GateDecision) -> Result<State, PageApiError> {
+        self.page.decide(&self.key, task(id), decision).await
     }
 }
 
@@ -86,7 +86,7 @@ fn approval(gate: &Gate) -> GateDecision {
 }
 
 /// The status and the code of a refusal.
-fn refusal<T: std::fmt::Debug>(outcome: Result<T, GateError>) -> (u16, Code) {
+fn refusal<T: std::fmt::Debug>(outcome: Result<T, PageApiError>) -> (u16, Code) {
     let error = outcome.expect_err("it is refused");
     (error.status, error.code)
 }
@@ -99,7 +99,7 @@ async fn a_key_decides_what_was_shown_once_after_a_human_let_it() {
     let client = Client::of(&world, world.make_api_key("phone").key);
     let id = world.start("mark", &json!({"name": "one"}));
     assert_eq!(client.may_decide().await, Ok(false));
-    let refused = client.gates.gates(&client.key).await.expect_err("it may not");
+    let refused = client.page.waiting(&client.key).await.expect_err("it may not");
     assert_eq!((refused.status, refused.code), (403, Code::NeedsScope));
     assert!(refused.message.contains("a human lets it, under API keys on the page"), "{refused}");
     let page = human.get("/api-keys").body;
@@ -107,7 +107,7 @@ async fn a_key_decides_what_was_shown_once_after_a_human_let_it() {
 
     assert_eq!(human.post("/api-keys/give", &world.shown_api_key("phone")).status, 200);
     assert_eq!(client.may_decide().await, Ok(true));
-    let list = client.gates.gates(&client.key).await.expect("what waits");
+    let list = client.page.waiting(&client.key).await.expect("what waits");
     assert_eq!((list.gates.len(), list.more), (1, 0));
     let gate = client.gate(&id).await;
     assert_eq!(list.gates[0], gate);
@@ -135,7 +135,7 @@ async fn a_key_decides_what_was_shown_once_after_a_human_let_it() {
     };
     assert_eq!(client.decide(&other, denial).await, Ok(State::Denied));
     assert_eq!(world.end_of(&other)["error"]["message"], "a human denied it: not now");
-    assert_eq!(refusal(client.gates.gate(&client.key, task(&other)).await), (404, Code::NotFound));
+    assert_eq!(refusal(client.page.waiting_task(&client.key, task(&other)).await), (404, Code::NotFound));
     let unknown = GateDecision { decision: GateVerdict::Approve, ..approval(&gate) };
     assert_eq!(refusal(client.decide(&TaskId::new().to_string(), unknown).await), (404, Code::NotFound));
 

@@ -1,7 +1,7 @@
 //! What a loop spends on models.
 
 use super::Machine;
-use crate::model::conversation::{TaskSpending, TokenUsage, Turn};
+use crate::model::conversation::{ModelTurn, TaskSpending, TokenUsage};
 
 /// Requests, tokens and cost that were used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -21,7 +21,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn add_spending(&mut self, turn: &Turn) {
+    pub(super) fn add_spending(&mut self, turn: &ModelTurn) {
         self.progress.requests += 1;
         for spending in [&mut self.progress.spending, &mut self.session_spending] {
             spending.requests += 1;

@@ -19,10 +19,10 @@ fn settings() -> LoopSettings {
 }
 
 fn says(text: &str) -> MachineEvent {
-    MachineEvent::Answered(Turn {
+    MachineEvent::Answered(ModelTurn {
         text: text.to_owned(),
         usage: TokenUsage { input: 10, output: 5, cached: 0 },
-        ..Turn::default()
+        ..ModelTurn::default()
     })
 }
 
@@ -33,7 +33,11 @@ fn calls(commands: &[&str]) -> MachineEvent {
         arguments: json!({ "command": command }),
     };
     let calls = commands.iter().enumerate().map(call).collect();
-    MachineEvent::Answered(Turn { calls, usage: TokenUsage { input: 10, output: 5, cached: 0 }, ..Turn::default() })
+    MachineEvent::Answered(ModelTurn {
+        calls,
+        usage: TokenUsage { input: 10, output: 5, cached: 0 },
+        ..ModelTurn::default()
+    })
 }
 
 fn result(number: usize) -> ToolResult {
@@ -349,10 +353,10 @@ fn an_answer_that_was_cut_or_refused_ends_the_question_with_that_reason() {
         let mut machine = asked();
         effects_of(&mut machine, calls(&["run"]));
         effects_of(&mut machine, delegated());
-        let cut = MachineEvent::Answered(Turn { text: "Half of".to_owned(), end, ..Turn::default() });
+        let cut = MachineEvent::Answered(ModelTurn { text: "Half of".to_owned(), end, ..ModelTurn::default() });
         assert_eq!(effects_of(&mut machine, cut), ["answered", "stopped", done]);
         let mut machine = asked();
-        let empty = MachineEvent::Answered(Turn { end, ..Turn::default() });
+        let empty = MachineEvent::Answered(ModelTurn { end, ..ModelTurn::default() });
         assert_eq!(effects_of(&mut machine, empty), ["answered", "stopped", done], "it is not asked for again");
         assert_eq!(machine.answer(), None);
     }

@@ -22,7 +22,7 @@ pub enum JournalEntry {
     /// The user asked a question.
     Asked { text: String },
     /// The model answered, with or without tool calls.
-    Answered { turn: Box<Turn> },
+    Answered { turn: Box<ModelTurn> },
     /// The results of the tool calls of the previous turn, in the order of the calls.
     Called { results: Vec<ToolResult> },
     /// The model was told that these tasks are final.
@@ -30,9 +30,9 @@ pub enum JournalEntry {
     /// The loop sent a note to the model.
     Noted { text: String },
     /// The model gave an answer that is not part of the conversation, because it was empty.
-    Discarded { turn: Box<Turn> },
+    Discarded { turn: Box<ModelTurn> },
     /// The model explained a failed call, in a request without tools.
-    Diagnosed { turn: Box<Turn> },
+    Diagnosed { turn: Box<ModelTurn> },
     /// The work on the question ended.
     Stopped { reason: StopReason },
     /// Another model answers from here on.
@@ -48,7 +48,7 @@ pub enum JournalEntry {
 /// One answer of a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Turn {
+pub struct ModelTurn {
     pub text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,

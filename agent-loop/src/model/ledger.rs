@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use protocol::paths::create_private;
 use serde::{Deserialize, Serialize};
 
-use super::conversation::Turn;
+use super::conversation::ModelTurn;
 use super::provider::{FailureClass, ModelFailure, ModelRequest, Provider, TextListener, TurnFuture};
 use super::registry::rounded_cost;
 
@@ -91,7 +91,7 @@ impl Ledger {
         }))
     }
 
-    fn record(&self, uid: u32, turn: &Turn, now: Timestamp) -> io::Result<()> {
+    fn record(&self, uid: u32, turn: &ModelTurn, now: Timestamp) -> io::Result<()> {
         create_private(&self.folder)?;
         let path = self.path(now);
         if !path.exists() {
@@ -148,7 +148,7 @@ impl<P: Provider> Budgeted<P> {
         Self { model, ledger, budget, uid }
     }
 
-    async fn answer(&self, request: ModelRequest, on_text: TextListener<'_>) -> Result<Turn, ModelFailure> {
+    async fn answer(&self, request: ModelRequest, on_text: TextListener<'_>) -> Result<ModelTurn, ModelFailure> {
         let Some(ledger) = &self.ledger else { return self.model.ask(request, on_text).await };
         let spent = ledger.spent(self.uid, protocol::clock::now()).map_err(|error| unusable(&error))?;
         if let Some(used_up) = self.budget.used_up(spent) {
@@ -185,7 +185,8 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let ledger = Ledger::in_state(state.path());
         let now: Timestamp = "2026-11-22T23:59:00Z".parse().expect("a time");
-        let turn = Turn { usage: TokenUsage { input: 10, output: 5, cached: 2 }, cost: 0.001, ..Turn::default() };
+        let turn =
+            ModelTurn { usage: TokenUsage { input: 10, output: 5, cached: 2 }, cost: 0.001, ..ModelTurn::default() };
         for _ in 0..3 {
             ledger.record(1000, &turn, now).expect("recorded");
         }
@@ -211,7 +212,7 @@ mod tests {
         for day in 0..100 {
             fs::write(ledger.folder.join(format!("2025-{day:03}.jsonl")), "").expect("written");
         }
-        ledger.record(0, &Turn::default(), protocol::clock::now()).expect("recorded");
+        ledger.record(0, &ModelTurn::default(), protocol::clock::now()).expect("recorded");
         let left = fs::read_dir(&ledger.folder).expect("read").count();
         assert_eq!(left, MAX_DAYS + 1);
     }

@@ -3,15 +3,16 @@
 //! Knows nothing about tasks, sessions or retries. [`client::ModelClient`] talks to real providers; the
 //! tests of the loop use a scripted one.
 
-use ground::task::failure::{Failure, Retry};
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use ground::base::backoff::Backoff;
+use ground::task::failure::{Failure, Retry};
 use protocol::code::Code;
 use serde_json::{Value, json};
 
-use super::conversation::{RawMessage, ToolCall, ToolResult, Turn};
+use super::conversation::{ModelTurn, RawMessage, ToolCall, ToolResult};
 
 pub mod client;
 mod ending;
@@ -62,16 +63,14 @@ pub struct ModelFailure {
     pub retry_after: Option<Duration>,
 }
 
-/// The first delay before a request is repeated, which doubles with each attempt.
-const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The longest delay, unless the provider asks for a longer one.
-const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
+/// The delays before a request is repeated, unless the provider asks for a longer one.
+const RETRY_DELAYS: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_mins(1) };
 
 impl ModelFailure {
     /// How long to wait before the request is repeated after attempt number `attempt`, counted from 0.
     pub fn retry_delay(&self, attempt: u32) -> Duration {
-        let doubled = MIN_RETRY_DELAY.saturating_mul(1 << attempt.min(10)).min(MAX_RETRY_DELAY);
-        self.retry_after.map_or(doubled, |wanted| wanted.max(MIN_RETRY_DELAY).min(MAX_RETRY_DELAY * 10))
+        let Backoff { first, max } = RETRY_DELAYS;
+        self.retry_after.map_or(RETRY_DELAYS.pause(attempt), |wanted| wanted.max(first).min(max * 10))
     }
 }
 
@@ -106,7 +105,7 @@ impl FailureClass {
 }
 
 /// A request in progress; resolves to the turn.
-pub type TurnFuture<'a> = Pin<Box<dyn Future<Output = Result<Turn, ModelFailure>> + Send + 'a>>;
+pub type TurnFuture<'a> = Pin<Box<dyn Future<Output = Result<ModelTurn, ModelFailure>> + Send + 'a>>;
 
 /// Receives the text of an answer piece by piece.
 pub type TextListener<'a> = &'a (dyn Fn(&str) + Send + Sync);

@@ -5,7 +5,7 @@
 
 use protocol::task::State;
 
-use super::conversation::{EndedTask, JournalEntry, ToolCall, ToolResult, Turn};
+use super::conversation::{EndedTask, JournalEntry, ModelTurn, ToolCall, ToolResult};
 use super::provider::Message;
 
 /// Introduces the question that is repeated for a model that writes its calls as text.
@@ -112,7 +112,7 @@ fn call_id(position: usize, number: usize) -> String {
 }
 
 /// The message of an answer; `None` for an empty one, which providers reject.
-fn assistant(turn: &Turn, style: CallStyle, position: usize) -> Option<Message> {
+fn assistant(turn: &ModelTurn, style: CallStyle, position: usize) -> Option<Message> {
     if turn.calls.is_empty() && turn.text.trim().is_empty() {
         return None;
     }
@@ -256,7 +256,7 @@ mod tests {
             spent: Vec::new(),
             data_class: None,
         };
-        let turn = Turn { calls: vec![call], ..Turn::default() };
+        let turn = ModelTurn { calls: vec![call], ..ModelTurn::default() };
         [JournalEntry::Answered { turn: Box::new(turn) }, JournalEntry::Called { results: vec![result] }]
     }
 

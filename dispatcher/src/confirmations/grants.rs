@@ -61,7 +61,7 @@ mod tests {
     use protocol::task::State;
     use serde_json::json;
 
-    use super::super::super::tests::{Bench, definition, limits, unconfirmed};
+    use super::super::super::tests::{Bench, definition, limits, unapproved};
     use super::*;
     use store::{Change, Store as _};
 
@@ -69,7 +69,7 @@ mod tests {
     fn an_ended_grant_is_kept_while_a_task_that_it_approved_has_not_started() {
         let mut bench = Bench::new(limits(1));
         let scheduled = bench.now + SignedDuration::from_mins(20);
-        let task = Task { run_at: Some(scheduled), not_before: Some(scheduled), ..unconfirmed(bench.now, json!({})) };
+        let task = Task { run_at: Some(scheduled), not_before: Some(scheduled), ..unapproved(bench.now, json!({})) };
         let grant = Grant::sample(&task, bench.now);
         let later = |hours| bench.now + SignedDuration::from_hours(hours);
         let (first, second) = (later(1), later(2));
@@ -92,7 +92,7 @@ mod tests {
     fn a_grant_ends_at_its_expiry_its_last_use_or_its_revocation() {
         let bench = Bench::new(limits(1));
         let at = |hours| bench.now + SignedDuration::from_hours(hours);
-        let task = unconfirmed(bench.now, json!({}));
+        let task = unapproved(bench.now, json!({}));
         let (most_uses, last_use) = (Some(2), Some(at(1)));
         let grant = Grant { expires_at: at(5), most_uses, uses: 1, last_use, ..Grant::sample(&task, at(0)) };
         assert_eq!(grant.ended_at(), at(5));

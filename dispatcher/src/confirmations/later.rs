@@ -74,7 +74,7 @@ mod tests {
     use super::super::{DecideRequest, HumanVerdict};
     use crate::Event;
     use crate::HumanCommand;
-    use crate::tests::{Bench, command, definition, limits, unconfirmed};
+    use crate::tests::{Bench, command, definition, limits, unapproved};
     use definition::Definition;
     use protocol::mailbox::request::Answer;
     use protocol::task::{State, TaskId};
@@ -85,7 +85,7 @@ mod tests {
 
     fn in_an_hour(bench: &Bench) -> Task {
         let at = bench.now + jiff::SignedDuration::from_hours(1);
-        let mut task = Task { run_at: Some(at), ..unconfirmed(bench.now, json!({"n": 1})) };
+        let mut task = Task { run_at: Some(at), ..unapproved(bench.now, json!({"n": 1})) };
         task.confirmation.as_mut().expect("a confirmation").expires_at = at + jiff::SignedDuration::from_hours(1);
         task
     }

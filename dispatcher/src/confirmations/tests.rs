@@ -10,7 +10,7 @@ use protocol::mailbox::request::Answer;
 use serde_json::json;
 use store::Store as _;
 
-use super::super::tests::{Bench, Turn, command, definition, error_of, limits, unconfirmed};
+use super::super::tests::{Bench, Turn, command, definition, error_of, limits, unapproved};
 use super::super::{DispatcherLimits, Event, FailureKind, RulesChange};
 use super::*;
 use crate::HumanCommand;
@@ -41,7 +41,7 @@ fn decide_with_grant(
 
 /// Admits a task that waits for confirmation.
 fn pending(bench: &mut Bench, input: Value) -> TaskId {
-    let task = unconfirmed(bench.now, input);
+    let task = unapproved(bench.now, input);
     let turn = bench.admit(&task, &plain());
     assert_eq!(turn.published, [(task.id, State::AwaitingConfirmation)]);
     assert!(turn.performed.is_empty());
@@ -79,7 +79,7 @@ fn a_denied_task_never_runs_and_its_error_gives_the_reason() {
     let error = error_of(&task);
     assert_eq!((error.code, error.message.as_str()), (Code::Denied, "a human denied it: not today"));
     // The same call is denied without asking until the cool-down is over.
-    let again = unconfirmed(bench.now, json!({}));
+    let again = unapproved(bench.now, json!({}));
     assert_eq!(refusal(&bench.admit(&again, &plain())), Code::Denied);
     pending(&mut bench, json!({"other": 1}));
     bench.pass(Duration::from_mins(10));
@@ -180,8 +180,8 @@ fn a_changed_definition_ends_pending_and_approved_tasks() {
     let (waits, approved) = (pending(&mut bench, json!({"n": 1})), pending(&mut bench, json!({"n": 2})));
     let of = [(approved, digest(&bench, approved))];
     decide(&mut bench, &of, HumanVerdict::Approve);
-    let confirmable: BTreeSet<_> = bench.dispatcher.confirmable().map(|task| task.id).collect();
-    assert_eq!(confirmable, BTreeSet::from([waits, approved]));
+    let approvable: BTreeSet<_> = bench.dispatcher.approvable().map(|task| task.id).collect();
+    assert_eq!(approvable, BTreeSet::from([waits, approved]));
     let change = RulesChange { limits: limits(1), drifted: vec![waits, approved], reassessed: Vec::new() };
     bench.handle(Event::RulesChanged(Box::new(change)));
     for id in [waits, approved] {
@@ -202,15 +202,15 @@ fn identical_calls_share_a_confirmation_and_the_number_of_pending_ones_is_limite
         ..most
     });
     let first = pending(&mut bench, json!({"n": 1}));
-    let same = bench.admit(&unconfirmed(bench.now, json!({"n": 1})), &plain());
+    let same = bench.admit(&unapproved(bench.now, json!({"n": 1})), &plain());
     assert!(matches!(same.answers.as_slice(), [Answer::SameAs(id)] if *id == first), "{same:?}");
     let second = pending(&mut bench, json!({"n": 2}));
-    let third = unconfirmed(bench.now, json!({"n": 3}));
+    let third = unapproved(bench.now, json!({"n": 3}));
     assert_eq!(refusal(&bench.admit(&third, &plain())), Code::Throttled, "of one session");
-    let mut of_other = unconfirmed(bench.now, json!({"n": 5}));
+    let mut of_other = unapproved(bench.now, json!({"n": 5}));
     of_other.caller.session = Some("other".to_owned());
     bench.admit(&of_other, &plain());
-    let mut of_third = unconfirmed(bench.now, json!({"n": 4}));
+    let mut of_third = unapproved(bench.now, json!({"n": 4}));
     of_third.caller.session = Some("third".to_owned());
     assert_eq!(refusal(&bench.admit(&of_third, &plain())), Code::Throttled, "of all");
     assert_eq!(bench.dispatcher.queue_position(second), Some(2));
@@ -223,7 +223,7 @@ fn identical_calls_share_a_confirmation_and_the_number_of_pending_ones_is_limite
 fn what_is_asked_for_one_client_decides_nothing_for_others() {
     let mut bench = Bench::new(limits(1));
     let of = |bench: &Bench, session: &str| {
-        let mut task = unconfirmed(bench.now, json!({"n": 1}));
+        let mut task = unapproved(bench.now, json!({"n": 1}));
         task.caller.session = Some(session.to_owned());
         task
     };
@@ -249,7 +249,7 @@ fn what_is_asked_for_one_client_decides_nothing_for_others() {
 #[test]
 fn a_scheduled_task_that_drifted_leaves_no_deadline_behind() {
     let mut bench = Bench::new(limits(1));
-    let mut task = unconfirmed(bench.now, json!({}));
+    let mut task = unapproved(bench.now, json!({}));
     task.run_at = Some(bench.now + SignedDuration::from_hours(2));
     bench.admit(&task, &plain());
     let of = [(task.id, digest(&bench, task.id))];
@@ -266,7 +266,7 @@ fn a_call_at_another_time_is_another_task() {
     let mut bench = Bench::new(limits(1));
     let at = |bench: &Bench, minutes: Option<i64>| {
         let run_at = minutes.map(|minutes| bench.now + SignedDuration::from_mins(minutes));
-        Task { run_at, ..unconfirmed(bench.now, json!({})) }
+        Task { run_at, ..unapproved(bench.now, json!({})) }
     };
     let mut admitted = Vec::new();
     for minutes in [None, Some(60), Some(90)] {
@@ -288,7 +288,7 @@ fn a_call_at_another_time_is_another_task() {
 
 /// A task of the same user in another session and another folder.
 fn elsewhere(bench: &Bench, input: Value, name: &str) -> Task {
-    let mut task = unconfirmed(bench.now, input);
+    let mut task = unapproved(bench.now, input);
     task.caller.session = Some(name.to_owned());
     task.caller.folder = Some(name.into());
     task
@@ -298,7 +298,7 @@ fn elsewhere(bench: &Bench, input: Value, name: &str) -> Task {
 fn a_new_session_does_not_get_a_human_asked_again() {
     let mut bench = Bench::new(limits(1));
     let id = pending(&mut bench, json!({}));
-    let mut same = unconfirmed(bench.now, json!({}));
+    let mut same = unapproved(bench.now, json!({}));
     same.caller.session = Some("new".to_owned());
     let shared = bench.admit(&same, &plain());
     assert!(matches!(shared.answers.as_slice(), [Answer::SameAs(first)] if *first == id), "{shared:?}");
@@ -310,7 +310,7 @@ fn a_new_session_does_not_get_a_human_asked_again() {
     bench.dispatcher.restore_denial(&bench.stored(id));
     let again = elsewhere(&bench, json!({}), "newer");
     assert_eq!(refusal(&bench.admit(&again, &plain())), Code::Denied, "under the next executor");
-    let mut of_other_user = unconfirmed(bench.now, json!({}));
+    let mut of_other_user = unapproved(bench.now, json!({}));
     of_other_user.caller.uid += 1;
     let asked = bench.admit(&of_other_user, &plain()).published;
     assert_eq!(asked, [(of_other_user.id, State::AwaitingConfirmation)], "another user did not ask before");
@@ -352,7 +352,7 @@ fn the_number_of_confirmations_per_hour_is_limited() {
         bench.cancel(id, 1);
         bench.pass(Duration::from_mins(10));
     }
-    assert_eq!(refusal(&bench.admit(&unconfirmed(bench.now, json!({"n": 2})), &plain())), Code::Throttled);
+    assert_eq!(refusal(&bench.admit(&unapproved(bench.now, json!({"n": 2})), &plain())), Code::Throttled);
     bench.pass(Duration::from_mins(40));
     pending(&mut bench, json!({"n": 2}));
 }
@@ -389,13 +389,13 @@ fn a_grant_approves_matching_calls_up_to_its_uses_and_survives_a_crash() {
     let of = [(id, digest(&bench, id))];
     let grant = grant_of(&bench, id, Some(("n", FieldCoverage::AtMost(5.into()))), Some(2));
     assert_eq!(decide_with_grant(&mut bench, &of, HumanVerdict::Approve, Some(grant.clone())).performed, [id]);
-    let through = unconfirmed(bench.now, json!({"n": 5}));
+    let through = unapproved(bench.now, json!({"n": 5}));
     assert_eq!(bench.admit(&through, &plain()).performed, [through.id]);
     let decision = bench.stored(through.id).confirmation.and_then(|asked| asked.decision).expect("a decision");
     assert_eq!(decision.by, DecidedBy::Grant(grant.id));
     pending(&mut bench, json!({"n": 6}));
     bench.crash(Some(&plain()));
-    let last = unconfirmed(bench.now, json!({"n": 2}));
+    let last = unapproved(bench.now, json!({"n": 2}));
     assert_eq!(bench.admit(&last, &plain()).performed, [last.id]);
     assert_eq!(bench.store.grants().expect("read")[0].uses, 2);
     pending(&mut bench, json!({"n": 3}));
@@ -420,7 +420,7 @@ fn a_grant_approves_nothing_that_starts_after_its_end() {
         let grant = grant_of(&bench, id, Some(("n", FieldCoverage::Anything)), None);
         decide_with_grant(&mut bench, &of, HumanVerdict::Approve, Some(grant));
         let scheduled =
-            Task { run_at: starts_in.map(|after| bench.now + after), ..unconfirmed(bench.now, json!({"n": 2})) };
+            Task { run_at: starts_in.map(|after| bench.now + after), ..unapproved(bench.now, json!({"n": 2})) };
         bench.admit(&scheduled, &plain());
         let expected = if is_approved { State::Queued } else { State::AwaitingConfirmation };
         assert_eq!(bench.state(scheduled.id), expected, "{starts_in:?}");
@@ -440,7 +440,7 @@ fn a_grant_that_ends_while_a_task_is_queued_approves_it_no_more() {
         if is_retry {
             bench.succeed(id);
         }
-        let queued = Task { effect, ..unconfirmed(bench.now, json!({"n": 2})) };
+        let queued = Task { effect, ..unapproved(bench.now, json!({"n": 2})) };
         assert_eq!(bench.admit(&queued, &definition).performed.len(), usize::from(is_retry));
         if is_retry {
             let after = Retry::After(Duration::from_hours(1));
@@ -467,7 +467,7 @@ fn a_rule_that_came_after_a_grant_outranks_it() {
         let of = [(id, digest(&bench, id))];
         let grant = Grant { rules: [old].into(), ..grant_of(&bench, id, Some(("n", FieldCoverage::Anything)), None) };
         decide_with_grant(&mut bench, &of, HumanVerdict::Approve, Some(grant));
-        let mut task = unconfirmed(bench.now, json!({"n": 2}));
+        let mut task = unapproved(bench.now, json!({"n": 2}));
         task.confirmation.as_mut().expect("a confirmation").asked_by = asked_by.clone();
         assert_eq!(bench.admit(&task, &plain()).performed.len(), usize::from(is_approved), "{asked_by:?}");
     }
@@ -480,7 +480,7 @@ fn revoking_a_grant_denies_the_tasks_that_have_not_started() {
     let of = [(id, digest(&bench, id))];
     let grant = grant_of(&bench, id, None, None);
     decide_with_grant(&mut bench, &of, HumanVerdict::Approve, Some(grant.clone()));
-    let queued = unconfirmed(bench.now, json!({}));
+    let queued = unapproved(bench.now, json!({}));
     assert_eq!(bench.admit(&queued, &plain()).published, [(queued.id, State::Queued)]);
     let turn = bench.handle(command(HumanCommand::Revoke { grant: grant.id, touch: None }));
     assert_eq!(turn.replies, [Ok(vec![])]);
@@ -496,7 +496,7 @@ fn held() -> Arc<Definition> {
 
 /// Approves a task whose definition has a `hold`.
 fn approve_held(bench: &mut Bench, input: Value) -> TaskId {
-    let task = unconfirmed(bench.now, input);
+    let task = unapproved(bench.now, input);
     bench.admit(&task, &held());
     let of = [(task.id, digest(bench, task.id))];
     let turn = decide(bench, &of, HumanVerdict::Approve);
@@ -526,7 +526,7 @@ fn a_held_task_can_be_stopped_and_does_not_expire_while_it_is_held() {
     let stopped = approve_held(&mut bench, json!({"n": 1}));
     bench.cancel(stopped, 1);
     assert_eq!(bench.state(stopped), State::Cancelled);
-    let task = unconfirmed(bench.now, json!({"n": 2}));
+    let task = unapproved(bench.now, json!({"n": 2}));
     bench.admit(&task, &held());
     bench.now = task.confirmation.as_ref().expect("a confirmation").expires_at - SignedDuration::from_secs(1);
     let of = [(task.id, digest(&bench, task.id))];

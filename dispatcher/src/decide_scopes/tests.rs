@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use store::Store as _;
 
 use super::super::Event;
-use super::super::tests::{Bench, Turn, command, definition, limits, unconfirmed};
+use super::super::tests::{Bench, Turn, command, definition, limits, unapproved};
 use super::*;
 use crate::HumanCommand;
 use crate::report::FailureKind;
@@ -50,7 +50,7 @@ fn take(bench: &mut Bench, hash: &str) -> Turn {
 }
 
 fn pending(bench: &mut Bench, input: Value, definition: &Arc<Definition>) -> (TaskId, Digest) {
-    let task = unconfirmed(bench.now, input);
+    let task = unapproved(bench.now, input);
     assert_eq!(bench.admit(&task, definition).published, [(task.id, State::AwaitingConfirmation)]);
     (task.id, bench.stored(task.id).confirmation.expect("a confirmation").digest)
 }
@@ -95,7 +95,7 @@ fn a_key_decides_only_while_it_has_the_scope_and_its_decisions_are_recorded() {
     assert_eq!(take(&mut bench, "aa").replies, [Ok(vec![])]);
     let next = pending(&mut bench, json!({"n": 2}), &plain);
     assert!(is_refused(&approve(&mut bench, next, "aa")));
-    assert!(matches!(take(&mut bench, "bb").replies[..], [Err(DecisionError::Refused(_))]));
+    assert!(matches!(take(&mut bench, "bb").replies[..], [Err(DecisionError::CommandRefused(_))]));
 }
 
 #[test]
@@ -129,13 +129,13 @@ fn check_that_it_does_not_start(take_back: impl FnOnce(&mut Bench)) {
         touch: None,
     };
     bench.handle(command(HumanCommand::ChangeScope(change)));
-    let tried = Task { effect: EffectClass::Idempotent, ..unconfirmed(bench.now, json!({"n": 2})) };
+    let tried = Task { effect: EffectClass::Idempotent, ..unapproved(bench.now, json!({"n": 2})) };
     bench.admit(&tried, &plain);
     let digest = bench.stored(tried.id).confirmation.expect("a confirmation").digest;
     assert_eq!(approve(&mut bench, (tried.id, digest), "aa").performed, [tried.id]);
     bench.fail(tried.id, FailureKind::Failure, Retry::After(Duration::from_mins(1)), SideEffect::Answered);
     let later = bench.now + Duration::from_mins(1);
-    let mut task = unconfirmed(bench.now, json!({"n": 1}));
+    let mut task = unapproved(bench.now, json!({"n": 1}));
     (task.run_at, task.not_before) = (Some(later), Some(later));
     bench.admit(&task, &plain);
     let digest = bench.stored(task.id).confirmation.expect("a confirmation").digest;

@@ -12,7 +12,7 @@ use protocol::task::{State, TaskId};
 use serde_json::{Value, json};
 use store::Store as _;
 
-use super::super::tests::{Bench, Turn, command, definition, limits, unconfirmed};
+use super::super::tests::{Bench, Turn, command, definition, limits, unapproved};
 use super::*;
 use crate::HumanCommand;
 use crate::soft_key::{Ceremony, SoftKey};
@@ -51,7 +51,7 @@ fn grave() -> Arc<Definition> {
 
 /// Admits a task that waits for confirmation, and returns it with the digest of what is shown.
 fn pending(bench: &mut Bench, input: Value, definition: &Arc<Definition>) -> (TaskId, Digest) {
-    let mut task = unconfirmed(bench.now, input);
+    let mut task = unapproved(bench.now, input);
     let mut confirmation = task.confirmation.take().expect("a confirmation");
     confirmation.digest = confirmation.digest_of(INSTANCE, &task, &task.input);
     let digest = confirmation.digest;
@@ -166,7 +166,7 @@ fn a_demanded_touch_is_needed_whatever_the_task_does_and_also_when_all_keys_are_
     let (mut bench, key) = with_key();
     for keys in [vec![&key], Vec::new()] {
         enrol(&mut bench, &keys);
-        let mut task = unconfirmed(bench.now, json!({"keys": keys.len()}));
+        let mut task = unapproved(bench.now, json!({"keys": keys.len()}));
         let confirmation = task.confirmation.as_mut().expect("a confirmation");
         confirmation.needs = Some(Assurance::Touch);
         let shown = (task.id, confirmation.digest);
@@ -309,7 +309,7 @@ fn a_grant_is_worth_what_it_was_made_with() {
     let turn =
         decide(&mut bench, DecideRequest { grant: Some(Box::new(made)), ..request(&[shown], HumanVerdict::Approve) });
     assert_eq!(turn.performed, [shown.0]);
-    let covered = unconfirmed(bench.now, json!({"n": 2}));
+    let covered = unapproved(bench.now, json!({"n": 2}));
     assert_eq!(bench.admit(&covered, &plain).performed, [covered.id]);
     let shown = pending(&mut bench, json!({"n": 3}), &grave());
 
@@ -326,7 +326,7 @@ fn a_grant_is_worth_what_it_was_made_with() {
     let turn = decide(&mut bench, remember(Some(touch(&key, of_approval, |_| {}))));
     assert_eq!(turn.replies, [Err(DecisionError::BadTouch(WebauthnError::WrongChallenge))]);
     assert_eq!(decide(&mut bench, remember(Some(touch(&key, wanted, |_| {})))).performed, [shown.0]);
-    let covered = unconfirmed(bench.now, json!({"n": 4}));
+    let covered = unapproved(bench.now, json!({"n": 4}));
     assert_eq!(bench.admit(&covered, &grave()).performed, [covered.id]);
     let stored = bench.store.grants().expect("read").into_iter().find(|grant| grant.id == made.id).expect("kept");
     let covered = bench.stored(covered.id);
@@ -359,7 +359,7 @@ fn a_reset_voids_every_older_grant() {
     let shown = pending(&mut bench, json!({"n": 1}), &plain);
     let made = grant(&bench, shown.0);
     decide(&mut bench, DecideRequest { grant: Some(Box::new(made)), ..request(&[shown], HumanVerdict::Approve) });
-    let covered = unconfirmed(bench.now, json!({"n": 2}));
+    let covered = unapproved(bench.now, json!({"n": 2}));
     assert_eq!(bench.admit(&covered, &plain).performed, [covered.id]);
     bench.dispatcher.set_approver_keys(ApproverKeys { keys: Vec::new(), reset_at: Some(bench.now) });
     pending(&mut bench, json!({"n": 3}), &plain);

@@ -120,7 +120,7 @@ impl ApproverKeyring {
         let name: String = name.trim().chars().take(MAX_KEY_NAME_CHARS).collect();
         let mut keys = dispatcher.approver_keys().clone();
         let refused = |message: &str, hint: &str| {
-            Err(DecisionError::Refused(Box::new(ErrorBody::new(Code::BadKey, message).hint(hint))))
+            Err(DecisionError::CommandRefused(Box::new(ErrorBody::new(Code::BadKey, message).hint(hint))))
         };
         if name.is_empty() {
             return refused("a key needs a name", "choose one by which you recognize the key");
@@ -163,7 +163,7 @@ impl ApproverKeyring {
         dispatcher: &mut Dispatcher,
     ) -> Result<Effects, DecisionError> {
         let refused = |code: Code, message: &str, hint: &str| {
-            Err(DecisionError::Refused(Box::new(ErrorBody::new(code, message).hint(hint))))
+            Err(DecisionError::CommandRefused(Box::new(ErrorBody::new(code, message).hint(hint))))
         };
         let mut keys = dispatcher.approver_keys().clone();
         if keys.find(credential).is_none() {
@@ -192,7 +192,7 @@ impl ApproverKeyring {
     fn replace(&mut self, keys: ApproverKeys, dispatcher: &mut Dispatcher) -> Result<(), DecisionError> {
         self.file.write(&keys, 0o600).map_err(|error| {
             let message = format!("failed to write the keys: {error}");
-            DecisionError::Refused(Box::new(ErrorBody::new(Code::Io, message)))
+            DecisionError::CommandRefused(Box::new(ErrorBody::new(Code::Io, message)))
         })?;
         self.stamp = self.file.stamp();
         dispatcher.set_approver_keys(keys);

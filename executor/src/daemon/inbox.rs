@@ -96,7 +96,7 @@ impl Inbox {
         Event::RulesChanged(Box::new(RulesChange {
             limits: DispatcherLimits::of(self.intake.settings().config()),
             reassessed: dispatcher.open_tasks().map(reassess).collect(),
-            drifted: dispatcher.confirmable().filter(has_drifted).map(|task| task.id).collect(),
+            drifted: dispatcher.approvable().filter(has_drifted).map(|task| task.id).collect(),
         }))
     }
 

@@ -175,7 +175,7 @@ impl Daemon {
         let mut edited = task.clone();
         edited.input.clone_from(input);
         match self.inbox.intake.reassess(&edited, definition, self.tasks.clock.now()) {
-            Reassessment::Refuse(error) => Some(DecisionError::Refused(error)),
+            Reassessment::Refuse(error) => Some(DecisionError::CommandRefused(error)),
             Reassessment::Keep | Reassessment::Ask(_) => None,
         }
     }

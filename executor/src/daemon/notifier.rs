@@ -50,7 +50,7 @@ impl DesktopNotifier {
         {
             return;
         }
-        let waiting = dispatcher.confirmable().filter(|task| task.state == State::AwaitingConfirmation);
+        let waiting = dispatcher.approvable().filter(|task| task.state == State::AwaitingConfirmation);
         let notice = Notice::of(waiting, page);
         let (channels, runner_context) = (Arc::clone(&self.channels), self.settings.runner_context());
         let cancel = self.background.executor_ended().child_token();

@@ -78,7 +78,7 @@ impl PageEndpoint {
     }
 
     /// Serves the page, unless the configuration disables it. Without a free port tasks go on, but no human can
-    /// confirm them.
+    /// approve them.
     pub(super) fn serve(
         &mut self,
         paths: &Paths,
@@ -92,7 +92,7 @@ impl PageEndpoint {
         let listeners = match self.site.listen(&folder) {
             Ok(listeners) => listeners,
             Err(error) => {
-                tracing::error!(%error, "failed to serve the page: no task can be confirmed");
+                tracing::error!(%error, "failed to serve the page: no task can be approved");
                 return Ok(self.site.close(&folder)?);
             }
         };
@@ -183,7 +183,7 @@ impl PageEndpoint {
         now: Timestamp,
     ) -> impl Iterator<Item = (usize, &'a Task)> + use<'a> {
         self.positions = PublishedPositions { at: Some(now), answered: dispatcher.confirmations_answered() };
-        let waiting = dispatcher.confirmable().filter(|task| task.state == State::AwaitingConfirmation);
+        let waiting = dispatcher.approvable().filter(|task| task.state == State::AwaitingConfirmation);
         (1..).zip(waiting.take(MAX_POSITIONS))
     }
 }

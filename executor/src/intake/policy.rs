@@ -19,7 +19,7 @@ use ground::task::effect::EffectClass;
 use ground::task::name::SubtoolName;
 use protocol::caller::Caller;
 use runner::Invocation;
-use runner::sql::{GatePatterns, GateRules, Gates, KnownTables, gates};
+use runner::sql::{AccessPatterns, AccessedTables, KnownTables, TableRules, accessed_tables};
 use serde_json::{Map, Value};
 
 /// What policy decides about a run.
@@ -71,9 +71,9 @@ pub struct PolicyCase<'a> {
 
 impl PolicyCase<'_> {
     /// What the run does in a database; `None` if it asks none.
-    fn gates(&self, known: &KnownTables) -> Option<Gates> {
+    fn tables(&self, known: &KnownTables) -> Option<AccessedTables> {
         let (input, caller) = (self.input.clone(), self.caller.clone());
-        gates(&self.definition.run, &Invocation { input, caller, ..Invocation::default() }, known)
+        accessed_tables(&self.definition.run, &Invocation { input, caller, ..Invocation::default() }, known)
     }
 }
 
@@ -96,7 +96,8 @@ struct CompiledRule {
     tools: GlobSet,
     tags: Vec<String>,
     /// Empty: whatever it does in a database.
-    gates: GatePatterns,
+    /// The setting `gates`.
+    table_access: AccessPatterns,
     when: Option<String>,
     then: RuleAction,
     needs: Option<Assurance>,
@@ -211,8 +212,8 @@ impl Policy {
 
     fn ruling(&self, case: PolicyCase<'_>) -> PolicyRuling {
         // The statement is read once for all rules, and only if one of them asks for it.
-        let gates = LazyCell::new(|| case.gates(&self.known_tables));
-        let matching: Vec<_> = self.rules.iter().filter_map(|rule| rule.apply(case, &gates)).collect();
+        let tables = LazyCell::new(|| case.tables(&self.known_tables));
+        let matching: Vec<_> = self.rules.iter().filter_map(|rule| rule.apply(case, &tables)).collect();
         // Whatever decides: each rule that asks may demand more.
         let needs = matching.iter().filter_map(|(rule, _)| rule.needs).max();
         let asks = matching.iter().filter(|(rule, _)| rule.then == RuleAction::Ask);
@@ -246,18 +247,18 @@ impl Policy {
     }
 }
 
-impl GateRules for Policy {
-    fn have_gates(&self) -> bool {
-        self.rules.iter().any(|rule| !rule.gates.is_empty())
+impl TableRules for Policy {
+    fn are_about_tables(&self) -> bool {
+        self.rules.iter().any(|rule| !rule.table_access.is_empty())
     }
 
-    fn judge(&self, invocation: &Invocation, gates: &Gates) -> Option<(RuleAction, String)> {
+    fn judge(&self, invocation: &Invocation, tables: &AccessedTables) -> Option<(RuleAction, String)> {
         let subtool = invocation.subtool.as_ref()?;
         let applies = |rule: &&CompiledRule| {
-            !rule.gates.is_empty()
+            !rule.table_access.is_empty()
                 && rule.then != RuleAction::Allow
                 && rule.covers(&subtool.name, &subtool.tags)
-                && gates.any(&rule.gates)
+                && tables.any(&rule.table_access)
                 && rule
                     .when
                     .as_ref()
@@ -268,7 +269,7 @@ impl GateRules for Policy {
         Some((rule.then, why.unwrap_or_else(|| format!("rule {} of `confirm.rules` applies", rule.number))))
     }
 
-    fn still_allow(&self, invocation: &Invocation, seen: &Gates, gates: &Gates) -> bool {
+    fn still_allow(&self, invocation: &Invocation, seen: &AccessedTables, now: &AccessedTables) -> bool {
         let Some(subtool) = invocation.subtool.as_ref() else { return true };
         let applies = |rule: &&CompiledRule| {
             rule.then == RuleAction::Allow
@@ -279,8 +280,8 @@ impl GateRules for Policy {
                     .is_none_or(|when| rule.holds(when, &invocation.input, &invocation.caller).unwrap_or(false))
         };
         let allowing = || self.rules.iter().filter(applies);
-        let allowed_before = |rule: &CompiledRule| rule.gates.is_empty() || seen.all(&rule.gates);
-        let allows = |rule: &CompiledRule| rule.gates.is_empty() || gates.all(&rule.gates);
+        let allowed_before = |rule: &CompiledRule| rule.table_access.is_empty() || seen.all(&rule.table_access);
+        let allows = |rule: &CompiledRule| rule.table_access.is_empty() || now.all(&rule.table_access);
         self.writes == RuleAction::Allow || !allowing().any(allowed_before) || allowing().any(allows)
     }
 }
@@ -308,7 +309,7 @@ impl CompiledRule {
             number,
             tools,
             tags,
-            gates: GatePatterns::default(),
+            table_access: AccessPatterns::default(),
             when,
             then: RuleAction::Ask,
             needs: None,
@@ -322,9 +323,9 @@ impl CompiledRule {
         if rule.min_assurance.is_some() && rule.then != RuleAction::Ask {
             return Err(invalid("`min_assurance` is for a rule that asks: `then = \"ask\"`".to_owned()));
         }
-        if let Some(gate) = rule.gates.iter().find(|gate| !is_gate(gate)) {
+        if let Some(access) = rule.gates.iter().find(|access| !is_access(access)) {
             let form = "write `db.DATABASE.TABLE.read`, or `.insert`, `.update`, `.delete` or `.write`, with `*` where you like";
-            return Err(invalid(format!("`{gate}` is not a gate: {form}")));
+            return Err(invalid(format!("`{access}` is not a gate: {form}")));
         }
         if let Some(when) = &rule.when {
             condition::check(when).map_err(|error| invalid(error.to_string()))?;
@@ -333,7 +334,7 @@ impl CompiledRule {
             number,
             tools: globs(&rule.tools).map_err(invalid)?,
             tags: rule.tags.clone(),
-            gates: GatePatterns::new(&rule.gates).map_err(invalid)?,
+            table_access: AccessPatterns::new(&rule.gates).map_err(invalid)?,
             when: rule.when.clone(),
             then: rule.then,
             needs: rule.min_assurance,
@@ -357,8 +358,12 @@ impl CompiledRule {
 
     /// Returns the action of this rule if it matches `case`. If evaluating its condition fails, an `ask` or `refuse`
     /// rule matches and an `allow` rule does not, so that a mistake never allows anything.
-    fn apply(&self, case: PolicyCase<'_>, gates: &impl Deref<Target = Option<Gates>>) -> Option<(&Self, String)> {
-        if !self.covers(case.name.as_str(), &case.definition.tags) || !self.covers_gates(gates) {
+    fn apply(
+        &self,
+        case: PolicyCase<'_>,
+        tables: &impl Deref<Target = Option<AccessedTables>>,
+    ) -> Option<(&Self, String)> {
+        if !self.covers(case.name.as_str(), &case.definition.tags) || !self.covers_tables(tables) {
             return None;
         }
         let why = self.because.clone().unwrap_or_else(|| format!("rule {} of `confirm.rules` applies", self.number));
@@ -374,11 +379,11 @@ impl CompiledRule {
     }
 
     /// Whether it is about what the call does in a database. To allow a call, it must be about all of that.
-    fn covers_gates(&self, gates: &impl Deref<Target = Option<Gates>>) -> bool {
-        self.gates.is_empty()
-            || gates.as_ref().is_some_and(|gates| match self.then {
-                RuleAction::Allow => gates.all(&self.gates),
-                RuleAction::Ask | RuleAction::Refuse => gates.any(&self.gates),
+    fn covers_tables(&self, tables: &impl Deref<Target = Option<AccessedTables>>) -> bool {
+        self.table_access.is_empty()
+            || tables.as_ref().is_some_and(|tables| match self.then {
+                RuleAction::Allow => tables.all(&self.table_access),
+                RuleAction::Ask | RuleAction::Refuse => tables.any(&self.table_access),
             })
     }
 
@@ -414,7 +419,7 @@ fn content(rule: &config::RuleSettings) -> Digest {
 }
 
 /// Whether a pattern can match what a statement does: `db.` first, and one of the known words last.
-fn is_gate(pattern: &str) -> bool {
+fn is_access(pattern: &str) -> bool {
     const ACCESSES: [&str; 5] = ["read", "insert", "update", "delete", "write"];
     let (first, last) = (pattern.split('.').next(), pattern.rsplit('.').next());
     let is_open = |part: &str| part.contains(['*', '?', '[', '{']);

@@ -67,7 +67,7 @@ impl Intake {
         confirmation
     }
 
-    /// Returns the refusal of a run that policy forbids, that no human can confirm, or that a human would be asked
+    /// Returns the refusal of a run that policy forbids, that no human can approve, or that a human would be asked
     /// about although it can only fail.
     pub(super) fn refusal(
         &self,
@@ -120,7 +120,7 @@ impl Intake {
         Some(Failure::from(SecretError::NotSet { name }).error)
     }
 
-    /// Returns the refusal of a run that policy forbids or that no human can confirm.
+    /// Returns the refusal of a run that policy forbids or that no human can approve.
     pub(super) fn refusal_by_policy(
         &self,
         tool: &str,

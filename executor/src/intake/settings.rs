@@ -13,7 +13,7 @@ use protocol::clock;
 use protocol::error::chain;
 use protocol::mailbox::presence::ConfigProblem;
 use runner::RunnerContext;
-use runner::sql::{GateRules, KnownTables};
+use runner::sql::{KnownTables, TableRules};
 use tokio::sync::watch;
 
 use super::policy::{Policy, RuleError};
@@ -61,8 +61,8 @@ impl Settings {
     pub fn new(version: u64, sources: Sources, mut runner_context: RunnerContext) -> Result<Self, RuleError> {
         let known = KnownTables::of(&runner_context);
         let policy = Arc::new(Policy::new(&runner_context.config.confirm)?.with_tables(known));
-        let gate_rules: Arc<dyn GateRules> = Arc::clone(&policy) as _;
-        runner_context.gate_rules = Some(gate_rules);
+        let table_rules: Arc<dyn TableRules> = Arc::clone(&policy) as _;
+        runner_context.table_rules = Some(table_rules);
         Ok(Self {
             version,
             applied_at: clock::now(),

@@ -2,7 +2,7 @@
 //!
 //! Whatever restricts or warns must be about something that exists: rules that refuse or ask, marks, limits, and what is
 //! denied. What only allows loses nothing by a wrong name. A comparison that can never hold is about nothing as well. Subtools of packs that are off count, since a rule may come
-//! before its pack. Tables are not looked up: their database may be away, so of a gate, only its database is checked.
+//! before its pack. Tables are not looked up: their database may be away, so of an access, only its database is checked.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +35,8 @@ struct Target<'a> {
     tools: &'a [String],
     tags: &'a [String],
     when: Option<&'a str>,
-    gates: &'a [String],
+    /// The setting `gates`.
+    table_access: &'a [String],
     is_error: bool,
 }
 
@@ -56,7 +57,7 @@ fn targets(config: &Config) -> Vec<Target<'_>> {
         tools: &rule.tools,
         tags: &rule.tags,
         when: rule.when.as_deref(),
-        gates: &rule.gates,
+        table_access: &rule.gates,
         is_error: rule.then != RuleAction::Allow,
     });
     let marks = config.confirm.marks.iter().enumerate().map(|(index, mark)| Target {
@@ -103,7 +104,7 @@ fn unmatched_in(config: &Config, catalog: &Catalog, targets: &[Target<'_>]) -> V
             let message = catalog.unmatched(pattern);
             found.extend(message.map(|message| Unmatched { path, message, is_error: target.is_error }));
         }
-        found.extend(target.unmatched_gates(config));
+        found.extend(target.unmatched_databases(config));
         found.extend(target.impossible_comparisons());
         if !found.iter().any(|known| known.path.starts_with(&target.path)) {
             found.extend(target.unmatched_fields(catalog));
@@ -140,12 +141,12 @@ fn unmatched_in(config: &Config, catalog: &Catalog, targets: &[Target<'_>]) -> V
 }
 
 impl Target<'_> {
-    /// The gates whose database is not configured.
-    fn unmatched_gates(&self, config: &Config) -> Vec<Unmatched> {
+    /// The accesses whose database is not configured.
+    fn unmatched_databases(&self, config: &Config) -> Vec<Unmatched> {
         let names = || config.databases.keys().map(String::as_str);
-        let message = |gate: &String| {
-            // A gate is written in any case, and `*` in it matches dots as well.
-            let mut parts = gate.split('.').map(str::to_lowercase);
+        let message = |access: &String| {
+            // An access is written in any case, and `*` in it matches dots as well.
+            let mut parts = access.split('.').map(str::to_lowercase);
             let (first, database) = (parts.next()?, parts.next()?);
             let matcher = matcher(&database).filter(|_| first == "db")?;
             // What follows a `*` may be in the name of a table.
@@ -158,7 +159,7 @@ impl Target<'_> {
             }
             Some(format!("no database is named `{database}`{}", suggestion(&database, names())))
         };
-        let found = self.gates.iter().enumerate().filter_map(|(index, gate)| Some((index, message(gate)?)));
+        let found = self.table_access.iter().enumerate().filter_map(|(index, access)| Some((index, message(access)?)));
         let is_error = self.is_error;
         found
             .map(|(index, message)| Unmatched { path: format!("{}.gates[{index}]", self.path), message, is_error })

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use ground::base::backoff::Backoff;
 use ground::config::{self, NamePatterns};
 use ground::task::Task;
 use jiff::{SignedDuration, Timestamp};
@@ -99,16 +100,8 @@ pub fn after_failure(
     hook: &config::HookSettings,
     now: Timestamp,
 ) -> Result<HookDelivery, HookDelivery> {
-    let doubled = hook.backoff.get().saturating_mul(1 << delivery.attempts.min(20)).min(MAX_PAUSE);
-    // The last bits of an id are random, so deliveries that failed together are not retried together.
-    let spread = delivery
-        .task
-        .to_string()
-        .bytes()
-        .rev()
-        .take(8)
-        .fold(delivery.attempts, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
-    let pause = doubled + doubled.mul_f64(f64::from(spread % 256) / 1024.0);
+    let backoff = Backoff { first: hook.backoff.get(), max: MAX_PAUSE };
+    let pause = backoff.spread_pause(delivery.attempts, &delivery.task.to_string());
     let next_at = now.saturating_add(SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX));
     let next_at = next_at.unwrap_or(Timestamp::MAX);
     let give_up = delivery.created_at.saturating_add(hook.give_up.get()).unwrap_or(Timestamp::MAX);

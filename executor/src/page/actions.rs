@@ -163,7 +163,7 @@ pub(super) fn not_decided(page: &Page, error: DecisionError) -> Response {
             return refuse(StatusCode::FORBIDDEN, Code::BadTouch, &message);
         }
         DecisionError::NoScope => return no_scope(),
-        DecisionError::Refused(error) => {
+        DecisionError::CommandRefused(error) => {
             return (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error}))).into_response();
         }
     };

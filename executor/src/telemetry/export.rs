@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use ground::base::backoff::Backoff;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use runner::RunnerContext;
@@ -20,10 +21,8 @@ use crate::intake::settings::LiveSettings;
 const MAX_BATCH: usize = 512;
 /// How long a collector may take to answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause after the first failure.
-const MIN_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause after a failure.
-const MAX_PAUSE: Duration = Duration::from_mins(1);
+/// The pauses after failures.
+const PAUSES: Backoff = Backoff { first: Duration::from_secs(1), max: Duration::from_mins(1) };
 /// The most of a collector's answer that is read.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
 
@@ -60,7 +59,6 @@ impl Exporter {
     /// Exports after changes until `ending` fires; then exports once more without retries.
     pub(super) async fn run(mut self, ending: CancellationToken) {
         let every = self.settings.current().config().telemetry.every.get();
-        let mut pause = MIN_PAUSE;
         while !ending.is_cancelled() {
             tokio::select! {
                 () = self.shared.changed.notified() => {}
@@ -68,14 +66,14 @@ impl Exporter {
             }
             // Changes that follow soon are exported together.
             rest(every, &ending).await;
+            let mut failures = 0;
             while let Err(ExportError::Temporary(_)) = self.export().await {
                 if ending.is_cancelled() {
                     return;
                 }
-                rest(pause, &ending).await;
-                pause = (pause * 2).min(MAX_PAUSE);
+                rest(PAUSES.pause(failures), &ending).await;
+                failures += 1;
             }
-            pause = MIN_PAUSE;
         }
         drop(self.export().await);
     }

@@ -26,7 +26,8 @@ pub struct SlackSettings {
     /// direct messages.
     pub channels: Vec<String>,
     pub mode: SlackMode,
-    pub gate: SlackGate,
+    #[serde(rename = "gate")]
+    pub waiting: SlackWaiting,
     /// Whether messages in a thread in which the app takes part are questions without a mention.
     pub threads: bool,
     /// The least time between two messages or edits in one channel.
@@ -52,7 +53,7 @@ pub enum SlackMode {
 /// What happens to a task that needs a human's yes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SlackGate {
+pub enum SlackWaiting {
     /// It waits, and its thread says so.
     #[default]
     Wait,
@@ -70,7 +71,7 @@ impl Default for SlackSettings {
             users: Vec::new(),
             channels: Vec::new(),
             mode: SlackMode::default(),
-            gate: SlackGate::default(),
+            waiting: SlackWaiting::default(),
             threads: true,
             interval: PositiveDuration::from_str("1200ms").expect("a valid duration"),
             model: None,

@@ -1,4 +1,5 @@
 //! What `serve` asks the page for a client that shows an API key: who it is, what waits for a human, and a decision.
+//! To such a client, a task that waits is a gate: the types that it sees are called so.
 //!
 //! The key goes along with each request and is kept nowhere. It is sent only to a program of our own user; whether it may
 //! decide is for the executor to say.
@@ -23,7 +24,7 @@ const API: &str = "/api/";
 
 /// Asks the page of this user's executor. Cheap to make and to clone.
 #[derive(Debug, Clone)]
-pub struct GateClient {
+pub struct PageApi {
     /// The executor's folder.
     folder: PathBuf,
 }
@@ -221,7 +222,7 @@ pub struct GateOutcome {
 /// Why the page did not do it. `serve` passes all of this on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct GateError {
+pub struct PageApiError {
     /// An HTTP status: 401 for a wrong key, 403 for one that may not decide and for what needs a touch, 404, 409 for what is
     /// no longer what was shown, 422 for a missing word or answer, 429, and 503 without an executor.
     pub status: u16,
@@ -229,28 +230,28 @@ pub struct GateError {
     pub message: String,
 }
 
-impl GateClient {
+impl PageApi {
     pub fn new(paths: &Paths) -> Self {
         Self { folder: paths.executor() }
     }
 
     /// Who this key is, and whether it may decide.
-    pub async fn standing(&self, bearer: &str) -> Result<ApiKeyStanding, GateError> {
+    pub async fn standing(&self, bearer: &str) -> Result<ApiKeyStanding, PageApiError> {
         self.request("GET", "key".to_owned(), bearer, None).await
     }
 
     /// What waits for a human.
-    pub async fn gates(&self, bearer: &str) -> Result<GateList, GateError> {
+    pub async fn waiting(&self, bearer: &str) -> Result<GateList, PageApiError> {
         self.request("GET", "gates".to_owned(), bearer, None).await
     }
 
     /// One task that waits for a human.
-    pub async fn gate(&self, bearer: &str, id: TaskId) -> Result<Gate, GateError> {
+    pub async fn waiting_task(&self, bearer: &str, id: TaskId) -> Result<Gate, PageApiError> {
         self.request("GET", format!("gate/{id}"), bearer, None).await
     }
 
     /// Decides on a task. Returns its new state.
-    pub async fn decide(&self, bearer: &str, id: TaskId, decision: GateDecision) -> Result<State, GateError> {
+    pub async fn decide(&self, bearer: &str, id: TaskId, decision: GateDecision) -> Result<State, PageApiError> {
         let body = serde_json::to_string(&decision).expect("a decision is plain JSON");
         let outcome: GateOutcome = self.request("POST", format!("gate/{id}"), bearer, Some(body)).await?;
         Ok(outcome.state)
@@ -262,11 +263,11 @@ impl GateClient {
         path: String,
         bearer: &str,
         body: Option<String>,
-    ) -> Result<T, GateError> {
+    ) -> Result<T, PageApiError> {
         // What would end the header early is no key.
         if !bearer.bytes().all(|byte| byte.is_ascii_graphic()) {
             let message = "this is not an API key".to_owned();
-            return Err(GateError { status: 401, code: Code::BadApiKey, message });
+            return Err(PageApiError { status: 401, code: Code::BadApiKey, message });
         }
         let (folder, bearer) = (self.folder.clone(), bearer.to_owned());
         let exchange = move || -> Result<String, PageClientError> {
@@ -275,19 +276,19 @@ impl GateClient {
             headers.extend(body.as_ref().map(|_| "content-type: application/json".to_owned()));
             client::send(&site, (method, &format!("{API}{path}")), &headers, body.as_deref()).map(|answer| answer.body)
         };
-        let text = tokio::task::spawn_blocking(exchange).await.map_err(|error| GateError::unreachable(&error))??;
-        serde_json::from_str(&text).map_err(|error| GateError::unreachable(&error))
+        let text = tokio::task::spawn_blocking(exchange).await.map_err(|error| PageApiError::unreachable(&error))??;
+        serde_json::from_str(&text).map_err(|error| PageApiError::unreachable(&error))
     }
 }
 
-impl GateError {
+impl PageApiError {
     fn unreachable(error: &dyn std::error::Error) -> Self {
         let message = format!("the executor's page gave no answer: {}", protocol::error::chain(error));
         Self { status: 503, code: Code::NoExecutor, message }
     }
 }
 
-impl From<PageClientError> for GateError {
+impl From<PageClientError> for PageApiError {
     fn from(error: PageClientError) -> Self {
         match error {
             PageClientError::Refused { status, code, message } => {
@@ -304,7 +305,7 @@ impl From<PageClientError> for GateError {
     }
 }
 
-impl From<io::Error> for GateError {
+impl From<io::Error> for PageApiError {
     fn from(error: io::Error) -> Self {
         PageClientError::Io(error).into()
     }
@@ -319,17 +320,17 @@ mod tests {
         let refused =
             PageClientError::Refused { status: 409, code: "stale".to_owned(), message: "look again".to_owned() };
         assert_eq!(
-            GateError::from(refused),
-            GateError { status: 409, code: Code::Stale, message: "look again".to_owned() }
+            PageApiError::from(refused),
+            PageApiError { status: 409, code: Code::Stale, message: "look again".to_owned() }
         );
-        assert_eq!(GateError::from(PageClientError::NoPage).status, 503);
-        assert_eq!(GateError::from(PageClientError::NotTheExecutor).code, Code::NoExecutor);
+        assert_eq!(PageApiError::from(PageClientError::NoPage).status, 503);
+        assert_eq!(PageApiError::from(PageClientError::NotTheExecutor).code, Code::NoExecutor);
     }
 
     #[tokio::test]
     async fn without_an_executor_or_with_a_key_that_ends_the_header_nothing_is_sent() {
         let folder = tempfile::tempdir().expect("a folder");
-        let client = GateClient::new(&Paths::below(folder.path(), &folder.path().join("mailbox")));
+        let client = PageApi::new(&Paths::below(folder.path(), &folder.path().join("mailbox")));
         assert_eq!(client.standing("amt_1_2").await.expect_err("no executor").code, Code::NoExecutor);
         for key in ["a b", "a\r\nb: c", "a\n", "ä"] {
             assert_eq!(client.standing(key).await.expect_err("no key").status, 401, "{key:?}");

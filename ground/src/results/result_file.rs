@@ -217,13 +217,13 @@ fn message(task: &Task, approver: ApproverStatus) -> String {
         (true, false) => " Do not run it again.",
         (true, true) => " Do not ask it again.",
     };
-    let start = start_of_unconfirmed(task);
+    let start = start_of_unapproved(task);
     // Callers recognize the promise of a wake-up at the end.
     if task.caller.wakes { format!("{what}{start}{again} {next}") } else { format!("{what}{start} {next}{again}") }
 }
 
 /// When a scheduled task starts that a human has not decided on, and what becomes of it without a decision.
-fn start_of_unconfirmed(task: &Task) -> String {
+fn start_of_unapproved(task: &Task) -> String {
     let undecided = task.confirmation.as_ref().filter(|asked| asked.decision.is_none() && !asked.is_question());
     let Some((asked, at)) = undecided.zip(task.scheduled()) else { return String::new() };
     format!(

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use futures_util::stream::BoxStream;
 use protocol::error::innermost_cause;
 use reqwest::Client;
 use reqwest::header::{ACCEPT, HeaderName, HeaderValue, WWW_AUTHENTICATE};
@@ -19,6 +18,7 @@ use url::Url;
 use super::connection::{Authorization, HttpEndpoint};
 use super::error::ClientError;
 use super::lines::Dropped;
+use crate::event_stream::{EventStream, EventStreamError, SentEvent};
 
 /// How long a server may take to say where messages are posted.
 const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +30,8 @@ pub(super) struct SseTransport {
     authorization: Option<Authorization>,
     /// Where messages are posted.
     post: Url,
-    events: EventStream,
+    events: EventStream<reqwest::Error>,
+    dropped: Dropped,
 }
 
 /// Why a message was not sent.
@@ -69,9 +70,9 @@ impl SseTransport {
         if !status.is_success() || !kind.starts_with("text/event-stream") {
             return Err(ClientError::Connect(format!("it answered with status {} and `{kind}`", status.as_u16())));
         }
-        let bytes = response.bytes_stream().map(|part| part.map(|part| part.to_vec())).boxed();
-        let mut events = EventStream { bytes, buffer: Vec::new(), max_bytes, dropped };
-        let first = tokio::time::timeout(ENDPOINT_TIMEOUT, events.next()).await.ok().flatten();
+        let chunks = response.bytes_stream().map(|chunk| chunk.map(|bytes| bytes.to_vec()));
+        let mut events = EventStream::new(chunks, max_bytes);
+        let first = tokio::time::timeout(ENDPOINT_TIMEOUT, next(&mut events, &dropped)).await.ok().flatten();
         let post = first.filter(|event| event.name == "endpoint").and_then(|event| url.join(event.data.trim()).ok());
         let post = post.ok_or_else(|| ClientError::Connect("it did not say where messages are posted".to_owned()))?;
         // Another server must not get our headers.
@@ -82,7 +83,7 @@ impl SseTransport {
             )));
         }
         let (client, headers, authorization) = (endpoint.client, Arc::new(endpoint.headers), endpoint.authorization);
-        Ok(Self { client, headers, authorization, post, events })
+        Ok(Self { client, headers, authorization, post, events, dropped })
     }
 }
 
@@ -117,7 +118,7 @@ impl Transport<RoleClient> for SseTransport {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            let event = self.events.next().await?;
+            let event = next(&mut self.events, &self.dropped).await?;
             if !matches!(event.name.as_str(), "" | "message") {
                 continue;
             }
@@ -129,9 +130,18 @@ impl Transport<RoleClient> for SseTransport {
     }
 
     async fn close(&mut self) -> Result<(), SseError> {
-        self.events.bytes = futures_util::stream::empty().boxed();
+        self.events = EventStream::new(futures_util::stream::empty(), 0);
         Ok(())
     }
+}
+
+/// The next event; `None` at the end of the stream, or if an event is too long, which is reported.
+async fn next(events: &mut EventStream<reqwest::Error>, dropped: &Dropped) -> Option<SentEvent> {
+    let next = events.next().await;
+    if let Err(EventStreamError::TooLong) = &next {
+        dropped.report_too_long(None);
+    }
+    next.ok().flatten()
 }
 
 /// The access token, if there is one; without one the server says what it wants.
@@ -146,59 +156,4 @@ async fn token(authorization: Option<&Authorization>) -> Result<Option<String>, 
 
 fn challenge(response: &reqwest::Response) -> Option<String> {
     response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok()).map(str::to_owned)
-}
-
-/// A server-sent event.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct SentEvent {
-    name: String,
-    data: String,
-}
-
-struct EventStream {
-    bytes: BoxStream<'static, reqwest::Result<Vec<u8>>>,
-    buffer: Vec<u8>,
-    max_bytes: usize,
-    dropped: Dropped,
-}
-
-impl EventStream {
-    /// The next event with data; `None` at the end of the stream, or if an event is too long, which is reported.
-    async fn next(&mut self) -> Option<SentEvent> {
-        let mut event = SentEvent::default();
-        loop {
-            while let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.buffer.drain(..=end).collect();
-                let line = String::from_utf8_lossy(&line);
-                let line = line.trim_end_matches(['\n', '\r']);
-                if line.is_empty() {
-                    if !event.data.is_empty() {
-                        return Some(event);
-                    }
-                    event = SentEvent::default();
-                }
-                take_line(line, &mut event);
-            }
-            if self.buffer.len() + event.data.len() > self.max_bytes {
-                self.dropped.report_too_long(None);
-                return None;
-            }
-            self.buffer.extend_from_slice(&self.bytes.next().await?.ok()?);
-        }
-    }
-}
-
-fn take_line(line: &str, event: &mut SentEvent) {
-    let (field, value) = line.split_once(':').unwrap_or((line, ""));
-    let value = value.strip_prefix(' ').unwrap_or(value);
-    match field {
-        "event" => value.clone_into(&mut event.name),
-        "data" => {
-            if !event.data.is_empty() {
-                event.data.push('\n');
-            }
-            event.data.push_str(value);
-        }
-        _ => {}
-    }
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::databases::OpenDatabase;
 use super::failure::{self, StatementEffect};
-use super::gates::{self, SetOff};
+use super::table_access::{self, SetOff};
 use super::{is_dry_run, query, text};
 use crate::{Invocation, OutputData, RunnerContext, RunnerOutput};
 
@@ -29,7 +29,7 @@ pub(super) async fn change(
     cancel: &CancellationToken,
 ) -> Result<RunnerOutput, Failure> {
     let is_dry_run = is_dry_run(sql, invocation)?;
-    let SetOff { words: sets_off, definitions } = gates::sets_off(sql, invocation, open, cancel).await?;
+    let SetOff { words: sets_off, definitions } = table_access::sets_off(sql, invocation, open, cancel).await?;
     let expected = match invocation.approved_change.as_deref().filter(|_| !is_dry_run) {
         Some(approved) => Some(rows_of(approved, &sets_off, &definitions)?),
         None => None,
@@ -59,9 +59,9 @@ pub(super) async fn tried(
 ) -> Result<TriedChange, Failure> {
     let open = context.databases.open(&sql.database, sql.settings(&context.config)?, context).await?;
     let shown = Invocation { is_shown: true, ..invocation.clone() };
-    Box::pin(gates::check(sql, &shown, &open, context, cancel)).await?;
+    Box::pin(table_access::check_access(sql, &shown, &open, context, cancel)).await?;
     let (outcome, set_by_database) = write(sql, &shown, &open, WriteMode::DryRun, cancel).await?;
-    let SetOff { words: sets_off, definitions } = gates::sets_off(sql, &shown, &open, cancel).await?;
+    let SetOff { words: sets_off, definitions } = table_access::sets_off(sql, &shown, &open, cancel).await?;
     // Rows that the statement itself returns are not compared, so they are not shown.
     let written = outcome.after.as_ref();
     let is_shown = |name: &String| written.is_some_and(|rows| rows.columns.iter().any(|column| column.name == *name));

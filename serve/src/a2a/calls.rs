@@ -114,10 +114,6 @@ impl CallDesk {
             return Err(A2aError::throttled(&error.hint("wait for some of them, or cancel them")));
         }
         let question = Question {
-            answers_again: false,
-            is_polled: false,
-            asker,
-            text,
             model: own.model,
             // A task is a whole turn, so it is not ended early by the next one.
             when_busy: WhenBusy::Queue,
@@ -128,12 +124,13 @@ impl CallDesk {
                 deadline: own.limits.deadline.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             },
             repeat_key,
+            ..Question::new(asker, text)
         };
         let feed = record.feed();
         match self.state.service.ask(question).await {
             Ok(turn) => {
                 if let Some(question) = turn.question() {
-                    record.is_taken(TurnPlace { session: turn.session(), question });
+                    record.set_place(TurnPlace { session: turn.session(), question });
                 }
                 self.desk.follow(Arc::clone(&record), turn, Arc::clone(&self.state.service));
             }

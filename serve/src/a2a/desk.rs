@@ -176,7 +176,7 @@ impl TaskDesk {
         if !record.want_cancel() {
             return Ok(());
         }
-        let followed = tokio::time::timeout(CANCEL_TIMEOUT, record.followed.cancelled()).await;
+        let followed = tokio::time::timeout(CANCEL_TIMEOUT, record.is_followed.wait()).await;
         if followed.is_err() {
             tracing::info!(task = record.id, "the turn is stopped when its session is open");
             return Ok(());
@@ -248,7 +248,8 @@ async fn rejoin(record: Arc<TaskRecord>, place: TurnPlace, service: Arc<SessionS
             rejoined => break rejoined,
         }
     };
-    record.followed.cancel();
+    // Only the first task that joins the turn sets it.
+    record.is_followed.set(()).ok();
     match rejoined {
         Ok(Some(turn)) if record.state().is_final() => keep_answer(&record, turn).await,
         Ok(Some(turn)) => {
@@ -266,7 +267,7 @@ async fn rejoin(record: Arc<TaskRecord>, place: TurnPlace, service: Arc<SessionS
 async fn keep_answer(record: &TaskRecord, mut turn: TurnStream) {
     while let Some(logged) = turn.next().await {
         if logged.event.is_last() {
-            record.keep(turn);
+            record.keep(turn.receipt());
             return;
         }
     }
@@ -296,7 +297,7 @@ pub(super) async fn bring(record: &TaskRecord, mut turn: TurnStream) -> TurnEnd 
         }
         if logged.event.is_last() {
             // Before it is told: a client that hears of the end has the whole answer.
-            record.keep(turn);
+            record.keep(turn.receipt());
             record.on_event(&logged.event);
             return TurnEnd::Over;
         }

@@ -14,14 +14,14 @@ use protocol::task::{State, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{SetOnce, mpsc};
 use uuid::Uuid;
 
 use super::error::words;
 use super::store::{StoredTask, TaskStore};
 use super::wire::{A2aArtifact, A2aMessage, A2aState, A2aStatus, A2aTask, A2aUpdate, agent_message, own_metadata};
-use crate::service::turn::{Asker, SessionEvent, TurnOutcome, TurnStream};
+use crate::delivery::Receipt;
+use crate::service::turn::{Asker, SessionEvent, TurnOutcome};
 
 /// Whose task it is: tasks of other clients do not exist for a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -49,8 +49,8 @@ pub(super) struct TaskRecord {
     pub asker: Asker,
     /// With which a repetition of the client's message is recognized.
     asked: AskedMessage,
-    /// Cancelled once the events of its turn come, which takes a moment after a restart.
-    pub followed: CancellationToken,
+    /// Set once the events of its turn come, which takes a moment after a restart.
+    pub is_followed: SetOnce<()>,
     progress: Mutex<TurnProgress>,
 }
 
@@ -84,13 +84,13 @@ struct TaskTexts {
 /// How far the turn is.
 #[derive(Debug)]
 struct TurnProgress {
-    phase: A2aState,
+    state: A2aState,
     at: Timestamp,
     /// `None` of a task that has ended: its file alone has them.
     texts: Option<TaskTexts>,
     metadata: Map<String, Value>,
     /// The tasks of the session that wait for a human.
-    gates: HashSet<TaskId>,
+    waiting: HashSet<TaskId>,
     is_cancel_wanted: bool,
     /// `None` until the session has taken the question, and of a task whose turn was lost.
     place: Option<TurnPlace>,
@@ -98,8 +98,8 @@ struct TurnProgress {
     /// `None` of a task that is forgotten.
     store: Option<Arc<TaskStore>>,
     listeners: Vec<mpsc::UnboundedSender<A2aUpdate>>,
-    /// The turn that ended, until its answer has reached the client.
-    undelivered: Option<TurnStream>,
+    /// The session's receipt for the answer, until that has reached the client.
+    receipt: Option<Receipt>,
 }
 
 /// A task as it is now, and its updates from here on.
@@ -118,9 +118,8 @@ impl TaskRecord {
         store: Arc<TaskStore>,
     ) -> Self {
         let id = Uuid::now_v7().simple().to_string();
-        let record = Self::of(StoredTask::new(id, context_id, owner, asker, question), store);
-        record.followed.cancel();
-        record
+        let stored = StoredTask::new(id, context_id, owner, asker, question);
+        Self { is_followed: SetOnce::new_with(Some(())), ..Self::of(stored, store) }
     }
 
     /// The task as it was stored.
@@ -129,20 +128,20 @@ impl TaskRecord {
         let asked = AskedMessage::of(&question);
         let texts = TaskTexts { question, message, answer: text };
         let progress = TurnProgress {
-            phase: stored.phase,
+            state: stored.state,
             at: stored.at,
-            texts: Some(texts).filter(|_| !stored.phase.is_final()),
+            texts: Some(texts).filter(|_| !stored.state.is_final()),
             metadata: stored.metadata,
-            gates: HashSet::new(),
+            waiting: HashSet::new(),
             is_cancel_wanted: stored.is_cancel_wanted,
             place: stored.place,
             is_delivered: stored.is_delivered,
             store: Some(store),
             listeners: Vec::new(),
-            undelivered: None,
+            receipt: None,
         };
-        let followed = CancellationToken::new();
-        Self { id, context_id, owner, asker, asked, followed, progress: Mutex::new(progress) }
+        let is_followed = SetOnce::new();
+        Self { id, context_id, owner, asker, asked, is_followed, progress: Mutex::new(progress) }
     }
 
     /// Stores it as it is now.
@@ -154,12 +153,12 @@ impl TaskRecord {
         let Some(store) = &progress.store else { return Ok(()) };
         let TaskTexts { question, message, answer } = self.texts(progress)?;
         // What an open task says comes again with the events of its turn.
-        let is_final = progress.phase.is_final();
+        let is_final = progress.state.is_final();
         store.write(&StoredTask {
             is_cancel_wanted: progress.is_cancel_wanted,
             place: progress.place,
             is_delivered: progress.is_delivered,
-            phase: if is_final || progress.phase == A2aState::Submitted { progress.phase } else { A2aState::Working },
+            state: if is_final || progress.state == A2aState::Submitted { progress.state } else { A2aState::Working },
             message: message.filter(|_| is_final),
             at: progress.at,
             text: answer.filter(|_| is_final),
@@ -212,8 +211,8 @@ impl TaskRecord {
         }
     }
 
-    /// The session has taken the question: from now on its turn is found after a restart.
-    pub(super) fn is_taken(&self, place: TurnPlace) {
+    /// Stores where the session took the question: from now on its turn is found after a restart.
+    pub(super) fn set_place(&self, place: TurnPlace) {
         let mut progress = self.progress();
         progress.place = Some(place);
         self.save_or_warn(&progress);
@@ -226,7 +225,7 @@ impl TaskRecord {
     /// Whether the turn was lost, so that the same message is a new task.
     pub(super) fn is_lost(&self) -> bool {
         let progress = self.progress();
-        progress.phase == A2aState::Failed && progress.place.is_none()
+        progress.state == A2aState::Failed && progress.place.is_none()
     }
 
     pub(super) fn is_delivered(&self) -> bool {
@@ -236,7 +235,7 @@ impl TaskRecord {
     /// Whether its turn has begun and is to be stopped.
     pub(super) fn awaits_cancel(&self) -> bool {
         let progress = self.progress();
-        progress.is_cancel_wanted && progress.phase != A2aState::Submitted && !progress.phase.is_final()
+        progress.is_cancel_wanted && progress.state != A2aState::Submitted && !progress.state.is_final()
     }
 
     fn progress(&self) -> MutexGuard<'_, TurnProgress> {
@@ -252,7 +251,7 @@ impl TaskRecord {
     }
 
     pub(super) fn state(&self) -> A2aState {
-        self.progress().phase
+        self.progress().state
     }
 
     /// When its status changed last.
@@ -268,7 +267,7 @@ impl TaskRecord {
     pub(super) fn feed(&self) -> TaskFeed {
         let mut progress = self.progress();
         let (sender, updates) = mpsc::unbounded_channel();
-        if !progress.phase.is_final() {
+        if !progress.state.is_final() {
             progress.listeners.push(sender);
         }
         TaskFeed { task: self.task_at(&progress), updates }
@@ -295,12 +294,12 @@ impl TaskRecord {
     /// turn had begun.
     pub(super) fn on_event(&self, event: &SessionEvent) -> bool {
         let mut progress = self.progress();
-        let begins = progress.phase == A2aState::Submitted && !event.is_last();
+        let begins = progress.state == A2aState::Submitted && !event.is_last();
         if begins {
             self.tell_state(&mut progress, A2aState::Working, None);
         }
         match event {
-            SessionEvent::Text { text } => {
+            SessionEvent::Preface { text } | SessionEvent::Text { text } => {
                 let answer = &mut progress.texts.get_or_insert_default().answer;
                 let append = answer.is_some();
                 answer.get_or_insert_default().push_str(text);
@@ -313,16 +312,16 @@ impl TaskRecord {
             SessionEvent::Restart => {}
             SessionEvent::Task(news) => {
                 if news.state != State::AwaitingConfirmation {
-                    progress.gates.remove(&news.id);
+                    progress.waiting.remove(&news.id);
                 }
                 let state = progress.waiting_state();
                 let state_word = serde_json::to_value(news.state).unwrap_or_default();
                 let text = format!("{} {}: {}", news.subtool, news.id, state_word.as_str().unwrap_or_default());
                 self.tell_state(&mut progress, state, Some(&text));
             }
-            SessionEvent::Gate(gate) => {
-                progress.gates.insert(gate.id);
-                self.tell_state(&mut progress, A2aState::InputRequired, Some(&gate.message));
+            SessionEvent::Waiting(news) => {
+                progress.waiting.insert(news.id);
+                self.tell_state(&mut progress, A2aState::InputRequired, Some(&news.message));
             }
             SessionEvent::Note { text } => {
                 let state = progress.waiting_state();
@@ -337,7 +336,7 @@ impl TaskRecord {
     /// The turn cannot be found any more, or its events ended before it did.
     pub(super) fn on_lost(&self, error: &ErrorBody) {
         let mut progress = self.progress();
-        if !progress.phase.is_final() {
+        if !progress.state.is_final() {
             progress.place = None;
             self.fail(&mut progress, error);
         }
@@ -355,9 +354,9 @@ impl TaskRecord {
         self.tell_state(&mut progress, A2aState::Rejected, Some(&words(error)));
     }
 
-    /// Keeps the turn that ended until its answer has reached the client.
-    pub(super) fn keep(&self, turn: TurnStream) {
-        self.progress().undelivered = Some(turn);
+    /// Keeps the receipt for the answer of the turn that ended until the client has the answer.
+    pub(super) fn keep(&self, receipt: Option<Receipt>) {
+        self.progress().receipt = receipt;
     }
 
     /// The client has the whole answer.
@@ -366,10 +365,10 @@ impl TaskRecord {
         if !std::mem::replace(&mut progress.is_delivered, true) {
             self.save_or_warn(&progress);
         }
-        let turn = progress.undelivered.take();
+        let receipt = progress.receipt.take();
         drop(progress);
-        if let Some(turn) = turn {
-            turn.delivered();
+        if let Some(receipt) = receipt {
+            receipt.give();
         }
     }
 
@@ -378,7 +377,7 @@ impl TaskRecord {
         let mut progress = self.progress();
         progress.is_cancel_wanted = true;
         self.save_or_warn(&progress);
-        progress.phase != A2aState::Submitted
+        progress.state != A2aState::Submitted
     }
 
     fn end(&self, progress: &mut TurnProgress, outcome: &TurnOutcome) {
@@ -427,8 +426,8 @@ impl TaskRecord {
         } else if !state.is_final() {
             progress.metadata.clear();
         }
-        let begins = progress.phase == A2aState::Submitted;
-        progress.phase = state;
+        let begins = progress.state == A2aState::Submitted;
+        progress.state = state;
         let message = text.map(|text| agent_message(text, &self.context_id, &self.id));
         progress.texts.get_or_insert_default().message.clone_from(&message);
         progress.at = clock::now();
@@ -465,11 +464,11 @@ impl TurnProgress {
     }
 
     fn status(&self, message: Option<A2aMessage>) -> A2aStatus {
-        A2aStatus { state: self.phase, message, timestamp: self.at.to_string() }
+        A2aStatus { state: self.state, message, timestamp: self.at.to_string() }
     }
 
     fn waiting_state(&self) -> A2aState {
-        if self.gates.is_empty() { A2aState::Working } else { A2aState::InputRequired }
+        if self.waiting.is_empty() { A2aState::Working } else { A2aState::InputRequired }
     }
 
     fn tell(&mut self, update: &A2aUpdate) {

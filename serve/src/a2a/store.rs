@@ -36,7 +36,8 @@ pub(super) struct StoredTask {
     pub question: A2aMessage,
     /// `None` until the session has taken the question.
     pub place: Option<TurnPlace>,
-    pub phase: A2aState,
+    #[serde(rename = "phase")]
+    pub state: A2aState,
     /// What the task says about its state. Like `text` and `metadata`, only of a task that has ended.
     pub message: Option<A2aMessage>,
     pub at: Timestamp,
@@ -59,7 +60,7 @@ impl StoredTask {
             asker,
             question,
             place: None,
-            phase: A2aState::Submitted,
+            state: A2aState::Submitted,
             message: None,
             at: clock::now(),
             text: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent_loop::model::conversation::StopReason;
 use ground::config::Config;
 use ground::config::api_keys::ApiKeys;
-use ground::page_client::api_client::GateClient;
+use ground::page_client::api_client::PageApi;
 use http_body_util::BodyExt as _;
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -27,7 +27,7 @@ use super::wire::{A2aMessage, A2aPart, A2aState};
 use super::*;
 use crate::http::HistoryKeeper;
 use crate::service::turn::{
-    Asker, EventId, GateNews, LoggedEvent, SessionEvent, TaskNews, TurnOutcome, TurnStream, TurnUsage,
+    Asker, EventId, LoggedEvent, SessionEvent, TaskNews, TurnOutcome, TurnStream, TurnUsage, WaitingNews,
 };
 use crate::service::{ServiceContext, SessionService};
 
@@ -78,8 +78,8 @@ fn calls(key: Option<&str>, folder: &Path) -> CallDesk {
         depth: 0,
     };
     let (service, paths) = stopped_service();
-    let (keys, gates) = (ApiKeys::of(&paths), GateClient::new(&paths));
-    let state = Arc::new(ServeState::new(service, keys, gates, Config::default().serve));
+    let (keys, page) = (ApiKeys::of(&paths), PageApi::new(&paths));
+    let state = Arc::new(ServeState::new(service, keys, page, Config::default().serve));
     CallDesk { state, desk: Arc::new(TaskDesk::open(folder).expect("a desk")), client }
 }
 
@@ -106,19 +106,16 @@ fn text(text: &str) -> SessionEvent {
 }
 
 fn done(answer: &str, stop_reason: StopReason) -> SessionEvent {
-    SessionEvent::Done(TurnOutcome {
-        answer: answer.to_owned(),
-        termination: stop_reason.as_str(),
-        truncated: stop_reason.is_truncated(),
-        session: 101,
-        model: "m".to_owned(),
-        usage: TurnUsage { requests: 2, ..TurnUsage::default() },
-        stop_reason,
-    })
+    let (model, usage) = ("m".to_owned(), TurnUsage { requests: 2, ..TurnUsage::default() });
+    SessionEvent::Done(TurnOutcome { model, usage, ..TurnOutcome::of(101, answer.to_owned(), stop_reason) })
 }
 
-fn gate(id: TaskId) -> SessionEvent {
-    SessionEvent::Gate(GateNews { id, subtool: "mail_send".to_owned(), message: "mail_send waits for you".to_owned() })
+fn waiting(id: TaskId) -> SessionEvent {
+    SessionEvent::Waiting(WaitingNews {
+        id,
+        subtool: "mail_send".to_owned(),
+        message: "mail_send waits for you".to_owned(),
+    })
 }
 
 fn news(id: TaskId, state: TaskState) -> SessionEvent {
@@ -206,10 +203,10 @@ async fn what_a_restart_made_void_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_gate_is_input_required_until_it_is_decided() {
+async fn what_waits_is_input_required_until_it_is_decided() {
     let record = record();
     let played = vec![
-        gate(id()),
+        waiting(id()),
         SessionEvent::Note { text: "still here".to_owned() },
         news(id(), TaskState::Queued),
         done("Sent.", StopReason::Completed),
@@ -281,16 +278,16 @@ async fn a_task_is_stored_before_it_is_told_and_its_answer_too() {
     let record = record_in(folder.path());
     record.save().expect("stored");
     let place = TurnPlace { session: 101, question: uuid::Uuid::now_v7() };
-    record.is_taken(place);
+    record.set_place(place);
     let asked = stored(folder.path());
-    assert_eq!((asked.id.as_str(), asked.place, asked.phase), (record.id.as_str(), Some(place), A2aState::Submitted));
+    assert_eq!((asked.id.as_str(), asked.place, asked.state), (record.id.as_str(), Some(place), A2aState::Submitted));
     let mode = std::os::unix::fs::MetadataExt::mode(
         &std::fs::metadata(folder.path().join(format!("{}.json", record.id))).expect("a file"),
     );
     assert_eq!(mode & 0o777, 0o600);
     record.on_event(&text("Hel"));
-    assert_eq!((stored(folder.path()).phase, stored(folder.path()).text), (A2aState::Working, None));
-    play(&record, vec![gate(id()), done("Hello", StopReason::Completed)]).await;
+    assert_eq!((stored(folder.path()).state, stored(folder.path()).text), (A2aState::Working, None));
+    play(&record, vec![waiting(id()), done("Hello", StopReason::Completed)]).await;
     record.delivered();
     let ended = stored(folder.path());
     assert!(ended.is_delivered);
@@ -311,17 +308,17 @@ async fn a_task_is_stored_before_it_is_told_and_its_answer_too() {
 async fn a_server_that_stops_ends_no_task_and_a_cancelled_one_stays_cancelled() {
     let folder = tempfile::tempdir().expect("a folder");
     let record = record_in(folder.path());
-    record.is_taken(TurnPlace { session: 101, question: uuid::Uuid::now_v7() });
+    record.set_place(TurnPlace { session: 101, question: uuid::Uuid::now_v7() });
     let stopping = SessionEvent::Error { error: ErrorBody::new(Code::NoExecutor, "the server is stopping") };
     let told = play(&record, vec![text("Hel"), stopping]).await;
     assert_eq!(told.last().expect("an event")["artifactUpdate"]["artifact"]["parts"][0]["text"], "Hel");
-    assert_eq!((record.state(), stored(folder.path()).phase), (A2aState::Working, A2aState::Working));
+    assert_eq!((record.state(), stored(folder.path()).state), (A2aState::Working, A2aState::Working));
     assert!(record.want_cancel());
     let (store, _) = TaskStore::open(folder.path()).expect("a store");
     let again = Arc::new(TaskRecord::of(stored(folder.path()), Arc::new(store)));
-    assert!(again.awaits_cancel() && !again.followed.is_cancelled());
+    assert!(again.awaits_cancel() && !again.is_followed.initialized());
     play(&again, vec![done("", StopReason::Cancelled)]).await;
-    assert_eq!(stored(folder.path()).phase, A2aState::Canceled);
+    assert_eq!(stored(folder.path()).state, A2aState::Canceled);
 }
 
 #[tokio::test]
@@ -362,7 +359,7 @@ fn ended_tasks_are_forgotten_when_there_are_too_many_or_after_a_week() {
     let (store, _) = TaskStore::open(folder.path()).expect("a store");
     for (task, hours) in stored.into_iter().zip([8 * 24, 6 * 24]) {
         let at = protocol::clock::now() - jiff::SignedDuration::from_hours(hours);
-        store.write(&StoredTask { phase: A2aState::Completed, at, ..task }).expect("stored");
+        store.write(&StoredTask { state: A2aState::Completed, at, ..task }).expect("stored");
     }
     let desk = TaskDesk::open(folder.path()).expect("a desk");
     assert!(desk.find(&owner(), &others[0].id).is_none() && desk.find(&owner(), &others[1].id).is_some());
@@ -433,7 +430,7 @@ fn version_0_3_is_translated_both_ways() {
     assert_eq!(params["message"]["parts"][1]["url"], "https://a.example/x");
     assert_eq!(params["configuration"]["returnImmediately"], true);
     let record = record();
-    record.on_event(&gate(id()));
+    record.on_event(&waiting(id()));
     let task = legacy::to_legacy_result(json!({"task": record.task()}));
     assert_eq!((&task["kind"], &task["status"]["state"]), (&json!("task"), &json!("input-required")));
     assert_eq!(task["status"]["message"]["role"], "agent");

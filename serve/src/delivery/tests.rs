@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent_loop::model::conversation::StopReason;
-use axum::response::IntoResponse as _;
 use hyper::service::service_fn;
 use mcp::http_listener;
 use protocol::code::Code;
@@ -19,10 +18,9 @@ use super::*;
 use crate::a2a::tests::stopped_service;
 use crate::http::api;
 use crate::http::stream::{self, StreamEnd};
-use crate::proxy::answer::{AnswerEnd, AnswerStream};
-use crate::proxy::failure::ProxyFailure;
-use crate::proxy::format::{AnswerFormat, respond};
-use crate::proxy::tests::outcome;
+use crate::proxy::answer::AnswerStream;
+use crate::proxy::format::respond;
+use crate::proxy::tests::{PlainFormat, outcome};
 use crate::service::turn::{EventId, LoggedEvent, SessionEvent, TurnStream};
 
 /// How much fits into a connection whose client does not read.
@@ -61,43 +59,6 @@ pub(crate) async fn send(response: Response, reads: bool) {
 /// An answer that fits into no connection.
 fn long() -> String {
     "word ".repeat(100)
-}
-
-/// A protocol that writes the text as it is.
-struct PlainFormat;
-
-impl AnswerFormat for PlainFormat {
-    fn stream_type(&self) -> &'static str {
-        "text/plain"
-    }
-
-    fn begin(&mut self) -> String {
-        "begin".to_owned()
-    }
-
-    fn text(&mut self, text: &str) -> String {
-        text.to_owned()
-    }
-
-    fn keep_alive(&mut self) -> String {
-        "silence".to_owned()
-    }
-
-    fn end(&mut self, _end: &AnswerEnd) -> String {
-        long()
-    }
-
-    fn fail(&mut self, failure: &ProxyFailure) -> String {
-        failure.message.clone()
-    }
-
-    fn refusal(&self, failure: ProxyFailure) -> Response {
-        (failure.status, failure.message).into_response()
-    }
-
-    fn whole(&mut self, text: &str, _end: &AnswerEnd) -> Value {
-        text.into()
-    }
 }
 
 fn done() -> SessionEvent {
@@ -142,9 +103,9 @@ async fn respond_at(door: &str, turn: TurnStream) -> Response {
         "the own API, events of a turn" => events(turn, StreamEnd::WithTurn),
         "the own API, all events" => events(turn, StreamEnd::Never),
         "the protocols of models, streamed answer" | "the protocols of models, streamed error" => {
-            respond(AnswerStream::new(turn), PlainFormat, true).await
+            respond(AnswerStream::new(turn, PlainFormat { end: long() }), true).await
         }
-        _ => respond(AnswerStream::new(turn), PlainFormat, false).await,
+        _ => respond(AnswerStream::new(turn, PlainFormat { end: long() }), false).await,
     }
 }
 

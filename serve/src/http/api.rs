@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use ground::page_client::api_client::{Gate, GateDecision, GateError, GateList};
+use ground::page_client::api_client::{Gate, GateDecision, GateList, PageApiError};
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::task::TaskId;
@@ -26,8 +26,8 @@ use super::stream::{self, StreamEnd};
 use super::{HttpClient, ServeState, openapi};
 use crate::delivery;
 use crate::json_input;
+use crate::service::SessionInfo;
 use crate::service::turn::{EventId, Question, QuestionLimits, TurnOutcome, TurnStream, TurnUsage, WhenBusy};
-use crate::service::{SessionInfo, SessionState};
 
 /// How long `submit` waits for an answer unless it says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
@@ -167,8 +167,8 @@ pub fn router() -> Router<Arc<ServeState>> {
         .route("/openapi.json", get(async || Json(openapi::document())))
         .route("/api/v1/submit", post(submit))
         .route("/api/v1/stream/{session}", get(follow))
-        .route("/api/v1/gates", get(gates))
-        .route("/api/v1/gate/{id}", get(gate).post(decide))
+        .route("/api/v1/gates", get(waiting))
+        .route("/api/v1/gate/{id}", get(waiting_task).post(decide))
         .route("/api/v1/sessions", get(sessions))
         .route("/api/v1/session/{session}", get(session_state).delete(delete_session))
         .route("/api/v1/session/{session}/reset", post(reset_session))
@@ -200,14 +200,13 @@ async fn submit(
     let mut asker = client.asker("api", id.clone());
     asker.can_decide = state.may_decide(&client).await;
     let question = Question {
-        asker,
-        text: request.message,
         model: request.model,
         when_busy: request.when_busy,
         limits,
         answers_again: repeat_key.is_some(),
         repeat_key,
         is_polled: !request.wait,
+        ..Question::new(asker, request.message)
     };
     let mut turn = state.service.ask(question).await?;
     let session = turn.session();
@@ -251,7 +250,7 @@ fn new_session(client: &HttpClient, repeat_key: Option<&str>) -> String {
 
 impl SubmitAnswer {
     fn of(outcome: TurnOutcome, id: String) -> Self {
-        let TurnOutcome { answer, termination, truncated, session, model, usage, stop_reason: _ } = outcome;
+        let TurnOutcome { answer, termination, truncated, session, model, usage, .. } = outcome;
         Self { session, id, answer, termination: termination.to_owned(), truncated, model, usage }
     }
 }
@@ -283,24 +282,26 @@ async fn follow(
             (state.service.follow_turn(&session, &asker).await?, end)
         }
         None => (state.service.follow(&session, &asker, after).await?, end),
-        Some(question) => (state.service.follow_question(&session, &asker, question).await?, StreamEnd::WithTurn),
+        Some(question) => {
+            (state.service.follow_question(&session, &asker, question, after).await?, StreamEnd::WithTurn)
+        }
     };
     let may_listen = move || client.bearer.as_ref().is_none_or(|bearer| state.keys.verify(bearer.expose()).is_some());
     Ok(stream::response(turn, end, may_listen))
 }
 
-async fn gates(State(state): Api, Extension(client): Client) -> Result<Json<GateList>, ApiError> {
+async fn waiting(State(state): Api, Extension(client): Client) -> Result<Json<GateList>, ApiError> {
     let bearer = bearer(&client)?;
-    Ok(Json(state.gates.gates(bearer).await.map_err(gate_error)?))
+    Ok(Json(state.page.waiting(bearer).await.map_err(page_error)?))
 }
 
-async fn gate(
+async fn waiting_task(
     State(state): Api,
     Extension(client): Client,
     ApiPath(id): ApiPath<String>,
 ) -> Result<Json<Gate>, ApiError> {
     let id = task_id(&id)?;
-    Ok(Json(state.gates.gate(bearer(&client)?, id).await.map_err(gate_error)?))
+    Ok(Json(state.page.waiting_task(bearer(&client)?, id).await.map_err(page_error)?))
 }
 
 async fn decide(
@@ -310,7 +311,7 @@ async fn decide(
     body: Bytes,
 ) -> Result<Json<DecisionAnswer>, ApiError> {
     let (id, decision) = (task_id(&id)?, parse::<GateDecision>(&body)?);
-    let decided = state.gates.decide(bearer(&client)?, id, decision).await.map_err(gate_error)?;
+    let decided = state.page.decide(bearer(&client)?, id, decision).await.map_err(page_error)?;
     Ok(Json(DecisionAnswer { id: id.to_string(), state: decided.to_string() }))
 }
 
@@ -322,8 +323,9 @@ async fn session_state(
     State(state): Api,
     Extension(client): Client,
     ApiPath(session): ApiPath<String>,
-) -> Result<Json<SessionState>, ApiError> {
-    Ok(Json(state.service.state(&session, &client.asker("api", session.clone())).await?))
+) -> Result<Response, ApiError> {
+    let (session_state, receipt) = state.service.state(&session, &client.asker("api", session.clone())).await?;
+    Ok(delivery::whole(Json(session_state).into_response(), receipt))
 }
 
 async fn delete_session(
@@ -376,7 +378,7 @@ fn bearer(client: &HttpClient) -> Result<&str, ApiError> {
     })
 }
 
-fn gate_error(error: GateError) -> ApiError {
+fn page_error(error: PageApiError) -> ApiError {
     let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     ApiError(status, ErrorBody::new(error.code, error.message))
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ground::page_client::api_client::GateClient;
+use ground::page_client::api_client::PageApi;
 
 use super::Bearer;
 use crate::service::SessionService;
@@ -25,18 +25,18 @@ pub(super) struct StandingCache {
 
 impl StandingCache {
     /// Whether the key may decide; not if the executor cannot be asked.
-    pub(super) async fn may_decide(&self, gates: &GateClient, service: &Arc<SessionService>, bearer: &Bearer) -> bool {
+    pub(super) async fn may_decide(&self, page: &PageApi, service: &Arc<SessionService>, bearer: &Bearer) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(bearer.expose()).copied();
         if let Some((at, may_decide)) = known
             && at.elapsed() < LIFETIME
         {
             return may_decide;
         }
-        let mut standing = gates.standing(bearer.expose()).await;
+        let mut standing = page.standing(bearer.expose()).await;
         if standing.as_ref().is_err_and(|error| error.status == NO_EXECUTOR) {
             // It stops when there is nothing to do, and knows the scopes.
             service.ensure_executor().await;
-            standing = gates.standing(bearer.expose()).await;
+            standing = page.standing(bearer.expose()).await;
         }
         let may_decide = standing.is_ok_and(|standing| standing.may_decide);
         let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);

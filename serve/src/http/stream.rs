@@ -4,9 +4,8 @@ use std::str::FromStr;
 
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::{HeaderValue, header};
-use axum::response::Response;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 
 use crate::delivery;
@@ -58,19 +57,19 @@ pub(crate) enum StreamEnd {
 /// The name of an event.
 fn name(event: &SessionEvent) -> &'static str {
     match event {
-        SessionEvent::Text { .. } => "tok",
+        SessionEvent::Text { .. } | SessionEvent::Preface { .. } => "tok",
         SessionEvent::Restart => "restart",
         SessionEvent::Task(_) => "task",
-        SessionEvent::Gate(_) => "gate",
+        SessionEvent::Waiting(_) => "gate",
         SessionEvent::Note { .. } => "note",
         SessionEvent::Done(_) => "done",
         SessionEvent::Error { .. } => "error",
     }
 }
 
-fn message(logged: &LoggedEvent) -> String {
-    let data = serde_json::to_string(&logged.event).expect("an event is plain data");
-    format!("id: {}\nevent: {}\ndata: {data}\n\n", logged.id, name(&logged.event))
+fn message(logged: &LoggedEvent) -> Event {
+    let event = Event::default().id(logged.id.to_string()).event(name(&logged.event));
+    event.json_data(&logged.event).expect("an event is plain data")
 }
 
 /// How often an idle stream looks whether its client still may listen.
@@ -85,15 +84,13 @@ pub(crate) fn response(
     let start = (Some(turn), may_listen);
     let pieces = stream::unfold(start, move |(turn, may_listen)| async move {
         let mut turn = turn?;
-        let silent_since = tokio::time::Instant::now();
         loop {
             let event = tokio::time::timeout(CHECK_INTERVAL, turn.next()).await;
             if !may_listen() {
                 return None;
             }
             match event {
-                Err(_) if silent_since.elapsed() < KEEP_ALIVE => {}
-                Err(_) => return Some(((": keep-alive\n\n".to_owned(), None), (Some(turn), may_listen))),
+                Err(_) => {}
                 Ok(None) => return None,
                 Ok(Some(logged)) => {
                     let is_last = logged.event.is_last();
@@ -104,9 +101,8 @@ pub(crate) fn response(
             }
         }
     });
-    let mut response = Response::new(Body::from_stream(delivery::pieces(pieces)));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    response
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE).text("keep-alive");
+    Sse::new(delivery::pieces(pieces)).keep_alive(keep_alive).into_response()
 }
 
 #[cfg(test)]

@@ -9,27 +9,23 @@ use super::format::OllamaFormat;
 use super::{OllamaResult, loaded, without_tag};
 use crate::http::ServeState;
 use crate::proxy::failure::ProxyFailure;
-use crate::proxy::format::respond;
+use crate::proxy::format;
 use crate::proxy::message;
-use crate::proxy::question::{Prompt, ask};
 use crate::proxy::request::ProxyRequest;
 
 pub(super) async fn answer(State(state): State<Arc<ServeState>>, request: Request) -> OllamaResult {
-    let request = ProxyRequest::read(request).await?;
+    let mut request = ProxyRequest::read(request, "ollama", "messages").await?;
     let model = model_of(&request)?;
-    let messages = match request.field("messages") {
-        Some(messages) => message::read(messages, "messages")?,
-        None => Vec::new(),
-    };
+    if let Some(messages) = request.field("messages") {
+        request.messages = message::read(messages, "messages")?;
+    }
     let format = format(model.clone());
-    if messages.is_empty() {
+    if request.messages.is_empty() {
         return Ok(loaded(format.document(""), request.field("keep_alive")));
     }
     let streams = request.flag("stream")?.unwrap_or(true);
-    let model = Some(without_tag(&model).to_owned());
-    let prompt = Prompt { interface: "ollama", system: None, messages, field: "messages", model };
-    let answer = Box::pin(ask(&state, &request, prompt)).await?;
-    Ok(Box::pin(respond(answer, format, streams)).await)
+    request.model = Some(without_tag(&model).to_owned());
+    Ok(format::answer(&state, &request, format, streams).await?)
 }
 
 /// The model as the client names it, which every answer repeats.

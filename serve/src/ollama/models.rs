@@ -47,7 +47,7 @@ pub(super) async fn running(State(state): State<Arc<ServeState>>, request: Reque
 }
 
 pub(super) async fn show(State(state): State<Arc<ServeState>>, request: Request) -> OllamaResult {
-    let request = ProxyRequest::read(request).await?;
+    let request = ProxyRequest::read(request, "ollama", "messages").await?;
     // Older clients say `name`.
     let name = request.text("model")?.or(request.text("name")?);
     let name = name.ok_or_else(|| ProxyFailure::invalid("model", "`model` is missing; send the name of a model"))?;

@@ -7,28 +7,25 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 use super::head::CompletionHead;
-use super::{OpenAiResult, errors, event, finish_reason, keep_alive, usage};
+use super::{OpenAiResult, errors, event, finish_reason, usage};
 use crate::http::ServeState;
 use crate::proxy::answer::AnswerEnd;
 use crate::proxy::failure::ProxyFailure;
-use crate::proxy::format::{AnswerFormat, EVENTS, respond};
+use crate::proxy::format::{AnswerFormat, answer};
 use crate::proxy::message;
-use crate::proxy::question::{Prompt, ask};
 use crate::proxy::request::ProxyRequest;
 
 const CHUNK: &str = "chat.completion.chunk";
 
 pub(super) async fn complete(State(state): State<Arc<ServeState>>, request: Request) -> OpenAiResult {
-    let request = ProxyRequest::read(request).await?;
+    let mut request = ProxyRequest::read(request, "openai", "messages").await?;
     super::check(&request)?;
     let missing = || ProxyFailure::invalid("messages", "`messages` is missing; send a list of messages");
-    let messages = message::read(request.field("messages").ok_or_else(missing)?, "messages")?;
-    let model = request.text("model")?.map(str::to_owned);
+    request.messages = message::read(request.field("messages").ok_or_else(missing)?, "messages")?;
+    request.model = request.text("model")?.map(str::to_owned);
     let streams = request.flag("stream")? == Some(true);
-    let format = ChatFormat(CompletionHead::new("chatcmpl-", &request, model.as_deref()));
-    let prompt = Prompt { interface: "openai", system: None, messages, field: "messages", model };
-    let answer = Box::pin(ask(&state, &request, prompt)).await?;
-    Ok(Box::pin(respond(answer, format, streams)).await)
+    let format = ChatFormat(CompletionHead::new("chatcmpl-", &request));
+    Ok(answer(&state, &request, format, streams).await?)
 }
 
 /// A chat completion, or the chunks of one.
@@ -43,20 +40,12 @@ impl ChatFormat {
 }
 
 impl AnswerFormat for ChatFormat {
-    fn stream_type(&self) -> &'static str {
-        EVENTS
-    }
-
     fn begin(&mut self) -> String {
         self.chunk(&json!({"role": "assistant", "content": "", "refusal": null}), None)
     }
 
     fn text(&mut self, text: &str) -> String {
         self.chunk(&json!({"content": text}), None)
-    }
-
-    fn keep_alive(&mut self) -> String {
-        keep_alive()
     }
 
     fn end(&mut self, end: &AnswerEnd) -> String {

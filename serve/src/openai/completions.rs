@@ -7,27 +7,24 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 use super::head::CompletionHead;
-use super::{OpenAiResult, errors, event, finish_reason, keep_alive, usage};
+use super::{OpenAiResult, errors, event, finish_reason, usage};
 use crate::http::ServeState;
 use crate::proxy::answer::AnswerEnd;
 use crate::proxy::failure::ProxyFailure;
-use crate::proxy::format::{AnswerFormat, EVENTS, respond};
+use crate::proxy::format::{AnswerFormat, answer};
 use crate::proxy::message::ClientText;
-use crate::proxy::question::{Prompt, ask};
 use crate::proxy::request::ProxyRequest;
 
 const OBJECT: &str = "text_completion";
 
 pub(super) async fn complete(State(state): State<Arc<ServeState>>, request: Request) -> OpenAiResult {
-    let request = ProxyRequest::read(request).await?;
+    let mut request = ProxyRequest::read(request, "openai", "prompt").await?;
     super::check(&request)?;
-    let prompt = ClientText::user("prompt", prompt_of(&request)?);
-    let model = request.text("model")?.map(str::to_owned);
+    request.messages = vec![ClientText::user("prompt", prompt_of(&request)?)];
+    request.model = request.text("model")?.map(str::to_owned);
     let streams = request.flag("stream")? == Some(true);
-    let format = CompletionFormat(CompletionHead::new("cmpl-", &request, model.as_deref()));
-    let prompt = Prompt { interface: "openai", system: None, messages: vec![prompt], field: "prompt", model };
-    let answer = Box::pin(ask(&state, &request, prompt)).await?;
-    Ok(Box::pin(respond(answer, format, streams)).await)
+    let format = CompletionFormat(CompletionHead::new("cmpl-", &request));
+    Ok(answer(&state, &request, format, streams).await?)
 }
 
 /// The prompt: one text, or a list of one.
@@ -54,21 +51,13 @@ impl CompletionFormat {
 }
 
 impl AnswerFormat for CompletionFormat {
-    fn stream_type(&self) -> &'static str {
-        EVENTS
-    }
-
     fn begin(&mut self) -> String {
         // Nothing that a client could take for text: there is no role to tell.
-        keep_alive()
+        self.keep_alive()
     }
 
     fn text(&mut self, text: &str) -> String {
         event(&self.0.document(OBJECT, &Self::choice(text, None), None))
-    }
-
-    fn keep_alive(&mut self) -> String {
-        keep_alive()
     }
 
     fn end(&mut self, end: &AnswerEnd) -> String {

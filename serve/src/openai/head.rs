@@ -19,11 +19,11 @@ pub(super) struct CompletionHead {
 }
 
 impl CompletionHead {
-    pub(super) fn new(prefix: &str, request: &ProxyRequest, model: Option<&str>) -> Self {
+    pub(super) fn new(prefix: &str, request: &ProxyRequest) -> Self {
         Self {
             id: super::new_id(prefix),
             created: unix_seconds(),
-            model: answering_model(&request.client, model),
+            model: answering_model(request),
             includes_usage: request.field("stream_options").is_some_and(|options| options["include_usage"] == true),
         }
     }

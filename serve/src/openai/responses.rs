@@ -11,40 +11,38 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Map, Value, json};
 
 use super::errors::OpenAiError;
-use super::{OpenAiResult, keep_alive, new_id};
+use super::{OpenAiResult, new_id};
 use crate::http::ServeState;
 use crate::proxy::answer::AnswerEnd;
 use crate::proxy::failure::ProxyFailure;
-use crate::proxy::format::{AnswerFormat, EVENTS, respond};
+use crate::proxy::format::{AnswerFormat, answer};
 use crate::proxy::message::{self, ClientText};
-use crate::proxy::question::{Prompt, answering_model, ask};
+use crate::proxy::question::answering_model;
 use crate::proxy::request::ProxyRequest;
 use crate::proxy::unix_seconds;
 use crate::service::turn::TurnUsage;
 
 pub(super) async fn create(State(state): State<Arc<ServeState>>, request: Request) -> OpenAiResult {
-    let request = ProxyRequest::read(request).await?;
+    let mut request = ProxyRequest::read(request, "openai", "input").await?;
     super::check(&request)?;
-    let messages = match request.field("input") {
+    request.messages = match request.field("input") {
         None => return Err(ProxyFailure::invalid("input", "`input` is missing; send a text or a list").into()),
         Some(Value::String(text)) => vec![ClientText::user("input", text)],
         Some(list) => message::read(list, "input")?,
     };
-    let model = request.text("model")?.map(str::to_owned);
-    let system = request.text("instructions")?.map(str::to_owned);
+    request.model = request.text("model")?.map(str::to_owned);
+    request.system = request.text("instructions")?.map(str::to_owned);
     let streams = request.flag("stream")? == Some(true);
     let format = ResponseFormat {
         id: new_id("resp_"),
         message_id: new_id("msg_"),
         created: unix_seconds(),
-        model: answering_model(&request.client, model.as_deref()),
+        model: answering_model(&request),
         given: echoed(&request),
         sequence: 0,
         text: String::new(),
     };
-    let prompt = Prompt { interface: "openai", system, messages, field: "input", model };
-    let answer = Box::pin(ask(&state, &request, prompt)).await?;
-    Ok(Box::pin(respond(answer, format, streams)).await)
+    Ok(answer(&state, &request, format, streams).await?)
 }
 
 /// Everything about a stored response: no response is stored.
@@ -149,10 +147,6 @@ impl ResponseFormat {
 }
 
 impl AnswerFormat for ResponseFormat {
-    fn stream_type(&self) -> &'static str {
-        EVENTS
-    }
-
     fn begin(&mut self) -> String {
         let response = self.response("in_progress", &json!([]));
         let item = self.item("in_progress", &json!([]));
@@ -171,10 +165,6 @@ impl AnswerFormat for ResponseFormat {
             "item_id": self.message_id, "output_index": 0, "content_index": 0, "delta": text, "logprobs": [],
         });
         self.event("response.output_text.delta", fields)
-    }
-
-    fn keep_alive(&mut self) -> String {
-        keep_alive()
     }
 
     fn end(&mut self, end: &AnswerEnd) -> String {

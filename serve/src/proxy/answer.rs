@@ -8,12 +8,15 @@ use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use agent_loop::model::conversation::StopReason;
+use axum::response::Response;
 use protocol::task::TaskId;
+use serde_json::Value;
 
 use super::failure::ProxyFailure;
+use super::format::AnswerFormat;
 use crate::delivery::Receipt;
 use crate::service::stopping;
-use crate::service::turn::{LoggedEvent, SessionEvent, TurnOutcome, TurnStream};
+use crate::service::turn::{SessionEvent, TurnOutcome, TurnStream};
 
 /// How long a stream may be silent. Servers between us and the client close one after a minute or so.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -26,16 +29,6 @@ const PAUSE: Duration = Duration::from_millis(700);
 
 const STARTS_OVER: &str = "(The connection to the model broke. The answer starts over.)";
 const STOPPED: &str = "(Stopped. Open tasks go on, and the next answer reports them.)";
-
-/// A piece of what the client gets.
-#[derive(Debug)]
-pub(crate) enum AnswerPiece {
-    Text(String),
-    /// Nothing happened for a while.
-    Silence,
-    End(Box<AnswerEnd>),
-    Failure(ProxyFailure),
-}
 
 /// The end of an answer.
 #[derive(Debug)]
@@ -58,13 +51,16 @@ enum TextEnd {
     Other,
 }
 
-/// The answer of one turn.
+/// The answer of one turn, in the form of a protocol.
 #[derive(Debug)]
-pub(crate) struct AnswerStream {
+pub(crate) struct AnswerStream<F> {
     turn: TurnStream,
+    format: F,
     keep_alive: Duration,
-    /// Pieces that are next.
-    ready: VecDeque<AnswerPiece>,
+    /// What is sent next.
+    ready: VecDeque<String>,
+    /// How it ended. Nothing follows what is ready then.
+    ended: Option<Result<AnswerEnd, ProxyFailure>>,
     /// Tasks of which was said that they wait.
     mentioned: HashSet<TaskId>,
     /// All text so far.
@@ -74,98 +70,119 @@ pub(crate) struct AnswerStream {
     /// Words of ours that wait for the model to pause: they must not stand in the middle of a sentence.
     held: VecDeque<String>,
     ending: TextEnd,
-    /// The text that came before the turn, and with which the answer begins: what commands printed, and the answer to an
-    /// earlier question.
-    preface: String,
     began: Instant,
     first_text: Option<Instant>,
     /// Whether the model was given one request only, so that it is no limit that ended its work.
     is_one_step: bool,
 }
 
-impl AnswerStream {
-    pub(crate) fn new(turn: TurnStream) -> Self {
+impl<F: AnswerFormat> AnswerStream<F> {
+    pub(crate) fn new(turn: TurnStream, format: F) -> Self {
         Self {
             turn,
+            format,
             keep_alive: KEEP_ALIVE,
             ready: VecDeque::new(),
+            ended: None,
             mentioned: HashSet::new(),
             text: String::new(),
             said: String::new(),
             held: VecDeque::new(),
             ending: TextEnd::Other,
-            preface: String::new(),
             began: Instant::now(),
             first_text: None,
             is_one_step: false,
         }
     }
 
-    /// The answer to a prompt that needs no more than one request.
-    pub(crate) fn of_one_step(turn: TurnStream) -> Self {
-        Self { is_one_step: true, ..Self::new(turn) }
+    /// The answer to a prompt that needs no more than one request, if it `is_one_step`.
+    pub(super) fn of_one_step(self, is_one_step: bool) -> Self {
+        Self { is_one_step, ..self }
     }
 
-    /// The next piece. After an end or a failure there are no more.
-    pub(crate) async fn next(&mut self) -> AnswerPiece {
-        if let Some(ready) = self.ready.pop_front() {
-            return ready;
+    /// What is sent next; `None` after the end. The receipt comes with the last of it.
+    pub(super) async fn next(&mut self) -> Option<(String, Option<Receipt>)> {
+        while self.ready.is_empty() {
+            if self.ended.is_some() {
+                return None;
+            }
+            self.advance().await;
         }
-        loop {
-            let patience = if self.held.is_empty() { self.keep_alive } else { PAUSE };
-            let Ok(event) = tokio::time::timeout(patience, self.turn.next()).await else {
-                self.release();
-                return self.ready.pop_front().unwrap_or(AnswerPiece::Silence);
-            };
+        let sent = self.ready.pop_front()?;
+        let is_last = self.ready.is_empty() && self.ended.is_some();
+        Some((sent, if is_last { self.receipt() } else { None }))
+    }
+
+    /// Takes in the next event, or that there is none.
+    async fn advance(&mut self) {
+        let patience = if self.held.is_empty() { self.keep_alive } else { PAUSE };
+        match tokio::time::timeout(patience, self.turn.next()).await {
+            Ok(Some(logged)) => self.take(&logged.event),
             // The turn goes on without us, or after a restart.
-            let Some(logged) = event else { return AnswerPiece::Failure(stopping().into()) };
-            if let Some(piece) = self.piece(&logged) {
-                return piece;
-            }
-        }
-    }
-
-    /// Waits a moment for the turn to begin; an error if it failed.
-    pub(crate) async fn begun(&mut self) -> Result<(), ProxyFailure> {
-        let Ok(piece) = tokio::time::timeout(MAX_STATUS_DELAY, self.next()).await else { return Ok(()) };
-        match piece {
-            AnswerPiece::Failure(failure) => Err(failure),
-            piece => {
-                self.ready.push_front(piece);
-                Ok(())
-            }
-        }
-    }
-
-    /// Waits for the end. Returns the answer without the text between calls.
-    pub(crate) async fn whole(&mut self) -> Result<(String, Box<AnswerEnd>), ProxyFailure> {
-        loop {
-            match self.next().await {
-                AnswerPiece::Text(_) | AnswerPiece::Silence => {}
-                AnswerPiece::Failure(failure) => return Err(failure),
-                AnswerPiece::End(end) => {
-                    let answer = &end.outcome.answer;
-                    let text = match end.outcome.stop_reason {
-                        StopReason::Cancelled => format!("{answer}\n\n{STOPPED}").trim_start().to_owned(),
-                        _ => answer.clone(),
-                    };
-                    return Ok((text, end));
+            Ok(None) => self.fail(stopping().into()),
+            Err(_) => {
+                self.release();
+                if self.ready.is_empty() {
+                    self.ready.push_back(self.format.keep_alive());
                 }
             }
         }
     }
 
+    /// Begins a stream, after a moment in which the turn may begin; an error if it failed.
+    pub(super) async fn begin(&mut self) -> Result<(), ProxyFailure> {
+        // First: some formats number what they send.
+        let head = self.format.begin();
+        let begun = async {
+            while self.ready.is_empty() {
+                self.advance().await;
+            }
+        };
+        // A turn that takes longer has begun for its client.
+        drop(tokio::time::timeout(MAX_STATUS_DELAY, begun).await);
+        match &self.ended {
+            Some(Err(failure)) if self.text.is_empty() => Err(failure.clone()),
+            _ => {
+                self.ready.push_front(head);
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits for the end. Returns the answer as one document, without the text between calls.
+    pub(super) async fn whole(&mut self) -> Result<Value, ProxyFailure> {
+        let end = loop {
+            match self.ended.take() {
+                Some(ended) => break ended?,
+                None => self.advance().await,
+            }
+            self.ready.clear();
+        };
+        let answer = &end.outcome.answer;
+        let text = match end.outcome.stop_reason {
+            StopReason::Cancelled => format!("{answer}\n\n{STOPPED}").trim_start().to_owned(),
+            _ => answer.clone(),
+        };
+        Ok(self.format.whole(&text, &end))
+    }
+
+    /// An error before anything was sent.
+    pub(super) fn refusal(&self, failure: ProxyFailure) -> Response {
+        self.format.refusal(failure)
+    }
+
+    pub(super) fn stream_type(&self) -> &'static str {
+        self.format.stream_type()
+    }
+
     /// The receipt for the end or the failure that was read.
-    pub(crate) fn receipt(&self) -> Option<Receipt> {
+    pub(super) fn receipt(&self) -> Option<Receipt> {
         self.turn.receipt()
     }
 
-    fn piece(&mut self, logged: &LoggedEvent) -> Option<AnswerPiece> {
-        match &logged.event {
-            SessionEvent::Text { text } if logged.id.is_preface() => {
-                self.preface.push_str(text);
-                self.say(text);
-            }
+    fn take(&mut self, event: &SessionEvent) {
+        match event {
+            SessionEvent::Preface { text } => return self.say(text),
             SessionEvent::Text { text } => {
                 // The model's next step begins with a blank line.
                 if text.starts_with('\n') {
@@ -176,16 +193,10 @@ impl AnswerStream {
                 self.say(if is_apart { text.trim_start_matches('\n') } else { text });
                 self.said.push_str(text);
                 self.ending = TextEnd::Text;
+                return;
             }
-            event => self.other(event),
-        }
-        self.ready.pop_front()
-    }
-
-    fn other(&mut self, event: &SessionEvent) {
-        match event {
             SessionEvent::Task(_) | SessionEvent::Note { .. } => return,
-            SessionEvent::Gate(news) => {
+            SessionEvent::Waiting(news) => {
                 if self.mentioned.insert(news.id) {
                     self.held.push_back(news.message.clone());
                 }
@@ -193,13 +204,13 @@ impl AnswerStream {
                     return;
                 }
             }
-            _ => {}
+            SessionEvent::Restart | SessionEvent::Done(_) | SessionEvent::Error { .. } => {}
         }
         self.release();
         match event {
             SessionEvent::Restart if !std::mem::take(&mut self.said).is_empty() => self.paragraph(STARTS_OVER),
             SessionEvent::Done(outcome) => self.end(outcome),
-            SessionEvent::Error { error } => self.ready.push_back(AnswerPiece::Failure(error.clone().into())),
+            SessionEvent::Error { error } => self.fail(error.clone().into()),
             _ => {}
         }
     }
@@ -217,7 +228,7 @@ impl AnswerStream {
         }
         self.first_text.get_or_insert_with(Instant::now);
         self.text.push_str(text);
-        self.ready.push_back(AnswerPiece::Text(text.to_owned()));
+        self.ready.push_back(self.format.text(text));
     }
 
     /// Adds words of ours, between blank lines.
@@ -243,30 +254,25 @@ impl AnswerStream {
         if self.is_one_step && outcome.stop_reason == StopReason::MaxIterations {
             outcome.stop_reason = StopReason::Completed;
         }
-        let answer = outcome.answer.strip_prefix(self.preface.as_str()).unwrap_or(&outcome.answer);
         let missing = match outcome.stop_reason {
-            StopReason::Cancelled => STOPPED.to_owned(),
-            _ => unsaid(&self.said, answer).to_owned(),
+            StopReason::Cancelled => STOPPED,
+            _ => outcome.unsaid(&self.said),
         };
+        let missing = missing.to_owned();
         if !missing.is_empty() {
             let gap = self.gap();
             self.say(&format!("{gap}{missing}"));
         }
         let now = Instant::now();
         let thinking = self.first_text.unwrap_or(now) - self.began;
-        self.ready.push_back(AnswerPiece::End(Box::new(AnswerEnd { outcome, thinking, total: now - self.began })));
+        let end = AnswerEnd { outcome, thinking, total: now - self.began };
+        self.ready.push_back(self.format.end(&end));
+        self.ended = Some(Ok(end));
     }
-}
 
-/// The part of the answer with which the model's text does not end.
-fn unsaid<'a>(said: &str, answer: &'a str) -> &'a str {
-    let (said, answer) = (said.trim_end(), answer.trim());
-    if said.ends_with(answer) {
-        return "";
-    }
-    match answer.rsplit_once("\n\n") {
-        Some((before, rest)) if said.ends_with(before.trim_end()) => rest,
-        _ => answer,
+    fn fail(&mut self, failure: ProxyFailure) {
+        self.ready.push_back(self.format.fail(&failure));
+        self.ended = Some(Err(failure));
     }
 }
 

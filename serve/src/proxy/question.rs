@@ -24,105 +24,55 @@
 //! session, the number of the user's messages in the request and the last of them. The service compares it only with a
 //! question whose answer has not reached its client, so the same words are a new question once they were answered.
 
-use std::sync::Arc;
-
 use agent_loop::input::InputPlace;
 use protocol::digest;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::mpsc;
 
 use super::AGENT_MODEL;
-use super::answer::AnswerStream;
 use super::failure::ProxyFailure;
-use super::message::{ClientText, SenderRole};
+use super::message::SenderRole;
 use super::request::ProxyRequest;
 use crate::http::{HistoryKeeper, HttpClient, ServeState};
-use crate::service::FIRST_EVENT;
-use crate::service::turn::{
-    ClientConversation, ClientMessage, LoggedEvent, Question, QuestionLimits, SessionEvent, TurnOutcome, TurnStream,
-    WhenBusy,
-};
+use crate::service::turn::{ClientConversation, ClientMessage, Question, QuestionLimits, TurnStream};
 
 /// The longest name of a conversation that is used as it is. The whole id has at most 128 characters.
 const MAX_NAME_CHARS: usize = 40;
 
-/// What a client wants to have answered.
-#[derive(Debug)]
-pub(crate) struct Prompt {
-    /// `openai` or `ollama`.
-    pub(crate) interface: &'static str,
-    /// The client's instructions that are not among its messages.
-    pub(crate) system: Option<String>,
-    pub(crate) messages: Vec<ClientText>,
-    /// The field of the messages, for errors.
-    pub(crate) field: &'static str,
-    pub(crate) model: Option<String>,
-}
-
-impl Prompt {
-    /// The last message of the user.
-    fn question(&self) -> Result<&ClientText, ProxyFailure> {
-        if self.messages.is_empty() {
-            return Err(ProxyFailure::invalid(self.field, format!("`{}` is empty; send a question", self.field)));
-        }
-        let last = self.messages.iter().rfind(|message| message.role == SenderRole::User);
-        last.ok_or_else(|| {
-            let message =
-                format!("`{}` has no message with the role `user`; the last one of these is the question", self.field);
-            ProxyFailure::invalid(self.field, message)
-        })
-    }
-}
-
-/// Asks, and returns the answer as it comes.
-pub(crate) async fn ask(
-    state: &ServeState,
-    request: &ProxyRequest,
-    prompt: Prompt,
-) -> Result<AnswerStream, ProxyFailure> {
-    let client = &request.client;
-    let text = prompt.question()?.only_text()?.to_owned();
+/// Asks, and returns the turn that answers; and whether the model gets one request only.
+pub(super) async fn ask(state: &ServeState, request: &ProxyRequest) -> Result<(TurnStream, bool), ProxyFailure> {
+    let (client, interface) = (&request.client, request.interface);
+    let text = request.question()?.only_text()?.to_owned();
     if text.trim().is_empty() {
-        return Err(ProxyFailure::invalid(prompt.field, "the last message of the user is empty"));
+        return Err(ProxyFailure::invalid(request.messages_field, "the last message of the user is empty"));
     }
     let session = session_of(request);
     let turn = match client.history {
         HistoryKeeper::Server if is_housekeeping(&text) => {
-            let conversation = housekeeping(client, prompt.interface, session, text);
-            let turn = Box::pin(state.service.ask_without_history(conversation)).await?;
-            return Ok(AnswerStream::of_one_step(turn));
+            let conversation = housekeeping(client, interface, session, text);
+            return Ok((Box::pin(state.service.ask_without_history(conversation)).await?, true));
         }
         HistoryKeeper::Server => {
-            let repeat_key = repeat_key(request, &session, &prompt.messages, &text);
-            let question = Question {
-                answers_again: false,
-                is_polled: false,
-                asker: client.asker(prompt.interface, session),
-                text,
-                model: None,
-                when_busy: WhenBusy::default(),
-                limits: QuestionLimits::default(),
-                repeat_key: Some(repeat_key),
-            };
+            let repeat_key = Some(repeat_key(request, &session, &text));
+            let question = Question { repeat_key, ..Question::new(client.asker(interface, session), text) };
             Box::pin(state.service.ask(question)).await?
         }
         HistoryKeeper::Client => {
             if let Some(reply) = reply_to_commands(&text) {
-                return Ok(AnswerStream::new(told(reply)));
+                return Ok((TurnStream::told(0, reply), false));
             }
-            let conversation = client_conversation(state, request, prompt, session)?;
+            let conversation = client_conversation(state, request, session)?;
             Box::pin(state.service.ask_without_history(conversation)).await?
         }
     };
-    Ok(AnswerStream::new(turn))
+    Ok((turn, false))
 }
 
 /// The name by which a client knows the model that answers it.
-pub(crate) fn answering_model(client: &HttpClient, asked: Option<&str>) -> String {
-    match (client.history, &client.model, asked) {
-        (HistoryKeeper::Client, Some(model), _) => model.clone(),
-        (HistoryKeeper::Client, None, Some(model)) => model.to_owned(),
+pub(crate) fn answering_model(request: &ProxyRequest) -> String {
+    let client = &request.client;
+    match (client.history, &client.model, &request.model) {
+        (HistoryKeeper::Client, Some(model), _) | (HistoryKeeper::Client, None, Some(model)) => model.clone(),
         _ => AGENT_MODEL.to_owned(),
     }
 }
@@ -172,11 +122,11 @@ fn plain_name(name: &str) -> String {
 }
 
 /// What is equal for a request and its repetition, as the module says.
-fn repeat_key(request: &ProxyRequest, session: &str, messages: &[ClientText], text: &str) -> String {
+fn repeat_key(request: &ProxyRequest, session: &str, text: &str) -> String {
     if let Some(key) = request.header("idempotency-key") {
         return format!("key:{}", hash(key));
     }
-    let asked = messages.iter().filter(|message| message.role == SenderRole::User).count();
+    let asked = request.messages.iter().filter(|message| message.role == SenderRole::User).count();
     format!("asked:{}", hash(&format!("{session}\n{asked}\n{text}")))
 }
 
@@ -204,7 +154,6 @@ fn housekeeping(client: &HttpClient, interface: &str, session: String, text: Str
 fn client_conversation(
     state: &ServeState,
     request: &ProxyRequest,
-    prompt: Prompt,
     session: String,
 ) -> Result<ClientConversation, ProxyFailure> {
     let client = &request.client;
@@ -220,15 +169,15 @@ fn client_conversation(
         return Err(ProxyFailure::invalid("previous_response_id", message));
     }
     let known = models_for(state, client);
-    let model = match (&client.model, prompt.model) {
+    let model = match (&client.model, request.model.clone()) {
         (Some(model), _) => Some(model.clone()),
         (None, Some(name)) if !known.contains(&name) => return Err(ProxyFailure::unknown_model(&name, &known)),
         (None, Some(name)) => Some(name).filter(|name| name != AGENT_MODEL),
         (None, None) => None,
     };
-    let mut system: Vec<String> = prompt.system.into_iter().collect();
+    let mut system: Vec<String> = request.system.iter().cloned().collect();
     let mut messages = Vec::new();
-    for message in &prompt.messages {
+    for message in &request.messages {
         let text = message.only_text()?.to_owned();
         match message.role {
             SenderRole::System => system.push(text),
@@ -241,10 +190,13 @@ fn client_conversation(
         }
     }
     if !matches!(messages.last(), Some(ClientMessage::User(_))) {
-        return Err(ProxyFailure::invalid(prompt.field, "the last message is not the user's; it is the question"));
+        return Err(ProxyFailure::invalid(
+            request.messages_field,
+            "the last message is not the user's; it is the question",
+        ));
     }
     let system = Some(system.join("\n\n")).filter(|system| !system.trim().is_empty());
-    let asker = client.asker(prompt.interface, session);
+    let asker = client.asker(request.interface, session);
     Ok(ClientConversation { asker, system, messages, model, limits: QuestionLimits::default() })
 }
 
@@ -257,15 +209,6 @@ fn reply_to_commands(text: &str) -> Option<String> {
         }
         Ok(_) => None,
     }
-}
-
-/// A turn that no model answers.
-fn told(text: String) -> TurnStream {
-    let (sender, events) = mpsc::unbounded_channel();
-    for event in [SessionEvent::Text { text: text.clone() }, SessionEvent::Done(TurnOutcome::told(0, text))] {
-        drop(sender.send(Arc::new(LoggedEvent { id: FIRST_EVENT, event })));
-    }
-    TurnStream::of(events, 0)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A client's request as read: who sent it, its headers, and its JSON body with the fields that count.
+//! A client's request as read: who sent it, its headers, its JSON body, and what it wants to have answered.
 
 use axum::body::to_bytes;
 use axum::extract::Request;
@@ -7,21 +7,34 @@ use protocol::code::Code;
 use serde_json::{Map, Value};
 
 use super::failure::ProxyFailure;
+use super::message::{ClientText, SenderRole};
 use crate::http::HttpClient;
 
 /// The largest body; the server has the same bound for all routes.
 const MAX_BODY_BYTES: usize = 4 << 20;
 
-/// A request with a JSON object.
+/// A request with a JSON object. Each route sets what it finds in the body: messages, instructions, a model.
 #[derive(Debug)]
 pub(crate) struct ProxyRequest {
+    /// `openai` or `ollama`.
+    pub(crate) interface: &'static str,
     pub(crate) client: HttpClient,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Map<String, Value>,
+    /// The field of the messages, for errors.
+    pub(crate) messages_field: &'static str,
+    pub(crate) messages: Vec<ClientText>,
+    /// The client's instructions that are not among its messages.
+    pub(crate) system: Option<String>,
+    pub(crate) model: Option<String>,
 }
 
 impl ProxyRequest {
-    pub(crate) async fn read(request: Request) -> Result<Self, ProxyFailure> {
+    pub(crate) async fn read(
+        request: Request,
+        interface: &'static str,
+        messages_field: &'static str,
+    ) -> Result<Self, ProxyFailure> {
         let client = client_of(&request);
         let (parts, body) = request.into_parts();
         let too_large = || {
@@ -35,7 +48,22 @@ impl ProxyRequest {
             Ok(_) => return Err(invalid("the body is not a JSON object".to_owned())),
             Err(error) => return Err(invalid(format!("the body is not valid JSON: {error}"))),
         };
-        Ok(Self { client, headers: parts.headers, body })
+        let (headers, messages) = (parts.headers, Vec::new());
+        Ok(Self { interface, client, headers, body, messages_field, messages, system: None, model: None })
+    }
+
+    /// The last message of the user.
+    pub(crate) fn question(&self) -> Result<&ClientText, ProxyFailure> {
+        let field = self.messages_field;
+        if self.messages.is_empty() {
+            return Err(ProxyFailure::invalid(field, format!("`{field}` is empty; send a question")));
+        }
+        let last = self.messages.iter().rfind(|message| message.role == SenderRole::User);
+        last.ok_or_else(|| {
+            let message =
+                format!("`{field}` has no message with the role `user`; the last one of these is the question");
+            ProxyFailure::invalid(field, message)
+        })
     }
 
     /// A field; null counts as absent, as it does for the protocols' own servers.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::service::turn::{Asker, QuestionLimits, WhenBusy};
+use crate::service::turn::{Asker, Question};
 
 /// How many answers, and how many notes about tasks, a session keeps for clients that do not come back for them.
 const MAX_KEPT: usize = 16;
@@ -33,31 +33,11 @@ pub(crate) struct QuestionLedger {
     changing: Mutex<()>,
 }
 
-/// A question, without the commands of its message.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LiveQuestion {
-    pub(crate) id: Uuid,
-    pub(crate) asker: Asker,
-    pub(crate) text: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) model: Option<String>,
-    #[serde(default)]
-    pub(crate) limits: QuestionLimits,
-    #[serde(default)]
-    pub(crate) when_busy: WhenBusy,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) repeat_key: Option<String>,
-    /// The client does not wait: it reads what became of it by itself.
-    #[serde(default)]
-    pub(crate) is_polled: bool,
-}
-
 /// A question that the model was asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AskedTurn {
-    pub(crate) question: LiveQuestion,
+    pub(crate) question: Question,
     /// The number of its turn.
     pub(crate) turn: u64,
     /// The client has the answer, or reads it by itself. The record stays until the next question, since the client may
@@ -74,7 +54,7 @@ pub(crate) struct AskedTurn {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct OwedAnswers {
     /// Questions that wait for their turn, in their order.
-    pub(crate) queued: Vec<LiveQuestion>,
+    pub(crate) queued: Vec<Question>,
     /// Questions whose turn began, in their order.
     pub(crate) asked: Vec<AskedTurn>,
     /// What the model said about ended tasks when no client listened.
@@ -112,18 +92,20 @@ pub(crate) enum QuestionPlace {
 }
 
 impl OwedAnswers {
-    /// The client's own question, if this one repeats it: because it got no answer; with `again`, also if it got one.
-    pub(crate) fn repeated(&self, text: &str, key: Option<&str>, again: bool) -> Result<Option<Uuid>, ErrorBody> {
+    /// The client's own question, if this one repeats it: because it got no answer, or to get its answer again.
+    pub(crate) fn repeated(&self, asked: &Question) -> Result<Option<Uuid>, ErrorBody> {
+        let Question { text, answers_again, .. } = asked;
+        let (key, again) = (asked.repeat_key.as_deref(), *answers_again);
         let asked = self.asked.iter().map(|asked| (&asked.question, asked.is_delivered));
         for (question, is_delivered) in asked.chain(self.queued.iter().map(|question| (question, false))) {
             let has_key = key.is_some() && question.repeat_key.as_deref() == key;
-            if again && has_key && question.text != text {
+            if again && has_key && question.text != *text {
                 let message = "this `Idempotency-Key` was used for another message";
                 return Err(ErrorBody::new(Code::IdempotencyMismatch, message).hint("use a new key for a new message"));
             }
             let is_same = match (&question.repeat_key, key) {
                 (Some(_), Some(_)) => has_key,
-                _ => question.text == text,
+                _ => question.text == *text,
             };
             if if is_delivered { again && has_key } else { is_same } {
                 return Ok(Some(question.id));
@@ -205,9 +187,19 @@ impl OwedAnswers {
 
     /// Records that the client does not wait any longer for the answer, and will read it by itself.
     pub(crate) fn poll(&mut self, question: Uuid) {
+        self.questions(question).for_each(|question| question.is_polled = true);
+    }
+
+    /// Records what the commands of a repetition of a question printed, if it had any.
+    pub(crate) fn print_again(&mut self, question: Uuid, printed: &str) {
+        self.questions(question)
+            .filter(|_| !printed.is_empty())
+            .for_each(|known| printed.clone_into(&mut known.printed));
+    }
+
+    fn questions(&mut self, id: Uuid) -> impl Iterator<Item = &mut Question> {
         let asked = self.asked.iter_mut().map(|asked| &mut asked.question);
-        let questions = asked.chain(&mut self.queued).filter(|known| known.id == question);
-        questions.for_each(|question| question.is_polled = true);
+        asked.chain(&mut self.queued).filter(move |known| known.id == id)
     }
 
     /// Whether there are ended turns that no client waits for, and that are not recorded as such yet.
@@ -340,25 +332,18 @@ fn remove(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::turn::WhenBusy;
 
-    fn question(text: &str, key: Option<&str>) -> LiveQuestion {
-        LiveQuestion {
-            id: Uuid::now_v7(),
-            asker: Asker::default(),
-            text: text.to_owned(),
-            model: None,
-            limits: QuestionLimits::default(),
-            when_busy: WhenBusy::Queue,
-            repeat_key: key.map(str::to_owned),
-            is_polled: false,
-        }
+    fn question(text: &str, key: Option<&str>) -> Question {
+        let repeat_key = key.map(str::to_owned);
+        Question { when_busy: WhenBusy::Queue, repeat_key, ..Question::new(Asker::default(), text.to_owned()) }
     }
 
-    fn begin(owed: &mut OwedAnswers, question: &LiveQuestion, turn: u64, supersedes: bool) -> bool {
+    fn begin(owed: &mut OwedAnswers, question: &Question, turn: u64, supersedes: bool) -> bool {
         owed.begin(question.id, turn, supersedes, ToldAnswers::default())
     }
 
-    fn owing(queued: &[&LiveQuestion]) -> OwedAnswers {
+    fn owing(queued: &[&Question]) -> OwedAnswers {
         OwedAnswers { queued: queued.iter().map(|question| (*question).clone()).collect(), ..OwedAnswers::default() }
     }
 
@@ -395,12 +380,14 @@ mod tests {
     fn a_question_that_got_no_answer_is_recognized() {
         let (first, second) = (question("?", Some("k")), question("other", None));
         let mut owed = owing(&[&first, &second]);
-        let repeated = |owed: &OwedAnswers, text, key, again| owed.repeated(text, key, again).expect("no other text");
+        let asking = |text, key, answers_again| Question { answers_again, ..question(text, key) };
+        let repeated =
+            |owed: &OwedAnswers, text, key, again| owed.repeated(&asking(text, key, again)).expect("no other text");
         assert_eq!(repeated(&owed, "another", Some("k"), false), Some(first.id));
         assert_eq!(repeated(&owed, "?", Some("l"), false), None);
         assert_eq!((repeated(&owed, "?", None, false), repeated(&owed, "x", None, false)), (Some(first.id), None));
         assert_eq!(repeated(&owed, "other", Some("l"), false), Some(second.id), "also while it waits for its turn");
-        owed.repeated("another", Some("k"), true).expect_err("another message with the same key");
+        owed.repeated(&asking("another", Some("k"), true)).expect_err("another message with the same key");
         assert!(begin(&mut owed, &first, 1, false));
         owed.deliver(1);
         assert_eq!((repeated(&owed, "?", None, true), repeated(&owed, "?", Some("k"), false)), (None, None));

@@ -26,13 +26,13 @@ use uuid::Uuid;
 
 use super::approver_window::ApproverWindow;
 use super::history::{TurnHistory, known_questions};
-use super::ledger::{LateAnswer, LiveQuestion, OwedAnswers, QuestionLedger, QuestionPlace, ToldAnswers};
+use super::ledger::{AskedTurn, LateAnswer, OwedAnswers, QuestionLedger, QuestionPlace, ToldAnswers};
 use super::log::{Activity, EventLog, EventSender, is_over};
 use super::quotas::{Quotas, TurnPermit};
 use super::revoked::{RevokedKeys, revoked};
-use super::{QuestionState, send_error, send_preface, stopping};
+use super::{PRINTED_EVENT, QuestionState, TOLD_EVENT, send_error, send_preface, stopping};
 use crate::limits::ConcurrencyLimit;
-use crate::service::turn::{Asker, QuestionLimits, WhenBusy};
+use crate::service::turn::{Asker, EventId, Question, WhenBusy};
 
 /// What a loop gets from the service.
 pub(super) struct LiveParts {
@@ -69,7 +69,7 @@ impl WhenBusy {
 /// A question that waits for its turn.
 #[derive(Debug)]
 pub(super) struct QueuedQuestion {
-    pub(super) question: LiveQuestion,
+    pub(super) question: Question,
     /// Who gets the events of its turn.
     pub(super) asking: EventSender,
     pub(super) permit: TurnPermit,
@@ -284,7 +284,7 @@ impl LiveSession {
             // The loop has ended, and the session is about to.
             return Err(self.gone());
         }
-        let LiveQuestion { id, asker, text, model, limits, .. } = question;
+        let Question { id, asker, text, model, limits, .. } = question;
         self.window.set_asker(asker);
         self.choose_model(model).await?;
         let mut turns = self.log.turns();
@@ -292,13 +292,13 @@ impl LiveSession {
         let is_sleeping = *self.log.activity().borrow() != Activity::Idle;
         let supersedes = stops_now || is_sleeping && !self.log.is_turn_over();
         let told = self.told_before();
-        send_preface(&asking, &told.words);
+        send_preface(&asking, TOLD_EVENT, &told.words);
         if !self.ledger.change(self.number, |owed| owed.begin(id, turn + 1, supersedes, told))? {
             return Err(ErrorBody::new(Code::Cancelled, "the session was started over before the question was asked")
                 .hint("ask again"));
         }
         self.log.expect_question(asking);
-        let (steps, budget) = lower(self.limits.0, self.limits.1, limits);
+        let (steps, budget) = limits.lower(self.limits.0, self.limits.1);
         self.send(LoopCommand::Limit { steps, budget }).await?;
         self.send(LoopCommand::Ask(text)).await?;
         tokio::select! {
@@ -329,7 +329,7 @@ impl LiveSession {
     pub(super) async fn join_current(&self, joining: EventSender) {
         self.settled().await;
         let turn = *self.log.turns().borrow();
-        self.log.join_turn(turn, joining);
+        self.log.join_turn(turn, None, joining);
     }
 
     /// Waits until no question is about to be asked.
@@ -368,11 +368,13 @@ impl LiveSession {
     /// What became of the questions that their clients do not wait for.
     pub(super) fn polled_questions(&self) -> Vec<QuestionState> {
         let owed = self.ledger.of(self.number);
-        let asked = owed.asked.iter().map(|asked| (&asked.question, Some(asked.turn)));
-        let all = asked.chain(owed.queued.iter().map(|question| (question, None)));
-        all.filter(|(question, _)| question.is_polled)
-            .map(|(question, turn)| QuestionState::of(question.id, turn, turn.and_then(|turn| self.log.end_of(turn))))
-            .collect()
+        let asked = owed.asked.iter().map(|AskedTurn { question, turn, told, .. }| {
+            let preface = format!("{}{}", question.printed, told.words);
+            (question, Some(*turn), self.log.end_of(*turn).map(|end| end.map(|outcome| outcome.after(&preface))))
+        });
+        let all = asked.chain(owed.queued.iter().map(|question| (question, None, None)));
+        let polled = all.filter(|(question, ..)| question.is_polled);
+        polled.map(|(question, turn, end)| QuestionState::of(question.id, turn, end)).collect()
     }
 
     /// Stops what it does, and tells whether it did anything. A question that waits for nothing has begun for its client,
@@ -384,8 +386,9 @@ impl LiveSession {
         Ok(is_busy)
     }
 
-    /// Sends the events of a question that was asked or queued before; those of its turn, once that has come.
-    pub(super) async fn rejoin(&self, question: Uuid, joining: EventSender) {
+    /// Sends the events of a question that was asked or queued before; those of its turn, once that has come. A client
+    /// that has its events up to `after` gets those that follow.
+    pub(super) async fn rejoin(&self, question: Uuid, after: Option<EventId>, joining: EventSender) {
         let (mut turns, mut queued) = (self.log.turns(), self.queued.subscribe());
         loop {
             let turn = *turns.borrow_and_update();
@@ -393,9 +396,16 @@ impl LiveSession {
             let owed = self.ledger.of(self.number);
             match owed.place(question) {
                 Some(QuestionPlace::Asked(asked)) if asked <= turn => {
-                    let told = owed.asked.iter().find(|asked| asked.question.id == question);
-                    send_preface(&joining, told.map_or("", |asked| &asked.told.words));
-                    return self.log.join_turn(asked, joining);
+                    let has_it =
+                        |id: EventId| after.is_some_and(|it| it.turn == asked || it.turn == id.turn && it >= id);
+                    if let Some(AskedTurn { question, told, .. }) = owed.asked.iter().find(|it| it.turn == asked) {
+                        for (id, text) in [(PRINTED_EVENT, &question.printed), (TOLD_EVENT, &told.words)] {
+                            if !has_it(id) {
+                                send_preface(&joining, id, text);
+                            }
+                        }
+                    }
+                    return self.log.join_turn(asked, after, joining);
                 }
                 Some(_) => {}
                 None => return send_error(&joining, super::unknown_question()),
@@ -504,15 +514,6 @@ impl LiveSession {
     }
 }
 
-/// The limits of a question: those of the configuration, or lower ones.
-pub(super) fn lower(steps: u32, Budget { tokens, cost }: Budget, limits: QuestionLimits) -> (u32, Budget) {
-    let steps = limits.steps.map_or(steps, |limit| limit.min(steps));
-    let tokens = limits.tokens.filter(|limit| tokens == 0 || *limit < tokens).map_or(tokens, |limit| limit.max(1));
-    let lower_cost = limits.cost.filter(|limit| cost <= 0.0 || *limit < cost);
-    let cost = lower_cost.map_or(cost, |limit| limit.max(f64::MIN_POSITIVE));
-    (steps, Budget { tokens, cost })
-}
-
 /// Tells the log what the session is when it is opened.
 fn resume(log: &EventLog, session_loop: &SessionLoop, turn: u64, history: TurnHistory, owed: &OwedAnswers) {
     let machine: &Machine = session_loop.machine();
@@ -555,43 +556,4 @@ pub(super) fn watch_tasks(tracker: &TaskTracker, log: Arc<EventLog>, trigger: Tr
             }
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_question_only_lowers_the_limits_of_the_configuration() {
-        let none = QuestionLimits::default();
-        let steps = |steps| QuestionLimits { steps: Some(steps), ..none };
-        let tokens = |tokens| QuestionLimits { tokens: Some(tokens), ..none };
-        let cost = |cost| QuestionLimits { cost: Some(cost), ..none };
-        // Of a budget, zero is no limit at all in the configuration; a question cannot ask for that.
-        for ((max_steps, max_tokens, max_cost), asked, expected) in [
-            ((25, 1_000, 2.0), none, (25, 1_000, 2.0)),
-            ((25, 1_000, 2.0), steps(24), (24, 1_000, 2.0)),
-            ((25, 1_000, 2.0), steps(0), (0, 1_000, 2.0)),
-            ((25, 1_000, 2.0), steps(26), (25, 1_000, 2.0)),
-            ((25, 1_000, 2.0), steps(u32::MAX), (25, 1_000, 2.0)),
-            ((25, 1_000, 2.0), tokens(999), (25, 999, 2.0)),
-            ((25, 1_000, 2.0), tokens(0), (25, 1, 2.0)),
-            ((25, 1_000, 2.0), tokens(1_001), (25, 1_000, 2.0)),
-            ((25, 0, 2.0), tokens(5), (25, 5, 2.0)),
-            ((25, 0, 2.0), tokens(0), (25, 1, 2.0)),
-            ((25, 1_000, 2.0), cost(1.5), (25, 1_000, 1.5)),
-            ((25, 1_000, 2.0), cost(2.5), (25, 1_000, 2.0)),
-            ((25, 1_000, 2.0), cost(f64::INFINITY), (25, 1_000, 2.0)),
-            ((25, 1_000, 2.0), cost(f64::NAN), (25, 1_000, 2.0)),
-            ((25, 1_000, 2.0), cost(0.0), (25, 1_000, f64::MIN_POSITIVE)),
-            ((25, 1_000, 2.0), cost(-1.0), (25, 1_000, f64::MIN_POSITIVE)),
-            ((25, 1_000, 0.0), cost(0.0), (25, 1_000, f64::MIN_POSITIVE)),
-            ((25, 1_000, 0.0), cost(9.0), (25, 1_000, 9.0)),
-        ] {
-            let budget = Budget { tokens: max_tokens, cost: max_cost };
-            let (steps, Budget { tokens, cost }) = lower(max_steps, budget, asked);
-            let is_same = (steps, tokens) == (expected.0, expected.1) && cost.total_cmp(&expected.2).is_eq();
-            assert!(is_same, "{asked:?}: {steps} {tokens} {cost}, not {expected:?}");
-        }
-    }
 }

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::ledger::QuestionLedger;
 use super::quotas::TurnPermit;
-use crate::service::turn::{EventId, GateNews, LoggedEvent, SessionEvent, TaskNews, TurnOutcome};
+use crate::service::turn::{EventId, LoggedEvent, SessionEvent, TaskNews, TurnOutcome, WaitingNews};
 
 /// How much text of past events is kept for a client that comes back, in bytes. The current turn is always kept whole.
 const MAX_KEPT_BYTES: usize = 1 << 20;
@@ -241,20 +241,29 @@ impl EventLog {
         }
     }
 
-    /// Sends the events of a turn that has begun, and those that follow until it ends. Of a turn that ended before the
-    /// session was loaded, only the answer is at hand; of one whose answer is not kept any more, nothing.
-    pub(crate) fn join_turn(&self, turn: u64, joining: EventSender) {
+    /// Sends the events of a turn that has begun, and those that follow until it ends; to a client that has those up to
+    /// `after`, the others. Of a turn that ended before the session was loaded, only the answer is at hand; of one whose
+    /// answer is not kept any more, nothing.
+    pub(crate) fn join_turn(&self, turn: u64, after: Option<EventId>, joining: EventSender) {
         let mut state = self.lock();
         let is_idle = *self.activity.borrow() == Activity::Idle;
-        for logged in state.kept.iter().filter(|logged| logged.id.turn == turn) {
-            drop(joining.send(Arc::clone(logged)));
-            if logged.event.is_last() {
+        let after = after.filter(|after| after.turn == turn);
+        let mut events = match after {
+            Some(after) if after.is_over => return,
+            Some(after) => state.missed(after, !is_idle),
+            None => state.kept.iter().cloned().collect(),
+        };
+        events.retain(|logged| logged.id.turn == turn);
+        for logged in events {
+            let is_last = logged.event.is_last();
+            drop(joining.send(logged));
+            if is_last {
                 return;
             }
         }
         if turn == state.turn && !is_idle {
             state.answered.push(joining);
-        } else if let Some(earlier) = state.earlier.get(&turn) {
+        } else if let Some(earlier) = state.earlier.get(&turn).filter(|_| after.is_none()) {
             for event in state.told_again(turn, earlier) {
                 drop(joining.send(event));
             }
@@ -316,7 +325,7 @@ impl EventLog {
         state.add(SessionEvent::Task(TaskNews { id, subtool: subtool.clone(), state: is, preview: None }));
         if is == State::AwaitingConfirmation {
             let message = format!("`{subtool}` waits for your decision on the page: agent-magic-tool executor page");
-            state.add(SessionEvent::Gate(GateNews { id, subtool, message }));
+            state.add(SessionEvent::Waiting(WaitingNews { id, subtool, message }));
         }
     }
 
@@ -413,7 +422,8 @@ impl LogState {
         missed.sort_by_key(|logged| logged.id);
         // A turn that is told again, or that a restart interrupted, begins anew.
         let is_again = self.earlier.contains_key(&after.turn) && !is_kept(after.turn);
-        let is_resumed = self.load != after.load && self.turn == after.turn && (is_running || is_kept(after.turn));
+        let goes_on = is_running && self.turn == after.turn || is_kept(after.turn);
+        let is_resumed = self.load != after.load && goes_on;
         if !after.is_over && (is_again || is_resumed) {
             let id = EventId { turn: after.turn, load: self.load, number: 0, is_over: false };
             missed.insert(0, Arc::new(LoggedEvent { id, event: SessionEvent::Restart }));
@@ -441,13 +451,7 @@ impl LogState {
 
     /// The outcome of a turn whose events are not kept; what it used is not known.
     fn told(&self, EarlierTurn { answer, reason }: &EarlierTurn) -> TurnOutcome {
-        TurnOutcome {
-            model: self.model.clone(),
-            termination: reason.as_str(),
-            truncated: reason.is_truncated(),
-            stop_reason: *reason,
-            ..TurnOutcome::told(self.session, answer.clone())
-        }
+        TurnOutcome { model: self.model.clone(), ..TurnOutcome::of(self.session, answer.clone(), *reason) }
     }
 
     /// The answer of a turn whose events are not kept, and its end.
@@ -473,15 +477,9 @@ impl LogState {
             }
             [last, _] => outcome::answer_text(last, reason, self.question_spending, failure, open),
         };
-        TurnOutcome {
-            answer,
-            termination: if is_overdue { DEADLINE_EXCEEDED } else { reason.as_str() },
-            truncated: is_overdue || reason.is_truncated(),
-            session: self.session,
-            model: self.model.clone(),
-            usage: self.question_spending.into(),
-            stop_reason: reason,
-        }
+        let (model, usage) = (self.model.clone(), self.question_spending.into());
+        let outcome = TurnOutcome { model, usage, ..TurnOutcome::of(self.session, answer, reason) };
+        if is_overdue { TurnOutcome { termination: DEADLINE_EXCEEDED, truncated: true, ..outcome } } else { outcome }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent_loop::driver::LoopCommand;
 use agent_loop::journal::{Journal, SessionClient};
 use agent_loop::machine::Budget;
-use agent_loop::model::conversation::{JournalEntry, Turn};
+use agent_loop::model::conversation::{JournalEntry, ModelTurn};
 use agent_loop::own_tasks::OwnTasksShell;
 use agent_loop::session_loop::{LoopContext, LoopOptions, SessionLoop};
 use protocol::code::Code;
@@ -15,7 +15,7 @@ use protocol::shell::Shell;
 use tokio::sync::mpsc;
 
 use super::approver_window::ApproverWindow;
-use super::live::{LiveParts, lower, watch_tasks};
+use super::live::{LiveParts, watch_tasks};
 use super::log::{EventLog, EventSender};
 use super::quotas::TurnPermit;
 use super::revoked::{RevokedKeys, cancel_waiting};
@@ -78,7 +78,7 @@ pub(super) async fn ask(
     log.expect_question(sender.clone());
     let commands = session_loop.take_sender().expect("a new loop has a sender");
     let (steps, budget) =
-        lower(config.agent.steps, Budget { tokens: config.agent.tokens, cost: config.agent.cost }, limits);
+        limits.lower(config.agent.steps, Budget { tokens: config.agent.tokens, cost: config.agent.cost });
     let ended = stopping.child_token();
     watch_tasks(&tracker, Arc::clone(&log), watch, ended.clone());
     tracker.spawn(async move {
@@ -145,6 +145,8 @@ async fn until_over(deadline: Option<Duration>) {
 fn entry(message: ClientMessage) -> JournalEntry {
     match message {
         ClientMessage::User(text) => JournalEntry::Asked { text },
-        ClientMessage::Assistant(text) => JournalEntry::Answered { turn: Box::new(Turn { text, ..Turn::default() }) },
+        ClientMessage::Assistant(text) => {
+            JournalEntry::Answered { turn: Box::new(ModelTurn { text, ..ModelTurn::default() }) }
+        }
     }
 }

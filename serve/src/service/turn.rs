@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_loop::machine::Spending;
+use agent_loop::machine::{Budget, Spending};
 use agent_loop::model::conversation::StopReason;
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::delivery::Receipt;
 use crate::error_shape::ErrorShape;
 use crate::limits::ConcurrencyPermit;
-use crate::service::{PREFACE_EVENT, SessionService};
+use crate::service::{FIRST_EVENT, SessionService};
 
 /// What an event weighs besides its text.
 const EVENT_BYTES: usize = 128;
@@ -71,21 +71,50 @@ impl Asker {
     }
 }
 
-/// A message for a session. Its lines that begin with `!word` are commands, performed in order; the rest goes to the model.
-#[derive(Debug, Clone, Default)]
+/// A message for a session, from the interface to the loop, and in the ledger. Its lines that begin with `!word` are
+/// commands, performed in order; the session keeps the rest, which goes to the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Question {
+    pub id: Uuid,
     pub asker: Asker,
     pub text: String,
+    /// What its commands printed, which its client reads before the answer.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub printed: String,
     /// A name in `[models]` that answers this question only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    pub when_busy: WhenBusy,
+    #[serde(default)]
     pub limits: QuestionLimits,
+    #[serde(default)]
+    pub when_busy: WhenBusy,
     /// The client sends this again until it gets an answer: a repetition with the same value is not asked again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat_key: Option<String>,
     /// Whether a repetition gets the answer again that was delivered before.
+    #[serde(skip)]
     pub answers_again: bool,
     /// The client does not wait for the answer: it reads what became of its question by itself.
+    #[serde(default)]
     pub is_polled: bool,
+}
+
+impl Question {
+    pub fn new(asker: Asker, text: String) -> Self {
+        Self {
+            id: Uuid::now_v7(),
+            asker,
+            text,
+            printed: String::new(),
+            model: None,
+            limits: QuestionLimits::default(),
+            when_busy: WhenBusy::default(),
+            repeat_key: None,
+            answers_again: false,
+            is_polled: false,
+        }
+    }
 }
 
 /// Limits of one question, which only lower those of the configuration.
@@ -97,6 +126,17 @@ pub struct QuestionLimits {
     pub cost: Option<f64>,
     /// When the work on it is stopped.
     pub deadline: Option<Duration>,
+}
+
+impl QuestionLimits {
+    /// The limits of the question: those of the configuration, or lower ones.
+    pub(super) fn lower(self, steps: u32, Budget { tokens, cost }: Budget) -> (u32, Budget) {
+        let steps = self.steps.map_or(steps, |limit| limit.min(steps));
+        let tokens = self.tokens.filter(|limit| tokens == 0 || *limit < tokens).map_or(tokens, |limit| limit.max(1));
+        let lower_cost = self.cost.filter(|limit| cost <= 0.0 || *limit < cost);
+        let cost = lower_cost.map_or(cost, |limit| limit.max(f64::MIN_POSITIVE));
+        (steps, Budget { tokens, cost })
+    }
 }
 
 /// What happens to a question while the session answers another one.
@@ -144,25 +184,24 @@ pub struct EventId {
     pub is_over: bool,
 }
 
-impl EventId {
-    /// Whether the event is the text that stands before the answer of the turn.
-    pub(crate) fn is_preface(self) -> bool {
-        self == PREFACE_EVENT
-    }
-}
-
 /// What happens in a session. As a server-sent event its name is its type, and `tok` for a text.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SessionEvent {
     /// A piece of the answer.
     Text { text: String },
+    /// What a client reads before the answer of its turn: the output of its commands, an answer that it never got. To a
+    /// client it is a text. A restart does not make it void.
+    #[serde(rename = "text")]
+    #[schemars(skip)]
+    Preface { text: String },
     /// What came so far of this turn's answer is void: the request is made again.
     Restart,
     /// A task was started, moved on or ended.
     Task(TaskNews),
     /// A task waits for a human.
-    Gate(GateNews),
+    #[serde(rename = "gate")]
+    Waiting(WaitingNews),
     /// Something that the user should know, in words.
     Note { text: String },
     /// The turn ended; no event of this turn follows.
@@ -200,7 +239,8 @@ pub struct TaskNews {
 
 /// A task that waits for a human. Only the page, or a client whose API key may decide, can answer it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct GateNews {
+#[schemars(rename = "GateNews")]
+pub struct WaitingNews {
     #[schemars(with = "String")]
     pub id: TaskId,
     pub subtool: String,
@@ -211,8 +251,11 @@ pub struct GateNews {
 /// How a turn ended.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct TurnOutcome {
-    /// The last answer of the model, or what the commands printed.
+    /// The last answer of the model, or what the commands printed; after the preface, if there is one.
     pub answer: String,
+    /// How many bytes of the answer are the preface.
+    #[serde(skip)]
+    pub preface_bytes: usize,
     pub termination: &'static str,
     /// A limit cut the work short.
     pub truncated: bool,
@@ -225,16 +268,35 @@ pub struct TurnOutcome {
 }
 
 impl TurnOutcome {
-    /// The outcome of a turn that no model answered.
-    pub(crate) fn told(session: u32, answer: String) -> Self {
+    /// The outcome of a turn of which no more is known.
+    pub(crate) fn of(session: u32, answer: String, reason: StopReason) -> Self {
         Self {
             answer,
-            termination: StopReason::Completed.as_str(),
-            truncated: false,
+            preface_bytes: 0,
+            termination: reason.as_str(),
+            truncated: reason.is_truncated(),
             session,
             model: String::new(),
             usage: TurnUsage::default(),
-            stop_reason: StopReason::Completed,
+            stop_reason: reason,
+        }
+    }
+
+    /// The answer with what its client reads before it.
+    pub(super) fn after(self, preface: &str) -> Self {
+        Self { answer: format!("{preface}{}", self.answer), preface_bytes: preface.len(), ..self }
+    }
+
+    /// The part of the turn's own answer with which the text that was `said` in it does not end: a client that has the
+    /// text reads nothing twice.
+    pub(crate) fn unsaid(&self, said: &str) -> &str {
+        let (said, answer) = (said.trim_end(), self.answer[self.preface_bytes..].trim());
+        if said.ends_with(answer) {
+            return "";
+        }
+        match answer.rsplit_once("\n\n") {
+            Some((before, rest)) if said.ends_with(before.trim_end()) => rest,
+            _ => answer,
         }
     }
 }
@@ -272,10 +334,10 @@ impl LoggedEvent {
     /// About how much memory it takes.
     pub(crate) fn weight(&self) -> usize {
         let text = match &self.event {
-            SessionEvent::Text { text } | SessionEvent::Note { text } => text.len(),
+            SessionEvent::Text { text } | SessionEvent::Preface { text } | SessionEvent::Note { text } => text.len(),
             SessionEvent::Task(news) => news.preview.as_ref().map_or(0, String::len),
             SessionEvent::Done(outcome) => outcome.answer.len(),
-            SessionEvent::Gate(_) | SessionEvent::Error { .. } | SessionEvent::Restart => 0,
+            SessionEvent::Waiting(_) | SessionEvent::Error { .. } | SessionEvent::Restart => 0,
         };
         EVENT_BYTES + text
     }
@@ -287,8 +349,7 @@ impl LoggedEvent {
 pub struct TurnStream {
     events: mpsc::UnboundedReceiver<Arc<LoggedEvent>>,
     number: u32,
-    /// What the client reads before the answer of the turn: the output of its commands, an answer that it never got. It is
-    /// an event of its own, and the beginning of the whole answer.
+    /// What the prefaces said, with which the answer begins.
     preface: String,
     question: Option<Uuid>,
     /// As long as it exists, the client listens for the answer to the question.
@@ -313,6 +374,16 @@ impl TurnStream {
         }
     }
 
+    /// A turn that no model answers: what commands print.
+    pub(crate) fn told(session: u32, text: String) -> Self {
+        let (sender, events) = mpsc::unbounded_channel();
+        let outcome = TurnOutcome::of(session, text.clone(), StopReason::Completed);
+        for event in [SessionEvent::Text { text }, SessionEvent::Done(outcome)] {
+            drop(sender.send(Arc::new(LoggedEvent { id: FIRST_EVENT, event })));
+        }
+        Self::of(events, session)
+    }
+
     /// A stream of a session's events.
     pub(crate) fn of_session(
         events: mpsc::UnboundedReceiver<Arc<LoggedEvent>>,
@@ -334,17 +405,14 @@ impl TurnStream {
             self.ended_turn = Some(logged.id.turn);
         }
         match &logged.event {
-            SessionEvent::Text { text } if logged.id.is_preface() => {
-                self.preface.push_str(text);
-                Some(logged)
-            }
+            SessionEvent::Preface { text } => self.preface.push_str(text),
             SessionEvent::Done(outcome) if !self.preface.is_empty() => {
-                let answer = format!("{}{}", self.preface, outcome.answer);
-                let event = SessionEvent::Done(TurnOutcome { answer, ..outcome.clone() });
-                Some(Arc::new(LoggedEvent { id: logged.id, event }))
+                let event = SessionEvent::Done(outcome.clone().after(&self.preface));
+                return Some(Arc::new(LoggedEvent { id: logged.id, event }));
             }
-            _ => Some(logged),
+            _ => {}
         }
+        Some(logged)
     }
 
     /// Records that the client does not wait any longer, and will read by itself what became of its question.
@@ -366,16 +434,9 @@ impl TurnStream {
         self.question
     }
 
-    /// Records that the client has the whole answer that was read. Without it, the session's next turn begins with it. An
-    /// answer that only says that the server stops does not count.
-    pub fn delivered(&self) {
-        if let Some(receipt) = self.receipt() {
-            receipt.give();
-        }
-    }
-
-    /// Does the same when the client has taken the body that it is sent; `None` if there is nothing to record. Until then
-    /// the client listens.
+    /// The receipt for the whole answer that was read, to be given when the client has it; `None` if there is nothing to
+    /// record. Without it, the session's next turn begins with the answer. Until then the client listens. An answer that
+    /// only says that the server stops does not count.
     pub(crate) fn receipt(&self) -> Option<Receipt> {
         let (service, turn) = (Arc::clone(self.service.as_ref()?), self.ended_turn?);
         let (session, listening) = (self.number, self.listening.clone());
@@ -395,5 +456,44 @@ impl TurnStream {
             }
         }
         Err(crate::service::stopping())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_only_lowers_the_limits_of_the_configuration() {
+        let none = QuestionLimits::default();
+        let steps = |steps| QuestionLimits { steps: Some(steps), ..none };
+        let tokens = |tokens| QuestionLimits { tokens: Some(tokens), ..none };
+        let cost = |cost| QuestionLimits { cost: Some(cost), ..none };
+        // Of a budget, zero is no limit at all in the configuration; a question cannot ask for that.
+        for ((max_steps, max_tokens, max_cost), asked, expected) in [
+            ((25, 1_000, 2.0), none, (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), steps(24), (24, 1_000, 2.0)),
+            ((25, 1_000, 2.0), steps(0), (0, 1_000, 2.0)),
+            ((25, 1_000, 2.0), steps(26), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), steps(u32::MAX), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), tokens(999), (25, 999, 2.0)),
+            ((25, 1_000, 2.0), tokens(0), (25, 1, 2.0)),
+            ((25, 1_000, 2.0), tokens(1_001), (25, 1_000, 2.0)),
+            ((25, 0, 2.0), tokens(5), (25, 5, 2.0)),
+            ((25, 0, 2.0), tokens(0), (25, 1, 2.0)),
+            ((25, 1_000, 2.0), cost(1.5), (25, 1_000, 1.5)),
+            ((25, 1_000, 2.0), cost(2.5), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), cost(f64::INFINITY), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), cost(f64::NAN), (25, 1_000, 2.0)),
+            ((25, 1_000, 2.0), cost(0.0), (25, 1_000, f64::MIN_POSITIVE)),
+            ((25, 1_000, 2.0), cost(-1.0), (25, 1_000, f64::MIN_POSITIVE)),
+            ((25, 1_000, 0.0), cost(0.0), (25, 1_000, f64::MIN_POSITIVE)),
+            ((25, 1_000, 0.0), cost(9.0), (25, 1_000, 9.0)),
+        ] {
+            let budget = Budget { tokens: max_tokens, cost: max_cost };
+            let (steps, Budget { tokens, cost }) = asked.lower(max_steps, budget);
+            let is_same = (steps, tokens) == (expected.0, expected.1) && cost.total_cmp(&expected.2).is_eq();
+            assert!(is_same, "{asked:?}: {steps} {tokens} {cost}, not {expected:?}");
+        }
     }
 }

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
+use ground::base::backoff::RandomPauses;
 use ground::config::slack::SlackMode;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::{Value, json};
 
-use super::backoff::SlackBackoff;
 use super::contract::{SlackError, SlackSessions};
 use super::dispatch::{SlackContext, SlackWork};
 use super::envelope::SlackThread;
-use super::gate::{gate_text, waiting_message};
 use super::recorder::RecordNote;
-use super::records::{GateRecord, OpenQuestion};
+use super::records::{OpenQuestion, WaitingRecord};
 use super::reply::{ReplyCall, SlackReply};
+use super::waiting::{waiting_message, waiting_text};
 use super::web::{CallError, DELETE, POST, SlackToken, UPDATE, post_body, update_body};
-use crate::service::turn::{EventId, GateNews, Question, SessionEvent, TurnOutcome, TurnStream};
+use crate::service::turn::{EventId, Question, SessionEvent, TurnOutcome, TurnStream, WaitingNews};
 
 /// How long a service that stops may be ahead of us.
 const STOP_NOTICE: Duration = Duration::from_secs(5);
@@ -38,10 +38,6 @@ struct Answering<'a, S> {
     /// The key of the question.
     question: String,
     reply: SlackReply,
-    /// What stands before the answer: what commands printed, and the answer to an earlier question.
-    preface: String,
-    /// Whether the preface stands in a message that is complete.
-    is_preface_settled: bool,
     /// Everything that the model wrote in this turn.
     written: String,
 }
@@ -54,24 +50,14 @@ pub(crate) async fn answer<S: SlackSessions>(
 ) -> Result<(), SlackError> {
     let (key, thread) = (open.question.key(), &open.question.thread);
     let asked = Question {
-        asker: context.asker(thread),
-        text: open.question.text.clone(),
         model: context.settings.model.clone(),
         repeat_key: Some(format!("slack-{key}")),
-        ..Question::default()
+        ..Question::new(context.asker(thread), open.question.text.clone())
     };
     let stream = context.sessions.ask(asked).await;
     is_asked();
     let reply = SlackReply::new(open.messages.clone());
-    let mut answering = Answering {
-        context,
-        thread,
-        question: key.clone(),
-        reply,
-        preface: String::new(),
-        is_preface_settled: false,
-        written: String::new(),
-    };
+    let mut answering = Answering { context, thread, question: key.clone(), reply, written: String::new() };
     let shown = match stream {
         Ok(mut stream) => answering.follow(&mut stream).await.map(|()| Some(stream)),
         Err(error) => answering.fail(&error).await.map(|()| None),
@@ -87,8 +73,8 @@ pub(crate) async fn answer<S: SlackSessions>(
     };
     // First here: a crash in between must not ask the question again.
     context.recorder.note(RecordNote::Answered { question: key }).await;
-    if let Some(stream) = stream {
-        stream.delivered();
+    if let Some(receipt) = stream.and_then(|stream| stream.receipt()) {
+        receipt.give();
     }
     Ok(())
 }
@@ -124,10 +110,7 @@ impl<S: SlackSessions> Answering<'_, S> {
                     return self.fail(&error).await;
                 };
                 match &logged.event {
-                    SessionEvent::Text { text } if logged.id.is_preface() => {
-                        self.preface.push_str(text);
-                        self.reply.push(text);
-                    }
+                    SessionEvent::Preface { text } => self.reply.push_preface(text),
                     SessionEvent::Text { text } => {
                         self.written.push_str(text);
                         self.reply.push(text);
@@ -135,13 +118,10 @@ impl<S: SlackSessions> Answering<'_, S> {
                     SessionEvent::Restart => {
                         self.written.clear();
                         self.reply.restart();
-                        if !self.is_preface_settled {
-                            self.reply.push(&self.preface);
-                        }
                     }
                     SessionEvent::Note { text } => self.reply.push_paragraph(&format!("_{}_\n\n", text.trim())),
-                    SessionEvent::Gate(gate) => self.gate(gate, logged.id).await?,
-                    // Each gate is watched by a piece of work of its own.
+                    SessionEvent::Waiting(news) => self.waits(news, logged.id).await?,
+                    // Each task that waits is watched by a piece of work of its own.
                     SessionEvent::Task(_) => {}
                     SessionEvent::Done(outcome) => {
                         self.complete(outcome);
@@ -164,7 +144,7 @@ impl<S: SlackSessions> Answering<'_, S> {
 
     /// Makes calls until Slack shows everything.
     async fn catch_up(&mut self) -> Result<(), ReplyFailure> {
-        let mut backoff = SlackBackoff::new(self.context.web.timing());
+        let mut pauses = RandomPauses::new(self.context.web.timing().backoff);
         while let Some(call) = self.reply.next_call() {
             let turn = self.context.web.pace.turn(&self.thread.channel, method_of(&call));
             tokio::select! {
@@ -172,12 +152,12 @@ impl<S: SlackSessions> Answering<'_, S> {
                 () = turn => {}
             }
             if self.make(call).await? {
-                backoff.reset();
+                pauses.reset();
                 continue;
             }
             tokio::select! {
                 () = self.context.ended.cancelled() => return Err(ReplyFailure::Stopping),
-                () = tokio::time::sleep(backoff.next()) => {}
+                () = tokio::time::sleep(pauses.next_pause()) => {}
             }
         }
         Ok(())
@@ -223,17 +203,17 @@ impl<S: SlackSessions> Answering<'_, S> {
     }
 
     /// Says that a task waits, below what was written so far.
-    async fn gate(&mut self, gate: &GateNews, event: EventId) -> Result<(), ReplyFailure> {
+    async fn waits(&mut self, news: &WaitingNews, event: EventId) -> Result<(), ReplyFailure> {
         let context = self.context;
         // After a restart the message stands there already.
-        if context.gates.contains(gate.id) {
+        if context.waiting.contains(news.id) {
             return Ok(());
         }
         if context.settings.mode == SlackMode::Stream {
             self.catch_up().await?;
         }
-        let text = gate_text(&gate.message);
-        let body = waiting_message(self.thread, gate.id, &text);
+        let text = waiting_text(&news.message);
+        let body = waiting_message(self.thread, news.id, &text);
         context.web.pace.turn(&self.thread.channel, POST).await;
         let answer: Value = match context.web.insist(SlackToken::Bot, POST, &body, &context.ended).await {
             Ok(answer) => answer,
@@ -242,13 +222,12 @@ impl<S: SlackSessions> Answering<'_, S> {
             Err(CallError::Temporary(_) | CallError::RateLimited(_)) => return Err(ReplyFailure::Stopping),
         };
         let message = answer["ts"].as_str().unwrap_or_default().to_owned();
-        let record = GateRecord { task: gate.id, thread: self.thread.clone(), message, text };
-        context.gates.insert(record.clone());
-        context.recorder.note(RecordNote::Gate(record.clone())).await;
+        let record = WaitingRecord { task: news.id, thread: self.thread.clone(), message, text };
+        context.waiting.insert(record.clone());
+        context.recorder.note(RecordNote::Waiting(record.clone())).await;
         context.spawn(SlackWork::Watch { record, after: event });
         if context.settings.mode == SlackMode::Stream {
             self.reply.settle();
-            self.is_preface_settled = true;
             self.note_messages().await;
         }
         Ok(())
@@ -257,14 +236,15 @@ impl<S: SlackSessions> Answering<'_, S> {
     /// Sets the text that stays.
     fn complete(&mut self, outcome: &TurnOutcome) {
         let answer = outcome.answer.trim();
-        let of_model = outcome.answer.strip_prefix(self.preface.as_str()).unwrap_or(&outcome.answer).trim();
         if self.context.settings.mode == SlackMode::Final {
             // Only the answer itself, not what was said on the way to it.
             let text = if answer.is_empty() { self.reply.text().to_owned() } else { answer.to_owned() };
-            self.reply.restart();
-            self.reply.push(&text);
-        } else if !self.written.trim_end().ends_with(of_model) {
-            self.reply.push_paragraph(of_model);
+            self.reply.replace(&text);
+        } else {
+            let unsaid = outcome.unsaid(&self.written);
+            if !unsaid.is_empty() {
+                self.reply.push_paragraph(unsaid);
+            }
         }
         if outcome.truncated {
             self.reply.push_paragraph(&format!("_A limit cut the work short ({})._", outcome.termination));

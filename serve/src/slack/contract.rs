@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ground::base::backoff::Backoff;
 use ground::config::secret::SecretError;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
@@ -39,8 +40,7 @@ impl SlackSessions for SessionService {
 #[derive(Debug, Clone, Copy)]
 pub struct SlackTiming {
     /// The pauses between attempts.
-    pub min_pause: Duration,
-    pub max_pause: Duration,
+    pub backoff: Backoff,
     /// How often Slack is asked whether it is there.
     pub ping: Duration,
     /// A connection that is silent for this long is lost.
@@ -56,8 +56,7 @@ pub struct SlackTiming {
 impl Default for SlackTiming {
     fn default() -> Self {
         Self {
-            min_pause: Duration::from_secs(1),
-            max_pause: Duration::from_mins(1),
+            backoff: Backoff { first: Duration::from_secs(1), max: Duration::from_mins(1) },
             ping: Duration::from_secs(10),
             silence: Duration::from_secs(35),
             acknowledge: Duration::from_secs(2),

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ground::config::slack::{SlackGate, SlackSettings};
+use ground::config::slack::{SlackSettings, SlackWaiting};
 use protocol::code::Code;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -14,9 +14,9 @@ use tokio_util::task::TaskTracker;
 use super::answer::answer;
 use super::contract::{SlackError, SlackSessions};
 use super::envelope::{Inbound, NoClick, SlackThread};
-use super::gate::{GateUpdate, SlackGates, decided_message};
 use super::recorder::{RecordNote, SlackRecorder};
-use super::records::{GateRecord, OpenQuestion};
+use super::records::{OpenQuestion, WaitingRecord};
+use super::waiting::{WaitingMessages, WaitingUpdate, decided_message};
 use super::web::{CallError, SlackToken, SlackWeb, UPDATE};
 use crate::service::FIRST_EVENT;
 use crate::service::turn::{Asker, EventId, Question, SessionEvent};
@@ -37,7 +37,7 @@ pub(crate) struct SlackContext<S> {
     pub(crate) web: Arc<SlackWeb>,
     pub(crate) settings: Arc<SlackSettings>,
     pub(crate) recorder: SlackRecorder,
-    pub(crate) gates: SlackGates,
+    pub(crate) waiting: WaitingMessages,
     pub(crate) tracker: TaskTracker,
     pub(crate) ended: CancellationToken,
     /// Takes what ends the connector.
@@ -54,7 +54,7 @@ pub(crate) enum SlackWork {
     },
     /// Keep the message about a waiting task up to date.
     Watch {
-        record: GateRecord,
+        record: WaitingRecord,
         after: EventId,
     },
     Refuse(NoClick),
@@ -73,10 +73,10 @@ pub(crate) struct SlackDispatch<S> {
 
 impl<S: SlackSessions> SlackDispatch<S> {
     /// Begins with the questions without an answer, and with the tasks that wait.
-    pub(crate) fn start(context: Arc<SlackContext<S>>, open: Vec<OpenQuestion>, gates: Vec<GateRecord>) -> Self {
+    pub(crate) fn start(context: Arc<SlackContext<S>>, open: Vec<OpenQuestion>, waiting: Vec<WaitingRecord>) -> Self {
         let mut dispatch = Self { context, last: HashMap::new() };
-        for record in gates {
-            dispatch.context.gates.insert(record.clone());
+        for record in waiting {
+            dispatch.context.waiting.insert(record.clone());
             dispatch.context.spawn(SlackWork::Watch { record, after: FIRST_EVENT });
         }
         for question in open {
@@ -112,7 +112,7 @@ impl<S: SlackSessions> SlackContext<S> {
             interface: "slack".to_owned(),
             tool_scope: self.settings.tool_scope.clone(),
             read_only: self.settings.read_only,
-            can_decide: self.settings.gate == SlackGate::Wait,
+            can_decide: self.settings.waiting == SlackWaiting::Wait,
             ..Asker::default()
         }
     }
@@ -147,7 +147,7 @@ impl<S: SlackSessions> SlackContext<S> {
     }
 
     /// Follows the session of a task that waits, until its message needs no further update.
-    async fn watch(&self, record: &GateRecord, after: EventId) -> Result<(), SlackError> {
+    async fn watch(&self, record: &WaitingRecord, after: EventId) -> Result<(), SlackError> {
         let asker = self.asker(&record.thread);
         let stream = self.sessions.follow(&asker, after).await;
         let mut stream = match stream {
@@ -155,12 +155,12 @@ impl<S: SlackSessions> SlackContext<S> {
             Err(error) => {
                 tracing::warn!("the message about {} stays as it is: {}", record.task, error.message);
                 if error.code == Code::NotFound {
-                    self.recorder.note(RecordNote::GateClosed(record.task)).await;
+                    self.recorder.note(RecordNote::Settled(record.task)).await;
                 }
                 return Ok(());
             }
         };
-        while self.gates.contains(record.task) {
+        while self.waiting.contains(record.task) {
             let logged = tokio::select! {
                 () = self.ended.cancelled() => return Ok(()),
                 logged = stream.next() => logged,
@@ -168,7 +168,7 @@ impl<S: SlackSessions> SlackContext<S> {
             let Some(logged) = logged else { return Ok(()) };
             if let SessionEvent::Task(news) = &logged.event
                 && news.id == record.task
-                && let Some(update) = self.gates.news(news.id, news.state)
+                && let Some(update) = self.waiting.news(news.id, news.state)
             {
                 self.show(&update).await?;
             }
@@ -177,7 +177,7 @@ impl<S: SlackSessions> SlackContext<S> {
     }
 
     /// Brings the message about a task up to date.
-    async fn show(&self, update: &GateUpdate) -> Result<(), SlackError> {
+    async fn show(&self, update: &WaitingUpdate) -> Result<(), SlackError> {
         let body = decided_message(update);
         self.web.pace.turn(&update.record.thread.channel, UPDATE).await;
         match self.web.insist(SlackToken::Bot, UPDATE, &body, &self.ended).await {
@@ -186,7 +186,7 @@ impl<S: SlackSessions> SlackContext<S> {
             Ok(_) => {}
         }
         if update.is_last {
-            self.recorder.note(RecordNote::GateClosed(update.record.task)).await;
+            self.recorder.note(RecordNote::Settled(update.record.task)).await;
         }
         Ok(())
     }
@@ -198,12 +198,11 @@ impl<S: SlackSessions> SlackContext<S> {
             whisper(NOT_YOURS).await;
             return Ok(());
         }
-        let Some(thread) = self.gates.refuse(click) else {
+        let Some(thread) = self.waiting.refuse(click) else {
             whisper(TOO_LATE).await;
             return Ok(());
         };
-        let cancel =
-            Question { asker: self.asker(&thread), text: format!("!cancel {}", click.task), ..Question::default() };
+        let cancel = Question::new(self.asker(&thread), format!("!cancel {}", click.task));
         let printed = match self.sessions.ask(cancel).await {
             Ok(mut stream) => stream.outcome().await.map(|outcome| outcome.answer),
             Err(error) => Err(error),
@@ -211,11 +210,11 @@ impl<S: SlackSessions> SlackContext<S> {
         let printed = printed.unwrap_or_else(|error| error.message);
         let answer: Value = serde_json::from_str(printed.trim()).unwrap_or_default();
         let Some(state) = answer["state"].as_str().and_then(|state| state.parse().ok()) else {
-            self.gates.forget_refusal(click.task);
+            self.waiting.forget_refusal(click.task);
             whisper(&printed).await;
             return Ok(());
         };
-        match self.gates.news(click.task, state) {
+        match self.waiting.news(click.task, state) {
             Some(update) => self.show(&update).await,
             None => Ok(()),
         }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use ground::base::backoff::RandomPauses;
 use ground::config::slack::SlackSettings;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::backoff::SlackBackoff;
 use super::contract::SlackError;
 use super::envelope::SlackIdentity;
 use super::recorder::SlackRecorder;
@@ -28,7 +28,7 @@ pub(crate) struct SlackLink {
 impl SlackLink {
     /// Keeps a connection open until `ended`; fails if Slack does not accept the token.
     pub(crate) async fn keep(self) -> Result<(), SlackError> {
-        let mut backoff = SlackBackoff::new(self.web.timing());
+        let mut pauses = RandomPauses::new(self.web.timing().backoff);
         loop {
             let opened = tokio::select! {
                 () = self.ended.cancelled() => return Ok(()),
@@ -39,7 +39,7 @@ impl SlackLink {
                     let began = Instant::now();
                     let end = self.serve(socket).await;
                     if began.elapsed() > self.web.timing().settled {
-                        backoff.reset();
+                        pauses.reset();
                     }
                     match end {
                         // Only what Slack asks for again and again has to wait.
@@ -49,10 +49,10 @@ impl SlackLink {
                             if is_routine && began.elapsed() > self.web.timing().settled {
                                 continue;
                             }
-                            backoff.next()
+                            pauses.next_pause()
                         }
                         Some(SocketEnd::Lost(reason)) => {
-                            let pause = backoff.next();
+                            let pause = pauses.next_pause();
                             tracing::warn!("no connection to Slack: {reason}; the next attempt is in {pause:?}");
                             pause
                         }
@@ -62,7 +62,7 @@ impl SlackLink {
                 Err(CallError::Token(error)) => return Err(error),
                 Err(CallError::RateLimited(pause)) => pause,
                 Err(CallError::Temporary(reason) | CallError::Refused(reason)) => {
-                    let pause = backoff.next();
+                    let pause = pauses.next_pause();
                     tracing::warn!(
                         "failed to connect to Slack: {}; the next attempt is in {pause:?}",
                         in_words(&reason)

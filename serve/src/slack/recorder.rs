@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::envelope::{Inbound, SlackEnvelope};
-use super::records::{GateRecord, SlackRecords};
+use super::records::{SlackRecords, WaitingRecord};
 
 /// A handle on the records.
 #[derive(Debug, Clone)]
@@ -24,13 +24,13 @@ enum Order {
     Note(RecordNote, oneshot::Sender<()>),
 }
 
-/// What is recorded about questions and gates.
+/// What is recorded about questions and tasks that wait.
 #[derive(Debug)]
 pub(crate) enum RecordNote {
     Posted { question: String, messages: Vec<String> },
     Answered { question: String },
-    Gate(GateRecord),
-    GateClosed(TaskId),
+    Waiting(WaitingRecord),
+    Settled(TaskId),
 }
 
 impl SlackRecorder {
@@ -80,8 +80,8 @@ fn record(records: &mut SlackRecords, note: RecordNote) -> io::Result<()> {
     match note {
         RecordNote::Posted { question, messages } => records.posted(question, messages),
         RecordNote::Answered { question } => records.answered(question),
-        RecordNote::Gate(gate) => records.gate(gate),
-        RecordNote::GateClosed(task) => records.gate_closed(task),
+        RecordNote::Waiting(record) => records.waits(record),
+        RecordNote::Settled(task) => records.settled(task),
     }
 }
 

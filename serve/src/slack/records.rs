@@ -21,7 +21,7 @@ const MAX_KEYS: usize = 8192;
 /// The threads in which we take part; in an older one, the app is mentioned again.
 const MAX_THREADS: usize = 4096;
 /// The messages with a button that can still be updated.
-const MAX_GATES: usize = 512;
+const MAX_WAITING: usize = 512;
 /// The file is written anew when it has this many lines more than needed.
 const MAX_SPARE_LINES: usize = 4096;
 const FILE: &str = "deliveries.jsonl";
@@ -52,9 +52,11 @@ enum SlackRecord {
     /// We take part in this thread.
     Thread(SlackThread),
     /// A task waits, and this message says so.
-    Gate(GateRecord),
+    #[serde(rename = "gate")]
+    Waiting(WaitingRecord),
     /// The message needs no further update.
-    GateClosed {
+    #[serde(rename = "gate_closed")]
+    Settled {
         task: TaskId,
     },
 }
@@ -62,7 +64,7 @@ enum SlackRecord {
 /// A message about a task that waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct GateRecord {
+pub(crate) struct WaitingRecord {
     pub(crate) task: TaskId,
     pub(crate) thread: SlackThread,
     pub(crate) message: String,
@@ -90,8 +92,8 @@ pub(crate) struct SlackRecords {
     threads: HashSet<SlackThread>,
     thread_order: VecDeque<SlackThread>,
     questions: Vec<OpenQuestion>,
-    gates: HashMap<TaskId, GateRecord>,
-    gate_order: VecDeque<TaskId>,
+    waiting: HashMap<TaskId, WaitingRecord>,
+    waiting_order: VecDeque<TaskId>,
 }
 
 impl SlackRecords {
@@ -109,8 +111,8 @@ impl SlackRecords {
             threads: HashSet::new(),
             thread_order: VecDeque::new(),
             questions: Vec::new(),
-            gates: HashMap::new(),
-            gate_order: VecDeque::new(),
+            waiting: HashMap::new(),
+            waiting_order: VecDeque::new(),
         };
         let mut text = Vec::new();
         records.file.read_to_end(&mut text)?;
@@ -133,8 +135,8 @@ impl SlackRecords {
         &self.questions
     }
 
-    pub(crate) fn gates(&self) -> impl Iterator<Item = &GateRecord> {
-        self.gates.values()
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &WaitingRecord> {
+        self.waiting.values()
     }
 
     pub(crate) fn takes_part_in(&self, thread: &SlackThread) -> bool {
@@ -162,12 +164,12 @@ impl SlackRecords {
         self.append(SlackRecord::Answered { question })
     }
 
-    pub(crate) fn gate(&mut self, gate: GateRecord) -> io::Result<()> {
-        self.append(SlackRecord::Gate(gate))
+    pub(crate) fn waits(&mut self, record: WaitingRecord) -> io::Result<()> {
+        self.append(SlackRecord::Waiting(record))
     }
 
-    pub(crate) fn gate_closed(&mut self, task: TaskId) -> io::Result<()> {
-        self.append(SlackRecord::GateClosed { task })
+    pub(crate) fn settled(&mut self, task: TaskId) -> io::Result<()> {
+        self.append(SlackRecord::Settled { task })
     }
 
     fn append(&mut self, record: SlackRecord) -> io::Result<()> {
@@ -196,20 +198,20 @@ impl SlackRecords {
             }
             SlackRecord::Answered { question } => self.questions.retain(|open| open.question.key() != question),
             SlackRecord::Thread(thread) => self.add_thread(thread),
-            SlackRecord::Gate(gate) => {
-                let task = gate.task;
-                if self.gates.insert(task, gate).is_none() {
-                    self.gate_order.push_back(task);
+            SlackRecord::Waiting(record) => {
+                let task = record.task;
+                if self.waiting.insert(task, record).is_none() {
+                    self.waiting_order.push_back(task);
                 }
-                if self.gate_order.len() > MAX_GATES
-                    && let Some(oldest) = self.gate_order.pop_front()
+                if self.waiting_order.len() > MAX_WAITING
+                    && let Some(oldest) = self.waiting_order.pop_front()
                 {
-                    self.gates.remove(&oldest);
+                    self.waiting.remove(&oldest);
                 }
             }
-            SlackRecord::GateClosed { task } => {
-                self.gates.remove(&task);
-                self.gate_order.retain(|other| *other != task);
+            SlackRecord::Settled { task } => {
+                self.waiting.remove(&task);
+                self.waiting_order.retain(|other| *other != task);
             }
         }
     }
@@ -241,7 +243,7 @@ impl SlackRecords {
 
     /// How many lines say everything.
     fn needed(&self) -> usize {
-        2 + self.threads.len() + 2 * self.questions.len() + self.gates.len()
+        2 + self.threads.len() + 2 * self.questions.len() + self.waiting.len()
     }
 
     /// Replaces the file with one that has only what is needed.
@@ -253,7 +255,9 @@ impl SlackRecords {
             records.push(SlackRecord::Asked { keys: Vec::new(), question: open.question.clone() });
             records.push(SlackRecord::Posted { question: open.question.key(), messages: open.messages.clone() });
         }
-        records.extend(self.gate_order.iter().filter_map(|task| self.gates.get(task)).cloned().map(SlackRecord::Gate));
+        records.extend(
+            self.waiting_order.iter().filter_map(|task| self.waiting.get(task)).cloned().map(SlackRecord::Waiting),
+        );
         let temporary = self.path.with_extension("new");
         let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
         let mut text = Vec::new();
@@ -296,11 +300,11 @@ mod tests {
         records.answered(question(2).key()).expect("written");
         records.seen(key(3)).expect("written");
         let (thread, message) = (question(1).thread, "1.3".to_owned());
-        let gate = GateRecord { task: TaskId::new(), thread, message, text: "x".to_owned() };
-        records.gate(gate.clone()).expect("written");
-        records.gate(GateRecord { task: TaskId::new(), ..gate.clone() }).expect("written");
-        let other = records.gates().find(|other| **other != gate).expect("the other").task;
-        records.gate_closed(other).expect("written");
+        let record = WaitingRecord { task: TaskId::new(), thread, message, text: "x".to_owned() };
+        records.waits(record.clone()).expect("written");
+        records.waits(WaitingRecord { task: TaskId::new(), ..record.clone() }).expect("written");
+        let other = records.waiting().find(|other| **other != record).expect("the other").task;
+        records.settled(other).expect("written");
         drop(records);
         // A crash in the middle of a line.
         let path = folder.path().join(FILE);
@@ -312,7 +316,7 @@ mod tests {
             assert_eq!(records.open_questions(), [OpenQuestion { question: question(1), messages }]);
             assert!((1..=3).all(|number| records.has_seen(&key(number))) && !records.has_seen(&key(4)));
             assert!(records.takes_part_in(&question(2).thread) && !records.takes_part_in(&question(3).thread));
-            assert_eq!(records.gates().collect::<Vec<_>>(), [&gate]);
+            assert_eq!(records.waiting().collect::<Vec<_>>(), [&record]);
         }
         let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&path).expect("there"));
         assert_eq!(mode & 0o777, 0o600);

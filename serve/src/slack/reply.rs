@@ -30,6 +30,8 @@ pub(crate) enum ReplyCall {
 #[derive(Debug)]
 pub(crate) struct SlackReply {
     text: String,
+    /// How many bytes of the text are the preface, which is not void if the answer starts over.
+    preface_bytes: usize,
     limit: usize,
     wanted: Vec<String>,
     posted: Vec<PostedMessage>,
@@ -44,7 +46,7 @@ impl SlackReply {
     pub(crate) fn new(messages: Vec<String>) -> Self {
         let posted = messages.into_iter().map(|ts| PostedMessage { ts, text: None }).collect();
         let (text, wanted, obsolete) = (String::new(), Vec::new(), Vec::new());
-        Self { text, limit: MAX_MESSAGE, wanted, posted, obsolete, no_edits: false }
+        Self { text, preface_bytes: 0, limit: MAX_MESSAGE, wanted, posted, obsolete, no_edits: false }
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -53,6 +55,12 @@ impl SlackReply {
 
     pub(crate) fn push(&mut self, text: &str) {
         self.text.push_str(text);
+    }
+
+    /// Adds what is read before the answer. It comes before the rest.
+    pub(crate) fn push_preface(&mut self, text: &str) {
+        self.push(text);
+        self.preface_bytes = self.text.len();
     }
 
     /// Adds a paragraph of its own.
@@ -67,14 +75,20 @@ impl SlackReply {
         self.text.push_str(text);
     }
 
-    /// The text so far is void.
+    /// The answer so far is void.
     pub(crate) fn restart(&mut self) {
-        self.text.clear();
+        self.text.truncate(self.preface_bytes);
+    }
+
+    /// Shows this text instead.
+    pub(crate) fn replace(&mut self, text: &str) {
+        text.clone_into(&mut self.text);
     }
 
     /// What was written so far is complete; what follows stands in messages of its own.
     pub(crate) fn settle(&mut self) {
         self.text.clear();
+        self.preface_bytes = 0;
         self.wanted.clear();
         self.posted.clear();
     }
@@ -261,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_ends_a_message_and_a_paragraph_closes_code() {
+    fn what_waits_ends_a_message_and_a_paragraph_closes_code() {
         let (mut reply, mut board) = (SlackReply::new(Vec::new()), Board::default());
         reply.push("before");
         assert!(board.catch_up(&mut reply));

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use agent_loop::model::conversation::StopReason;
+use ground::base::backoff::Backoff;
 use ground::config::SecretSource;
 use ground::config::secret::Secrets;
 use ground::config::slack::SlackSettings;
@@ -19,14 +20,12 @@ use tokio_util::task::TaskTracker;
 
 use super::{SlackConnector, SlackError, SlackSessions, SlackTiming};
 use crate::service::turn::{
-    Asker, EventId, GateNews, LoggedEvent, Question, SessionEvent, TaskNews, TurnOutcome, TurnStream, TurnUsage,
+    Asker, EventId, LoggedEvent, Question, SessionEvent, TaskNews, TurnOutcome, TurnStream, WaitingNews,
 };
 use stand_in::{APP_TOKEN, BOT_TOKEN, StandIn};
 
 #[cfg(test)]
 mod answers;
-#[cfg(test)]
-mod gates;
 #[cfg(test)]
 mod questions;
 #[cfg(test)]
@@ -34,6 +33,8 @@ mod sockets;
 #[cfg(test)]
 #[path = "../../../tests/serve/slack/stand_in.rs"]
 mod stand_in;
+#[cfg(test)]
+mod waiting;
 
 /// The user who may ask, in most tests.
 const ANN: &str = "U0ANN";
@@ -131,20 +132,12 @@ impl AskedQuestion {
 
     /// Ends the turn with this answer.
     fn done(&self, answer: &str) {
-        self.event(SessionEvent::Done(TurnOutcome {
-            answer: answer.to_owned(),
-            termination: StopReason::Completed.as_str(),
-            truncated: false,
-            session: 101,
-            model: "m".to_owned(),
-            usage: TurnUsage::default(),
-            stop_reason: StopReason::Completed,
-        }));
+        self.event(SessionEvent::Done(TurnOutcome::of(101, answer.to_owned(), StopReason::Completed)));
     }
 
-    fn gate(&self, task: TaskId) {
+    fn waits(&self, task: TaskId) {
         let message = "`send_mail` waits for your decision on the page: agent-magic-tool executor page".to_owned();
-        self.event(SessionEvent::Gate(GateNews { id: task, subtool: "send_mail".to_owned(), message }));
+        self.event(SessionEvent::Waiting(WaitingNews { id: task, subtool: "send_mail".to_owned(), message }));
     }
 }
 
@@ -209,8 +202,7 @@ impl Setup {
             secrets: Secrets::new(self.folder.path().join("secrets"), sources),
             folder: self.folder.path().join("slack"),
             timing: SlackTiming {
-                min_pause: Duration::from_millis(20),
-                max_pause: Duration::from_millis(200),
+                backoff: Backoff { first: Duration::from_millis(20), max: Duration::from_millis(200) },
                 ping: Duration::from_millis(200),
                 silence: Duration::from_secs(3),
                 acknowledge: Duration::from_secs(2),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ground::base::backoff::RandomPauses;
 use ground::config::secret::{Secret, SecretName};
 use protocol::error::innermost_cause;
 use reqwest::header::RETRY_AFTER;
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::backoff::SlackBackoff;
 use super::contract::{SlackError, SlackTiming};
 use super::envelope::{SlackIdentity, SlackThread};
 use super::pace::SlackPace;
@@ -157,12 +157,12 @@ impl SlackWeb {
         body: &Value,
         ended: &CancellationToken,
     ) -> Result<Value, CallError> {
-        let mut backoff = SlackBackoff::new(self.timing);
+        let mut pauses = RandomPauses::new(self.timing.backoff);
         loop {
             let pause = match self.call(token, method, body).await {
                 Err(CallError::RateLimited(pause)) => pause,
                 Err(CallError::Temporary(error)) => {
-                    let pause = backoff.next();
+                    let pause = pauses.next_pause();
                     tracing::warn!("Slack's {method} failed ({error}); it is called again in {pause:?}");
                     pause
                 }

@@ -11,7 +11,7 @@ pub struct TableUse {
     pub access: TableAccess,
 }
 
-/// Its stable text is part of the names of gates: `orders.read`, `orders.insert`.
+/// Its stable text is part of the names by which rules call an access: `orders.read`, `orders.insert`.
 impl fmt::Display for TableUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.name.schema, self.name.name, self.access.as_str())

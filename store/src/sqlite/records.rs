@@ -15,7 +15,7 @@ use super::{COLUMNS, columns, decide_scopes, grants, steps, task};
 use crate::{RecordedStep, StoreError};
 
 /// The tasks that wait for a human and whose preview is complete, if they have one.
-const READY_TO_CONFIRM: &str =
+const READY_TO_APPROVE: &str =
     "state = 'awaiting_confirmation' AND coalesce(confirmation ->> 'preview', '') <> 'pending'";
 
 /// A read-only connection to the store.
@@ -68,12 +68,12 @@ impl RecordReader {
 
     /// Returns the tasks that a human can decide on, oldest first.
     pub fn waiting(&self, limit: u32) -> Result<Vec<Task>, StoreError> {
-        self.tasks(&format!("{READY_TO_CONFIRM} ORDER BY id LIMIT ?1"), [limit])
+        self.tasks(&format!("{READY_TO_APPROVE} ORDER BY id LIMIT ?1"), [limit])
     }
 
     /// Returns the ids of the tasks that a human can decide on, oldest first.
     pub fn waiting_ids(&self, limit: u32) -> Result<Vec<String>, StoreError> {
-        let sql = format!("SELECT id FROM tasks WHERE {READY_TO_CONFIRM} ORDER BY id LIMIT ?1");
+        let sql = format!("SELECT id FROM tasks WHERE {READY_TO_APPROVE} ORDER BY id LIMIT ?1");
         let mut statement = self.connection.prepare_cached(&sql)?;
         let ids = statement.query_map([limit], |row| row.get(0))?.collect::<Result<_, _>>()?;
         Ok(ids)

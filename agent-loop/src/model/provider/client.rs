@@ -22,7 +22,7 @@ use super::ending::Ending;
 use super::optional::Refusals;
 use super::request_error::{ErrorKind, RequestError};
 use super::{FailureClass, Message, ModelFailure, ModelRequest, Provider, TextListener, TurnFuture, ollama, wire};
-use crate::model::conversation::{RawMessage, TokenUsage, ToolCall, Turn, TurnEnd};
+use crate::model::conversation::{ModelTurn, RawMessage, TokenUsage, ToolCall, TurnEnd};
 use crate::model::registry::ChosenModel;
 use crate::model::{registry, view};
 
@@ -72,11 +72,11 @@ impl ModelClient {
     }
 
     /// Makes a request. A field that the model refuses is left out, and the request made again.
-    async fn answer(&self, mut request: ModelRequest, on_text: TextListener<'_>) -> Result<Turn, ModelFailure> {
+    async fn answer(&self, mut request: ModelRequest, on_text: TextListener<'_>) -> Result<ModelTurn, ModelFailure> {
         let input_estimate = view::estimate_message_tokens(&request.messages) + view::estimate_tokens(&request.system);
         let (url, id) = (self.url.as_str(), self.chosen.id());
         let mut notes = Vec::new();
-        let mut paused: Vec<Turn> = Vec::new();
+        let mut paused: Vec<ModelTurn> = Vec::new();
         let turn = loop {
             let refusals = Refusals::of(url, id);
             let error = match self.attempt(&request, &refusals, on_text).await {
@@ -111,7 +111,7 @@ impl ModelClient {
             turn.usage
         };
         let cost = registry::cost(self.chosen.model.price, usage);
-        Ok(Turn { usage, cost, notes, model: self.chosen.name.clone(), ..turn })
+        Ok(ModelTurn { usage, cost, notes, model: self.chosen.name.clone(), ..turn })
     }
 
     async fn attempt(
@@ -119,7 +119,7 @@ impl ModelClient {
         request: &ModelRequest,
         refusals: &Refusals,
         on_text: TextListener<'_>,
-    ) -> Result<Turn, RequestError> {
+    ) -> Result<ModelTurn, RequestError> {
         let model = &self.chosen.model;
         let timeout = model.timeout.get();
         if model.provider == ProviderKind::Ollama {
@@ -176,7 +176,7 @@ impl ModelClient {
         }
     }
 
-    fn turn(&self, content: &MessageContent, usage: &ProviderUsage, ending: Ending) -> Result<Turn, RequestError> {
+    fn turn(&self, content: &MessageContent, usage: &ProviderUsage, ending: Ending) -> Result<ModelTurn, RequestError> {
         let calls: Vec<_> = content.tool_calls();
         if calls.is_empty() && ending.is_malformed() {
             let reason = ending.stop_reason.unwrap_or_default();
@@ -198,14 +198,14 @@ impl ModelClient {
             name: call.fn_name.clone(),
             arguments: call.fn_arguments.clone(),
         });
-        Ok(Turn {
+        Ok(ModelTurn {
             text,
             calls: calls.collect(),
             raw: message.map(|message| RawMessage { provider: self.chosen.model.provider, message }),
             usage: token_usage(usage),
             end,
             stop_reason: ending.stop_reason,
-            ..Turn::default()
+            ..ModelTurn::default()
         })
     }
 
@@ -270,12 +270,12 @@ fn kept(content: &MessageContent) -> MessageContent {
 }
 
 /// Whether the provider goes on with the answer when it is sent back.
-fn is_paused(turn: &Turn) -> bool {
+fn is_paused(turn: &ModelTurn) -> bool {
     turn.calls.is_empty() && turn.stop_reason.as_deref() == Some("pause_turn")
 }
 
 /// The answer that began with `start`, before its provider paused, and ended with `rest`.
-fn joined(rest: Turn, start: Turn) -> Turn {
+fn joined(rest: ModelTurn, start: ModelTurn) -> ModelTurn {
     let raw = start.raw.zip(rest.raw).and_then(|(start, rest)| {
         let mut whole = serde_json::from_value::<ChatMessage>(start.message).ok()?;
         let end = serde_json::from_value::<ChatMessage>(rest.message).ok()?;
@@ -287,7 +287,7 @@ fn joined(rest: Turn, start: Turn) -> Turn {
         output: start.usage.output + rest.usage.output,
         cached: start.usage.cached + rest.usage.cached,
     };
-    Turn { text: start.text + &rest.text, raw, usage, ..rest }
+    ModelTurn { text: start.text + &rest.text, raw, usage, ..rest }
 }
 
 /// Reads a stream to its end. The timeout applies to each event, not to the whole stream.
@@ -311,8 +311,8 @@ async fn read_stream(
 }
 
 /// The turn of a model whose provider stopped it.
-fn refusal(ending: Ending) -> Turn {
-    Turn { end: ending.end(), text: ending.refusal, stop_reason: ending.stop_reason, ..Turn::default() }
+fn refusal(ending: Ending) -> ModelTurn {
+    ModelTurn { end: ending.end(), text: ending.refusal, stop_reason: ending.stop_reason, ..ModelTurn::default() }
 }
 
 /// The error with what the provider said inside its answer, if it said anything.
@@ -345,7 +345,7 @@ fn request_error(error: &genai::Error) -> RequestError {
 
 /// Recovers an answer in `OpenAI`'s format that `genai` rejected because the arguments of a call are not valid
 /// JSON, so that the model can be told about its mistake.
-fn recover_malformed_calls(body: &Value, ending: &Ending) -> Option<Turn> {
+fn recover_malformed_calls(body: &Value, ending: &Ending) -> Option<ModelTurn> {
     let message = body.pointer("/choices/0/message")?;
     let call = |call: &Value| {
         let text = |pointer: &str| call.pointer(pointer).and_then(Value::as_str);
@@ -362,7 +362,7 @@ fn recover_malformed_calls(body: &Value, ending: &Ending) -> Option<Turn> {
         TokenUsage { input: count("/usage/prompt_tokens"), output: count("/usage/completion_tokens"), cached: 0 };
     let text = message.get("content").and_then(Value::as_str).unwrap_or_default().to_owned();
     let (end, stop_reason) = (ending.end(), ending.stop_reason.clone());
-    (!calls.is_empty()).then_some(Turn { text, calls, usage, end, stop_reason, ..Turn::default() })
+    (!calls.is_empty()).then_some(ModelTurn { text, calls, usage, end, stop_reason, ..ModelTurn::default() })
 }
 
 fn adapter_kind(provider: ProviderKind) -> AdapterKind {

@@ -14,7 +14,7 @@ use super::ending::Ending;
 use super::optional::{OptionalField, Refusals};
 use super::request_error::RequestError;
 use super::{Message, ModelRequest, TextListener};
-use crate::model::conversation::{TokenUsage, ToolCall, Turn};
+use crate::model::conversation::{ModelTurn, TokenUsage, ToolCall};
 
 /// The longest line of a response.
 const MAX_LINE_BYTES: usize = 32 << 20;
@@ -25,7 +25,7 @@ pub(super) async fn ask(
     body: &Value,
     timeout: Duration,
     on_text: TextListener<'_>,
-) -> Result<Turn, RequestError> {
+) -> Result<ModelTurn, RequestError> {
     let response = tokio::time::timeout(timeout, request.json(body).send()).await;
     let response =
         response.map_err(|_| RequestError::timed_out())?.map_err(|error| RequestError::connection(&error))?;
@@ -56,7 +56,7 @@ pub(super) async fn ask(
 /// The answer so far.
 #[derive(Debug, Default)]
 struct OllamaAnswer {
-    turn: Turn,
+    turn: ModelTurn,
     is_done: bool,
 }
 
@@ -98,7 +98,7 @@ impl OllamaAnswer {
         Ok(())
     }
 
-    fn finish(self) -> Result<Turn, RequestError> {
+    fn finish(self) -> Result<ModelTurn, RequestError> {
         if self.is_done { Ok(self.turn) } else { Err(RequestError::broke_off()) }
     }
 }

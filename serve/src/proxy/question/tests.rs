@@ -28,7 +28,22 @@ fn request(key: Option<&str>, headers: &[(&'static str, &str)], body: &Value) ->
     let value = |value: &str| HeaderValue::from_str(value).expect("a header");
     let headers: HeaderMap = headers.iter().map(|(name, text)| (HeaderName::from_static(name), value(text))).collect();
     let body = body.as_object().expect("an object").clone();
-    ProxyRequest { client: client(key), headers, body }
+    ProxyRequest {
+        interface: "openai",
+        client: client(key),
+        headers,
+        body,
+        messages_field: "messages",
+        messages: Vec::new(),
+        system: None,
+        model: None,
+    }
+}
+
+/// A request with these messages.
+fn prompt(headers: &[(&'static str, &str)], messages: &Value) -> ProxyRequest {
+    let messages = message::read(messages, "messages").expect("read");
+    ProxyRequest { messages, ..request(None, headers, &json!({})) }
 }
 
 fn session(key: Option<&str>, headers: &[(&'static str, &str)], body: &Value) -> String {
@@ -68,10 +83,8 @@ fn the_first_name_counts() {
 #[test]
 fn a_repetition_has_the_same_key_and_the_next_question_another() {
     let key = |headers: &[(&'static str, &str)], messages: Value| {
-        let request = request(None, headers, &json!({}));
-        let messages = message::read(&messages, "messages").expect("read");
-        let text = messages.last().expect("a question").text.clone();
-        repeat_key(&request, "llama-192.0.2.7", &messages, &text)
+        let request = prompt(headers, &messages);
+        repeat_key(&request, "llama-192.0.2.7", &request.messages.last().expect("a question").text)
     };
     let yes = || json!([{"role": "user", "content": "yes"}]);
     let later = json!([{"role": "user", "content": "yes"}, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "yes"}]);
@@ -102,9 +115,7 @@ fn commands_need_a_session() {
 #[test]
 fn a_request_without_a_question_is_refused() {
     let question = |messages: Value| {
-        let messages = message::read(&messages, "messages").expect("read");
-        let prompt = Prompt { interface: "openai", system: None, messages, field: "messages", model: None };
-        prompt.question().map(|message| message.text.clone()).map_err(|failure| failure.message)
+        prompt(&[], &messages).question().map(|message| message.text.clone()).map_err(|failure| failure.message)
     };
     assert_eq!(question(json!([])), Err("`messages` is empty; send a question".to_owned()));
     let without = question(json!([{"role": "system", "content": "Be kind."}]));

@@ -23,8 +23,13 @@ fn ask_and_answer(log: &EventLog, pieces: &[&str]) {
 
 /// What a client gets that has the events up to `after`: the first characters of texts, other events by their name.
 fn got(log: &EventLog, after: EventId) -> (Vec<String>, Option<EventId>) {
-    let (sender, mut events) = mpsc::unbounded_channel();
+    let (sender, events) = mpsc::unbounded_channel();
     log.follow(Some(after), sender);
+    told(events)
+}
+
+/// These events, as [`got`] gives them, and the id of the last one.
+fn told(mut events: mpsc::UnboundedReceiver<Arc<LoggedEvent>>) -> (Vec<String>, Option<EventId>) {
     let (mut told, mut last) = (Vec::new(), None);
     while let Ok(logged) = events.try_recv() {
         last = Some(logged.id);
@@ -66,6 +71,23 @@ fn a_client_in_the_middle_of_a_turn_gets_the_rest_of_it_or_all_of_it_again() {
     assert_eq!(got(&log, after(1, 7, 3, true)).0, ["two", "done 2"]);
     // Only the answer of the first turn is kept now, which the loop did not give here.
     assert_eq!(got(&log, after(1, 7, 1, false)).0, ["restart", "done 1", "two", "done 2"]);
+}
+
+#[test]
+fn a_client_that_comes_back_to_a_question_gets_no_part_of_it_twice() {
+    let (log, _folder) = log(7);
+    ask_and_answer(&log, &["one", "two"]);
+    ask_and_answer(&log, &["three"]);
+    let joined = |turn, after| {
+        let (sender, events) = mpsc::unbounded_channel();
+        log.join_turn(turn, after, sender);
+        told(events).0
+    };
+    assert_eq!(joined(1, None), ["one", "two", "done 1"]);
+    assert_eq!(joined(1, Some(after(1, 7, 1, false))), ["two", "done 1"]);
+    assert_eq!(joined(1, Some(after(1, 7, 3, true))), [""; 0]);
+    assert_eq!(joined(2, Some(after(1, 7, 3, true))), ["three", "done 2"], "an event of another turn");
+    assert_eq!(joined(1, Some(after(1, 5, 1, false))), ["restart", "one", "two", "done 1"], "a load before this one");
 }
 
 #[test]

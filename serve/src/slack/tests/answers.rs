@@ -1,16 +1,15 @@
 //! How an answer comes to stand in its thread, whatever Slack says.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use agent_loop::model::conversation::StopReason;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::json;
 
 use super::stand_in::{Fault, StandInState, mention};
 use super::{ANN, CHANNEL, Setup};
-use crate::service::PREFACE_EVENT;
-use crate::service::turn::{LoggedEvent, SessionEvent};
+use crate::service::turn::{SessionEvent, TurnOutcome};
 
 #[test]
 fn forty_thousand_characters_come_whole_in_order_and_in_whole_code_blocks() {
@@ -275,8 +274,7 @@ fn an_answer_that_starts_over_repeats_neither_itself_nor_what_stands_before_it()
         let setup = Setup::start(&json!({"mode": mode}));
         for (thread, events, streamed) in &cases {
             let asked = setup.ask(thread, thread);
-            let event = SessionEvent::Text { text: earlier.to_owned() };
-            asked.events.send(Arc::new(LoggedEvent { id: PREFACE_EVENT, event })).expect("received");
+            asked.event(SessionEvent::Preface { text: earlier.to_owned() });
             for event in *events {
                 asked.event(event.clone());
             }
@@ -286,4 +284,17 @@ fn an_answer_that_starts_over_repeats_neither_itself_nor_what_stands_before_it()
             setup.shows(thread, &[&format!("{earlier}{shown}")]);
         }
     }
+}
+
+#[test]
+fn why_an_answer_ended_early_is_said_below_it_and_the_answer_once() {
+    let setup = Setup::start(&json!({}));
+    let asked = setup.ask("1.1", "all of it");
+    asked.text("I look.");
+    asked.text("\n\nHalf.");
+    let answer = "Half.\n\n[Stopped: this question used up its budget.]".to_owned();
+    asked.event(SessionEvent::Done(TurnOutcome::of(101, answer, StopReason::BudgetExhausted)));
+    let words = "_A limit cut the work short (budget_exhausted)._";
+    let shown = format!("I look.\n\nHalf.\n\n[Stopped: this question used up its budget.]\n\n{words}");
+    setup.shows("1.1", &[&shown]);
 }

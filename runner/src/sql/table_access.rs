@@ -1,4 +1,4 @@
-//! Gates: what a statement does with which table, as the rules of the configuration name it.
+//! Table access: what a statement does with which table, as the setting `gates` of a rule names it.
 //!
 //! They are looked at twice: before a task is accepted, by what is known of the database then, and again where the
 //! statement is run, by the tables that the database has. What a rule refuses is never run, however it is written.
@@ -27,22 +27,23 @@ const NOW_KNOWN: &str = "run it again: what the database contains is known now, 
 
 /// The patterns of a rule: `db.DATABASE.TABLE.ACCESS`.
 #[derive(Debug, Clone, Default)]
-pub struct GatePatterns {
-    gates: GlobSet,
+pub struct AccessPatterns {
+    /// The whole of each.
+    whole: GlobSet,
     /// The last part of each, which says what is done.
     accesses: Vec<GlobMatcher>,
 }
 
-impl GatePatterns {
+impl AccessPatterns {
     /// A table is called in any case.
     pub fn new(patterns: &[String]) -> Result<Self, String> {
-        let (mut gates, mut accesses) = (GlobSetBuilder::new(), Vec::new());
+        let (mut globs, mut accesses) = (GlobSetBuilder::new(), Vec::new());
         for pattern in patterns.iter().map(|pattern| pattern.to_lowercase()) {
             let glob = |text: &str| Glob::new(text).map_err(|error| error.to_string());
-            gates.add(glob(&pattern)?);
+            globs.add(glob(&pattern)?);
             accesses.push(glob(pattern.rsplit('.').next().unwrap_or_default())?.compile_matcher());
         }
-        Ok(Self { gates: gates.build().map_err(|error| error.to_string())?, accesses })
+        Ok(Self { whole: globs.build().map_err(|error| error.to_string())?, accesses })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -59,15 +60,15 @@ impl GatePatterns {
 }
 
 /// What the rules say where a statement is run.
-pub trait GateRules: Debug + Send + Sync {
-    /// Whether any of them is about gates.
-    fn have_gates(&self) -> bool;
+pub trait TableRules: Debug + Send + Sync {
+    /// Whether any of them is about tables.
+    fn are_about_tables(&self) -> bool;
 
-    /// The strictest rule that asks or refuses and is about one of these gates, and why.
-    fn judge(&self, invocation: &Invocation, gates: &Gates) -> Option<(RuleAction, String)>;
+    /// The strictest rule that asks or refuses and is about one of these accesses, and why.
+    fn judge(&self, invocation: &Invocation, tables: &AccessedTables) -> Option<(RuleAction, String)>;
 
-    /// Whether no rule allowed it by the gates that were `seen` before which does not allow it by these.
-    fn still_allow(&self, invocation: &Invocation, seen: &Gates, gates: &Gates) -> bool;
+    /// Whether no rule allowed it by the accesses that were `seen` before which does not allow it by these.
+    fn still_allow(&self, invocation: &Invocation, seen: &AccessedTables, now: &AccessedTables) -> bool;
 }
 
 /// What is known of the databases without asking them.
@@ -94,7 +95,7 @@ impl KnownTables {
 
 /// The tables of one statement in one database.
 #[derive(Debug)]
-pub struct Gates {
+pub struct AccessedTables {
     database: String,
     /// Whether it is the change of a caller.
     is_change: bool,
@@ -103,9 +104,9 @@ pub struct Gates {
     tables: Option<NamedTables>,
 }
 
-impl Gates {
+impl AccessedTables {
     /// Whether `patterns` have any of them, by any of its names, or what they are is not known.
-    pub fn any(&self, patterns: &GatePatterns) -> bool {
+    pub fn any(&self, patterns: &AccessPatterns) -> bool {
         self.tables.as_ref().is_none_or(|found| {
             let has = |table: &NamedTable| table.names.iter().any(|name| self.matches(name, table.access, patterns));
             let may_do =
@@ -117,7 +118,7 @@ impl Gates {
     }
 
     /// Whether `patterns` have all that the statement names and sets off, and there is one; of a change, one that writes.
-    pub fn all(&self, patterns: &GatePatterns) -> bool {
+    pub fn all(&self, patterns: &AccessPatterns) -> bool {
         let Some(found) = &self.tables else { return false };
         let named = || found.tables.iter().filter(|table| table.must_be_allowed);
         // No table has this name, so a pattern that has it has all.
@@ -131,9 +132,9 @@ impl Gates {
     }
 
     /// A change of a table is called by what it does, and `write`.
-    fn matches(&self, table: &str, access: TableAccess, patterns: &GatePatterns) -> bool {
-        let gate = |access: &str| format!("db.{}.{table}.{access}", self.database).to_lowercase();
-        patterns.gates.is_match(gate(access.as_str())) || (access.is_write() && patterns.gates.is_match(gate("write")))
+    fn matches(&self, table: &str, access: TableAccess, patterns: &AccessPatterns) -> bool {
+        let name = |access: &str| format!("db.{}.{table}.{access}", self.database).to_lowercase();
+        patterns.whole.is_match(name(access.as_str())) || (access.is_write() && patterns.whole.is_match(name("write")))
     }
 }
 
@@ -146,13 +147,13 @@ pub(super) struct SetOff {
     pub(super) definitions: Vec<String>,
 }
 
-/// The gates through which the statement of an invocation goes, by what is known before it is run; `None` if it asks no database.
-pub fn gates(run: &Run, invocation: &Invocation, known: &KnownTables) -> Option<Gates> {
+/// What the statement of an invocation does with which tables, by what is known before it is run; `None` if it asks no database.
+pub fn accessed_tables(run: &Run, invocation: &Invocation, known: &KnownTables) -> Option<AccessedTables> {
     let Run::Sql(sql) = run else { return None };
     let (dialect, likely_schemas, schema) = known.of_database(&sql.database);
     let functions = known.settings.get(&sql.database).map_or(&[][..], |settings| &settings.functions);
     let names = KnownNames { dialect, likely_schemas: &likely_schemas, functions, schema: schema.as_deref() };
-    Some(gates_by(sql, invocation, names))
+    Some(accessed_by(sql, invocation, names))
 }
 
 /// What a change sets off, by the tables of now.
@@ -166,7 +167,7 @@ pub(super) async fn sets_off(
     let dialect = Some(open.database.dialect());
     let functions = &open.settings.functions;
     let names = KnownNames { dialect, likely_schemas: &[], functions, schema: Some(&schema) };
-    let found = gates_by(sql, invocation, names).tables.unwrap_or_default();
+    let found = accessed_by(sql, invocation, names).tables.unwrap_or_default();
     Ok(SetOff { words: found.sets_off.into_iter().collect(), definitions: found.definitions.into_iter().collect() })
 }
 
@@ -181,7 +182,7 @@ fn text_of(sql: &Sql, invocation: &Invocation) -> String {
     }
 }
 
-fn gates_by(sql: &Sql, invocation: &Invocation, known: KnownNames<'_>) -> Gates {
+fn accessed_by(sql: &Sql, invocation: &Invocation, known: KnownNames<'_>) -> AccessedTables {
     let tables = match sql.operation() {
         // What cannot be read is not run.
         Operation::Query(template) | Operation::Change(template) | Operation::Explain(template) => {
@@ -194,12 +195,12 @@ fn gates_by(sql: &Sql, invocation: &Invocation, known: KnownNames<'_>) -> Gates 
         }
         Operation::Describe(_) | Operation::ListTables(_) => Some(NamedTables::default()),
     };
-    Gates { database: sql.database.clone(), is_change: sql.changes(), tables }
+    AccessedTables { database: sql.database.clone(), is_change: sql.changes(), tables }
 }
 
 /// Fails if a rule refuses what the statement does with the tables that the database has, or asks about it although no
 /// human was asked. Before a change, the tables are read anew.
-pub(super) async fn check(
+pub(super) async fn check_access(
     sql: &Sql,
     invocation: &Invocation,
     open: &OpenDatabase,
@@ -208,7 +209,7 @@ pub(super) async fn check(
 ) -> Result<(), Failure> {
     // What was read a while ago may lack a key by which a change removes rows, or what it sets off.
     let freshness = if sql.changes() { Freshness::New } else { Freshness::Recent };
-    let Some(rules) = context.gate_rules.as_ref().filter(|rules| rules.have_gates()) else {
+    let Some(rules) = context.table_rules.as_ref().filter(|rules| rules.are_about_tables()) else {
         return if sql.changes() { query::schema(open, freshness, cancel).await.map(drop) } else { Ok(()) };
     };
     if matches!(sql.operation(), Operation::Describe(_) | Operation::ListTables(_)) {
@@ -218,20 +219,20 @@ pub(super) async fn check(
     // What was seen of it when it was accepted, if nothing was known of the database.
     let seen = open.database.known_schema().is_none().then(|| {
         let likely_schemas = open.database.settings().likely_schemas();
-        gates_by(sql, invocation, KnownNames { dialect, likely_schemas: &likely_schemas, functions, schema: None })
+        accessed_by(sql, invocation, KnownNames { dialect, likely_schemas: &likely_schemas, functions, schema: None })
     });
     let mut schema = query::schema(open, freshness, cancel).await?;
     if freshness == Freshness::Recent && query::may_name_view(&text_of(sql, invocation), &schema) {
         schema = query::schema(open, Freshness::New, cancel).await?;
     }
     let known = KnownNames { dialect, likely_schemas: &[], functions, schema: Some(&schema) };
-    let gates = gates_by(sql, invocation, known);
+    let tables = accessed_by(sql, invocation, known);
     let is_unasked = !invocation.is_shown && invocation.approved.is_none();
-    if is_unasked && sql.changes() && seen.is_some_and(|seen| !rules.still_allow(invocation, &seen, &gates)) {
+    if is_unasked && sql.changes() && seen.is_some_and(|seen| !rules.still_allow(invocation, &seen, &tables)) {
         let message = "a human must be asked first: it changes more tables than the rule that allows it names";
         return Err(Failure::new(Code::RefusedByPolicy, message).hint(NOW_KNOWN));
     }
-    match rules.judge(invocation, &gates) {
+    match rules.judge(invocation, &tables) {
         Some((RuleAction::Refuse, why)) => {
             Err(Failure::new(Code::RefusedByPolicy, format!("the statement is refused: {why}"))
                 .hint("do not work around it: a human decided this; tell the user, who can change the rule"))

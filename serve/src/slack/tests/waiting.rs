@@ -19,7 +19,7 @@ fn buttons(message: &StandInMessage) -> Vec<Value> {
 fn waiting(setup: &Setup, ts: &str, task: TaskId) -> (AskedQuestion, StandInMessage) {
     let asked = setup.ask(ts, "send it");
     asked.text("I send it.");
-    asked.gate(task);
+    asked.waits(task);
     let message = setup.slack.wait("a message with a button", |state| {
         state
             .messages
@@ -64,7 +64,7 @@ fn a_waiting_task_shows_what_waits_and_only_a_no() {
     asked.done("It was not sent.");
     setup.shows("1.1", &["I send it.", &text, "It was not sent."]);
     let decided = setup.slack.message("said *No*");
-    assert!(super::gates::buttons(&decided).is_empty());
+    assert!(super::waiting::buttons(&decided).is_empty());
     setup.slack.send(&press("p3", ANN, &message));
     assert_eq!(whisper(&setup, "no longer")["user"], ANN);
     assert_eq!(setup.sessions.count(), 2);
@@ -110,7 +110,7 @@ fn a_no_that_comes_too_late_says_so() {
 }
 
 #[test]
-fn a_gate_outlives_a_restart() {
+fn what_waits_outlives_a_restart() {
     let mut setup = Setup::start(&json!({}));
     let task = TaskId::new();
     let (_, message) = waiting(&setup, "1.1", task);
@@ -119,13 +119,13 @@ fn a_gate_outlives_a_restart() {
     setup.reconnect();
     let asked = setup.sessions.asked("send it");
     // The turn goes on, and the task still waits.
-    asked.gate(task);
+    asked.waits(task);
     setup.slack.send(&press("p1", ANN, &message));
     setup.slack.acknowledged("p1");
     setup.sessions.asked(&format!("!cancel {task}")).done(&json!({"state": "cancelled"}).to_string());
     setup.slack.message("said *No*");
     asked.done("Not sent.");
     setup.slack.message("Not sent.");
-    let gates = setup.slack.thread(super::CHANNEL, "1.1").iter().filter(|text| text.contains("waits for")).count();
-    assert_eq!(gates, 1, "it is not asked twice");
+    let waiting = setup.slack.thread(super::CHANNEL, "1.1").iter().filter(|text| text.contains("waits for")).count();
+    assert_eq!(waiting, 1, "it is not asked twice");
 }

@@ -239,7 +239,7 @@ fn names_of(name: &TableName) -> BTreeSet<String> {
 /// The tables as a statement writes them.
 struct WrittenTables {
     tables: Vec<(WrittenTable, TableAccess)>,
-    /// Rows may go. It has no gate of its own: an update of a row that is there has the gates of a replacement too.
+    /// Rows may go. It is no access of its own: an update of a row that is there has the accesses of a replacement too.
     deletes: bool,
     /// The columns that it updates; `None` if it may be any.
     set_columns: Option<BTreeSet<String>>,
@@ -463,7 +463,7 @@ mod tests {
 
     #[test]
     fn every_form_of_a_change_is_found() {
-        for (sql, gates) in [
+        for (sql, accesses) in [
             ("INSERT OR REPLACE INTO a (x) VALUES (1)", &["a.insert", "a.update", "a.delete"][..]),
             ("REPLACE INTO a (x) VALUES (1)", &["a.insert", "a.update", "a.delete"]),
             ("INSERT OR IGNORE INTO a (x) VALUES (1)", &["a.insert"]),
@@ -478,8 +478,8 @@ mod tests {
             ("EXPLAIN QUERY PLAN SELECT * FROM a", &["a.read"]),
         ] {
             let found = named(sql).unwrap_or_else(|| panic!("`{sql}` is not read"));
-            for gate in gates {
-                assert!(found.contains(&(*gate).to_owned()), "`{sql}` has no `{gate}`: {found:?}");
+            for access in accesses {
+                assert!(found.contains(&(*access).to_owned()), "`{sql}` has no `{access}`: {found:?}");
             }
         }
         for sql in ["TRUNCATE a", "DROP TABLE a", "CREATE TABLE b AS SELECT * FROM a"] {
