@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ground::base::runtime;
 use protocol::error::ErrorBody;
 use tokio::runtime::{Builder, Runtime};
 
-use super::model_factory::{ModelFactory, start_runtime};
+use super::model_factory::ModelFactory;
 use crate::model::conversation::Turn;
 use crate::model::provider::{Message, ModelFailure, ModelRequest, Provider};
 
@@ -25,7 +26,7 @@ pub struct BlockingModel {
 impl BlockingModel {
     /// Opens the model with this name, or the configured one if `name` is `None`. Blocks while the key is read.
     pub fn open(models: &ModelFactory, name: Option<&str>) -> Result<Self, ErrorBody> {
-        let runtime = start_runtime(&mut Builder::new_current_thread())?;
+        let runtime = runtime::start(&mut Builder::new_current_thread())?;
         let provider = runtime.block_on(models.activate(name))?.provider;
         Ok(Self { runtime, provider })
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ground::base::runtime;
 use ground::config::secret::Secrets;
 use ground::config::{Config, ModelSettings};
 use ground::net::clients::HttpClients;
@@ -10,7 +11,7 @@ use nix::unistd::Uid;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
 use super::driver::ActiveModel;
 use super::one_tool;
@@ -89,7 +90,7 @@ impl ModelFactory {
 
     /// Like [`Self::activate`], for a caller outside a runtime. Blocks while the key is read.
     pub fn activate_blocking(&self, name: Option<&str>) -> Result<ActiveModel, ErrorBody> {
-        start_runtime(&mut Builder::new_current_thread())?.block_on(self.activate(name))
+        runtime::start(&mut Builder::new_current_thread())?.block_on(self.activate(name))
     }
 
     /// Returns the sections that the user added, and the whole system prompt of a model. Without a name and a
@@ -118,10 +119,4 @@ impl ModelFactory {
         }
         Ok((sections, text))
     }
-}
-
-/// Starts the async runtime of a caller that has none.
-pub(super) fn start_runtime(builder: &mut Builder) -> Result<Runtime, ErrorBody> {
-    let runtime = builder.enable_all().build();
-    runtime.map_err(|error| ErrorBody::new(Code::Internal, format!("failed to start the async runtime: {error}")))
 }

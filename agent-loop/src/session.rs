@@ -5,6 +5,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use ground::base::runtime;
 use ground::config::Config;
 use ground::results::trigger::Trigger;
 use protocol::caller::Caller;
@@ -18,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::driver::LoopObserver;
 use super::journal::SessionStore;
-use super::model_factory::{ModelFactory, start_runtime};
+use super::model_factory::ModelFactory;
 pub use super::session_loop::LoopSender;
 use super::session_loop::{LoopContext, LoopOptions, SessionLoop, io_error};
 use crate::brief::AgentBrief;
@@ -85,7 +86,7 @@ impl Session {
         shell: Arc<dyn Shell>,
         observer: Arc<dyn LoopObserver>,
     ) -> Result<Self, ErrorBody> {
-        let runtime = start_runtime(Builder::new_multi_thread().worker_threads(2))?;
+        let runtime = runtime::start(Builder::new_multi_thread().worker_threads(2))?;
         let mailbox = Mailbox::open(&paths.mailbox).map_err(|error| {
             ErrorBody::new(Code::BadMailbox, chain(&error)).hint("see what is wrong: agent-magic-tool doctor")
         })?;

@@ -20,6 +20,7 @@ use ground::task::name::SubtoolName;
 use protocol::error::ErrorBody;
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::tool_scope::ToolScope;
+use protocol::wording::counted;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -55,7 +56,7 @@ mod variables;
 
 pub use changes::SourcesWatch;
 pub use file_keys::merge as merged_over;
-pub use file_state::FileState;
+pub use ground::base::file_state::FileState;
 pub use load::problems_of_definitions;
 pub use packs::{Pack, SHIPPED};
 pub use relatives::{CheckOutcome, relatives};
@@ -174,14 +175,9 @@ pub fn left_out(problems: &[LoadProblem]) -> Option<String> {
         })
         .collect();
     if files.len() > MAX_FILES {
-        named.push(format!("and something in {} more files", files.len() - MAX_FILES));
+        named.push(format!("and something in {}", counted(files.len() - MAX_FILES, "more file")));
     }
     (!named.is_empty()).then(|| format!("left out: {}", named.join(", ")))
-}
-
-/// A number and its noun: `1 error`, `2 errors`.
-pub fn counted(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 impl Catalog {

@@ -4,6 +4,7 @@
 pub mod children;
 pub mod closed_process;
 pub mod credential;
+pub mod file_state;
 pub mod hidden;
 pub mod jq;
 pub mod jq_pool;
@@ -13,6 +14,7 @@ mod missing;
 pub mod next_page;
 pub mod own_folders;
 pub mod places;
+pub mod runtime;
 pub mod schema;
 pub mod select;
 pub mod suspicion;

@@ -28,6 +28,7 @@ pub mod name;
 pub mod notes;
 pub mod places;
 pub mod resolution;
+pub mod retry_pause;
 #[doc(hidden)]
 pub mod sample;
 pub mod touch;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ground::base::runtime;
 use ground::config::ServeSettings;
 use ground::config::api_keys::ApiKeys;
 use ground::config::secret::Secrets;
@@ -11,6 +12,7 @@ use ground::page_client::api_client::GateClient;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -36,8 +38,7 @@ pub trait Announcer {
 
 /// Serves all interfaces until the process is told to end. `listen` overrides the settings.
 pub fn run(context: ServiceContext, listen: Option<SocketAddr>, announcer: &dyn Announcer) -> Result<(), ErrorBody> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build();
-    let runtime = runtime.map_err(|error| io_error("failed to start the async runtime", &error))?;
+    let runtime = runtime::start(Builder::new_multi_thread().worker_threads(WORKERS))?;
     let (paths, settings) = (context.paths.clone(), context.config.serve.clone());
     let secrets = Secrets::of(&paths, &context.config);
     let stopping = CancellationToken::new();

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use executor::catalog::lint::{Finding, Level, LintScope, lint};
 use executor::catalog::listing::Listing;
 use executor::catalog::routing::{self, RoutingReport};
-use executor::catalog::{Catalog, Sources, counted, format};
+use executor::catalog::{Catalog, Sources, format};
 use executor::intake::policy::Policy;
 use executor::intake::targets;
 use ground::config::{Config, ConfigText};
 use protocol::code::{Code, Exit};
+use protocol::wording::counted;
 
 use crate::context::Context;
 use crate::error::Error;

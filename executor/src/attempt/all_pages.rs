@@ -15,6 +15,7 @@ use ground::task::name::SubtoolName;
 use protocol::code::Code;
 use protocol::extent::{self, DataExtent, More};
 use protocol::layout::compact_bytes;
+use protocol::wording::inflected;
 use serde_json::{Map, Value};
 
 use super::lookup::LookupCall;
@@ -341,7 +342,7 @@ impl ReadPages {
         let said = &failure.error.message;
         failure.error.message = match failure.error.code {
             _ if self.pages == 0 => return failure,
-            Code::Cancelled => format!("cancelled after {} pages were read", self.pages),
+            Code::Cancelled => format!("cancelled after {}", inflected(self.pages, "page was read", "pages were read")),
             _ => format!("page {}: {said}", first + u64::from(self.pages)),
         };
         failure

@@ -18,13 +18,13 @@ use protocol::regular_file;
 use serde_json::{Map, Value};
 
 use super::file_keys::{FileKeys, merge};
-use super::file_state::FileState;
 use super::packs::enabled_files::PinnedPack;
 use super::packs::loaded::{EnabledPack, LoadedPack, PackPlace};
 use super::packs::manifest::MAX_MANIFEST_BYTES;
 use super::sources::{SourceFile, SourceFiles};
 use super::{DefinitionId, LoadProblem, Origin, Sources, SourcesStamp};
 use crate::runner::delegation::QUESTION;
+use ground::base::file_state::FileState;
 
 /// The largest accepted definition file. The definitions of Google's largest API take about 3 MB.
 pub(super) const MAX_FILE_BYTES: u64 = 16 << 20;

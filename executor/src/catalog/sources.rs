@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::destinations::Destinations;
-use super::file_state::FileState;
 use super::packs::enabled_files::{self, EnabledFiles};
 use super::packs::loaded::{EnabledPack, PackPlace};
 use super::packs::{MANIFEST, is_pack_name, shipped};
 use super::variables::Variables;
 use super::{LoadProblem, privileges};
 use crate::catalog::definition::Definition;
+use ground::base::file_state::FileState;
 
 /// The pack that is added if the shell settings ask a human about whole command lines.
 const SHELL_PACK: &str = "shell";
@@ -225,7 +225,7 @@ impl Sources {
         // name of a subtool of the human's own.
         for (index, folder) in self.pack_folders().filter(|(_, folder)| folder.is_dir() && is_unreadable.is_none()) {
             let paths = enabled_files::paths(folder).unwrap_or_default();
-            let state = |path: &PathBuf| fs::metadata(path).ok().as_ref().map(FileState::of);
+            let state = |path: &PathBuf| FileState::at(path);
             found.pinned.extend(paths.into_iter().map(|path| (path.clone(), state(&path))));
             if let Some(distrust) = enabled_files::distrust_in(folder) {
                 found.problems.push(problem(folder, untrusted(&distrust)));
@@ -361,7 +361,7 @@ fn trusted_state(path: &Path, metadata: &Metadata) -> Result<Option<FileState>, 
     match checked {
         Err(distrust) if distrust.is_writable_by_others() => Err(distrust),
         // Opening the file later reports why it is not accessible.
-        _ if is_link => Ok(fs::metadata(path).ok().as_ref().map(FileState::of)),
+        _ if is_link => Ok(FileState::at(path)),
         _ => Ok(Some(FileState::of(metadata))),
     }
 }

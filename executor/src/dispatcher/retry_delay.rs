@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ground::task::Task;
 use ground::task::failure::Retry;
+use ground::task::retry_pause::retry_pause;
 use jiff::SignedDuration;
 
 use crate::catalog::definition::Definition;
@@ -17,21 +18,12 @@ const MAX_ASKED_DELAY: Duration = Duration::from_hours(24);
 /// asked for.
 pub(super) fn retry_delay(definition: &Definition, task: &Task, retry: Retry) -> SignedDuration {
     let first = definition.retries.map_or(Duration::from_millis(500), |retries| retries.backoff.get());
-    let doubled = first.saturating_mul(1 << task.attempt.saturating_sub(1).min(16)).min(MAX_RETRY_DELAY);
     let min = match retry {
         Retry::After(min) => min.min(MAX_ASKED_DELAY),
         Retry::Never | Retry::Later => Duration::ZERO,
     };
-    // The last bits of the id are random, so tasks that failed together are not retried together.
-    let seed = task
-        .id
-        .to_string()
-        .bytes()
-        .rev()
-        .take(8)
-        .fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
-    let jitter = doubled.mul_f64(f64::from(seed % 256) / 1024.0);
-    let delay = (doubled + jitter).min(MAX_RETRY_DELAY).max(min);
+    let pause = retry_pause(first, task.attempt.saturating_sub(1), MAX_RETRY_DELAY, task.id);
+    let delay = pause.min(MAX_RETRY_DELAY).max(min);
     SignedDuration::try_from(delay).unwrap_or(SignedDuration::ZERO)
 }
 

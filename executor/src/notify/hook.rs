@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ground::config::{self, NamePatterns};
 use ground::task::Task;
+use ground::task::retry_pause::retry_pause;
 use jiff::{SignedDuration, Timestamp};
 use protocol::task::State;
 use serde_json::json;
@@ -92,24 +93,13 @@ fn event(task: &Task, result_file: &Path) -> String {
 }
 
 /// Returns the delivery to record after a failed attempt; `Err` if there is no other attempt.
-///
-/// The pause doubles with each attempt and has a jitter of up to a quarter.
 pub fn after_failure(
     delivery: HookDelivery,
     reason: String,
     hook: &config::HookSettings,
     now: Timestamp,
 ) -> Result<HookDelivery, HookDelivery> {
-    let doubled = hook.backoff.get().saturating_mul(1 << delivery.attempts.min(20)).min(MAX_PAUSE);
-    // The last bits of an id are random, so deliveries that failed together are not retried together.
-    let spread = delivery
-        .task
-        .to_string()
-        .bytes()
-        .rev()
-        .take(8)
-        .fold(delivery.attempts, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
-    let pause = doubled + doubled.mul_f64(f64::from(spread % 256) / 1024.0);
+    let pause = retry_pause(hook.backoff.get(), delivery.attempts, MAX_PAUSE, delivery.task);
     let next_at = now.saturating_add(SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX));
     let next_at = next_at.unwrap_or(Timestamp::MAX);
     let give_up = delivery.created_at.saturating_add(hook.give_up.get()).unwrap_or(Timestamp::MAX);

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ground::base::runtime;
 use ground::config::secret::Secrets;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::Value;
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::attempt_clock::AttemptClock;
@@ -38,8 +40,7 @@ pub fn take(
 ) -> Result<Value, ErrorBody> {
     let failed = |message: String| Failure::new(Code::BadConfig, message).error;
     let context = RunnerContext::new(config.clone(), secrets, spool).map_err(|error| failed(error.to_string()))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed(format!("failed to start a runtime: {error}")))?;
+    let runtime = runtime::start(&mut Builder::new_current_thread())?;
     let taken = runtime.block_on(async {
         let clock = AttemptClock::default();
         let taking = mcp::snapshot(server, &context, &clock, show);

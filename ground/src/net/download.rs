@@ -3,10 +3,12 @@
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::Value;
+use tokio::runtime::Builder;
 use tokio::runtime::Runtime;
 use url::Url;
 
 use super::clients::{FetchedPage, HttpClients};
+use crate::base::runtime;
 use crate::config::Config;
 use crate::task::failure::Failure;
 
@@ -53,8 +55,7 @@ impl SingleRequest {
         let url = Url::parse(url)
             .map_err(|error| Failure::new(Code::Rejected, format!("`{url}` is not a valid URL: {error}")).error)?;
         let clients = HttpClients::new(config).map_err(|error| failed(error.to_string()))?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| failed(format!("failed to start a runtime: {error}")))?;
+        let runtime = runtime::start(&mut Builder::new_current_thread())?;
         Ok(Self { url, clients, runtime })
     }
 }

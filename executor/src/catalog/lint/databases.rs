@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ground::config::Config;
+use protocol::wording::counted;
 
 use super::{Finding, Level};
 use crate::catalog::packs::LoadedPack;
-use crate::catalog::{Catalog, Subtool, counted};
+use crate::catalog::{Catalog, Subtool};
 use crate::runner::Run;
 
 /// How many subtools of each pack lack a database, by its name.

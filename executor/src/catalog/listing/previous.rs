@@ -11,9 +11,9 @@ use search::{Index, IndexWriter, PreviousIndex, Unusable};
 use serde::{Deserialize, Serialize};
 
 use super::{FACT_BYTES, HAS_RELATIVES, Header};
-use crate::catalog::file_state::FileState;
 use crate::catalog::scan::DefinitionFile;
 use crate::catalog::{Catalog, DefinitionId, Origin};
+use ground::base::file_state::FileState;
 
 /// A definition file as it was listed.
 #[derive(Debug, Clone, Deserialize, Serialize)]
