@@ -215,6 +215,24 @@ fn the_readme_counts_right() {
     assert!(words < 1_400, "{words} words: the README starts people, the manual is in docs/");
 }
 
+#[test]
+fn the_help_groups_the_commands_as_the_readme_does() {
+    let help = World::new().run(&["--help"]).stdout;
+    let readme = read("README.md");
+    let (_, table) = readme.split_once("## Commands").expect("the README lists the commands");
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let of_readme: Vec<Vec<_>> = rows
+        .take_while(|row| row.contains(" | "))
+        .map(|row| row.split(" | ").next().into_iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect())
+        .map(|names: Vec<_>| names.into_iter().filter(|name| *name != "help").collect())
+        .collect();
+    let name =
+        |line: &str| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()).map(str::to_owned);
+    let groups = help.split("\n\n").filter(|part| part.starts_with("What agents") || part.starts_with("To "));
+    let of_help: Vec<Vec<_>> = groups.map(|group| group.lines().filter_map(name).collect()).collect();
+    assert_eq!(of_help, of_readme, "{help}");
+}
+
 /// `--option` at the beginning of a word, without brackets and value.
 fn option_in(word: &str) -> Option<String> {
     let word = word.trim_start_matches(['[', '`', '(', '|']);

@@ -31,7 +31,7 @@ const LADDERS: [(&str, &[&str]); 11] = [
     ),
     ("executor", &["lint", "attempt", "intake", "notify", "telemetry", "page", "daemon"]),
     ("mcp", &["client", "http_listener", "server"]),
-    ("definition", &["file_state", "enabled_files", "run", "subtool"]),
+    ("definition", &["enabled_files", "run", "subtool"]),
     ("store", &["outbox", "retention", "switched_off", "memory", "sqlite"]),
     ("net", &["text", "guard", "clients", "download"]),
     ("sql", &["dialect", "schema", "rules", "settings", "guard", "parameters", "value"]),

@@ -99,7 +99,7 @@ const ROWS: [Row; 18] = [
     (
         "a program reads an API key that you let decide, and decides with it",
         [NotStopped, WithTouch],
-        "such a key is all that a decision needs, and it approves nothing that needs a touch",
+        "a decision needs nothing but such a key, which approves nothing that needs a touch",
         &["with_a_passkey_only_its_touch_gives_the_scope_which_covers_no_touch"],
     ),
     (

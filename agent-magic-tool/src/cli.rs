@@ -19,6 +19,7 @@ use crate::commands::{
 };
 use crate::context::Context;
 use crate::error::Error;
+use crate::grouped_help;
 use crate::output::Output;
 use crate::usage::usage_error;
 
@@ -214,6 +215,11 @@ fn parse(
         return Ok(command);
     }
     let arguments = &*without_help_command(arguments);
+    if let [_, option] = arguments
+        && (option == "--help" || option == "-h")
+    {
+        return Err(printed(output.text(&grouped_help::help(Cli::command())), arguments, output));
+    }
     match Cli::try_parse_from(arguments) {
         Ok(Cli { command: Some(command), whole }) => {
             if whole {

@@ -11,6 +11,7 @@ mod cli;
 mod commands;
 mod context;
 mod error;
+mod grouped_help;
 mod handover;
 mod in_process;
 mod launch;

@@ -5,11 +5,11 @@
 //! folders of the search path with those above them, links, and all files of a file system that may report nothing.
 //! Says only that something may have changed; `Sources::stamp` says whether it did.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
-use definition::file_state::FileState;
+use ground::base::file_state::FileState;
 use ground::base::trust;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
@@ -138,10 +138,7 @@ impl WatchState {
 impl PathState {
     fn of(path: &Path) -> Self {
         let distrust = trust::check(path).err().filter(trust::Distrust::is_writable_by_others);
-        Self {
-            file: fs::metadata(path).ok().as_ref().map(FileState::of),
-            distrust: distrust.map(|distrust| distrust.to_string()),
-        }
+        Self { file: FileState::at(path), distrust: distrust.map(|distrust| distrust.to_string()) }
     }
 }
 
@@ -173,6 +170,7 @@ fn watch(folders: &[&Path]) -> io::Result<Inotify> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use ground::config::Config;

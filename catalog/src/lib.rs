@@ -20,6 +20,7 @@ use ground::task::name::SubtoolName;
 use ground::task::question_key::QUESTION;
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::tool_scope::ToolScope;
+use protocol::wording::counted;
 use serde::{Deserialize, Serialize};
 
 pub mod absent;
@@ -31,6 +32,7 @@ mod deserialize;
 mod destinations;
 pub mod drafts;
 mod file_keys;
+mod file_part;
 pub mod format;
 pub mod learned;
 pub mod listing;
@@ -166,14 +168,9 @@ pub fn left_out(problems: &[LoadProblem]) -> Option<String> {
         })
         .collect();
     if files.len() > MAX_FILES {
-        named.push(format!("and something in {} more files", files.len() - MAX_FILES));
+        named.push(format!("and something in {}", counted(files.len() - MAX_FILES, "more file")));
     }
     (!named.is_empty()).then(|| format!("left out: {}", named.join(", ")))
-}
-
-/// A number and its noun: `1 error`, `2 errors`.
-pub fn counted(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 impl Catalog {

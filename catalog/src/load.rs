@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use crate::file_part::read_part;
 use definition::Definition;
-use definition::file_state::read_part;
 use ground::task::name::SubtoolName;
 use protocol::json::{self, JsonLimits};
 use protocol::regular_file;

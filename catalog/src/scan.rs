@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use aho_corasick::AhoCorasick;
 use definition::enabled_files::PinnedPack;
-use definition::file_state::FileState;
+use ground::base::file_state::FileState;
 use ground::task::name::SubtoolName;
 use ground::task::question_key::QUESTION;
 use protocol::json::{self, JsonError, JsonLimits, RawMember};

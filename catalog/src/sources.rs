@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use definition::Definition;
 use definition::enabled_files::{self, EnabledFiles};
-use definition::file_state::FileState;
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use ground::base::file_state::FileState;
 use ground::base::trust::{self, Distrust, untrusted};
 use ground::config::{self, Config, PackSettings};
 use protocol::command_executor::ForeignCommands;
@@ -225,7 +225,7 @@ impl Sources {
         // name of a subtool of the human's own.
         for (index, folder) in self.pack_folders().filter(|(_, folder)| folder.is_dir() && is_unreadable.is_none()) {
             let paths = enabled_files::paths(folder).unwrap_or_default();
-            let state = |path: &PathBuf| fs::metadata(path).ok().as_ref().map(FileState::of);
+            let state = |path: &PathBuf| FileState::at(path);
             found.pinned.extend(paths.into_iter().map(|path| (path.clone(), state(&path))));
             if let Some(distrust) = enabled_files::distrust_in(folder) {
                 found.problems.push(problem(folder, untrusted(&distrust)));
@@ -361,7 +361,7 @@ fn trusted_state(path: &Path, metadata: &Metadata) -> Result<Option<FileState>, 
     match checked {
         Err(distrust) if distrust.is_writable_by_others() => Err(distrust),
         // Opening the file later reports why it is not accessible.
-        _ if is_link => Ok(fs::metadata(path).ok().as_ref().map(FileState::of)),
+        _ if is_link => Ok(FileState::at(path)),
         _ => Ok(Some(FileState::of(metadata))),
     }
 }

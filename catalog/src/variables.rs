@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use ground::config::DefinitionVariable;
 use protocol::nearest::{did_you_mean, nearest};
+use protocol::wording::quoted;
 use regex::Regex;
 use serde_json::Value;
 
@@ -36,7 +37,7 @@ pub fn names_in(text: &str) -> BTreeSet<String> {
 pub(super) fn choose(definition: &mut Value, variables: &Variables, mistakes: &mut Vec<LocatedMessage>) {
     let Some(Value::Object(choices)) = definition.get_mut("run") else { return };
     let Some(mut chosen) = choices.shift_remove(CHOOSE) else { return };
-    let names = choices.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let names = quoted(choices.keys());
     let before = mistakes.len();
     fill(&mut chosen, "run", variables, mistakes);
     for (_, message) in &mut mistakes[before..] {

@@ -8,6 +8,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use ground::base::file_state::FileState;
 use ground::base::trust::{self, Distrust, untrusted};
 use ground::base::write_access::WriteAccess;
 use ground::task::failure::Failure;
@@ -17,10 +18,9 @@ use protocol::clock;
 use protocol::code::Code;
 use protocol::digest;
 use protocol::regular_file;
+use protocol::wording::at_most;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-
-use crate::file_state::FileState;
 
 /// The name of the record in the folder of the packs.
 const RECORD: &str = ".enabled.json";
@@ -144,8 +144,6 @@ impl PinnedPack {
         let is_of_git = |change: &String| change.starts_with("`.git/");
         // What git writes by itself comes last.
         changes.sort_by_key(is_of_git);
-        let more = changes.len().saturating_sub(MAX_NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let name = &self.name;
         let git = if changes.iter().any(is_of_git) {
             " (git writes there by itself: a pack is better off without its `.git`)"
@@ -154,9 +152,9 @@ impl PinnedPack {
         };
         (!changes.is_empty()).then(|| {
             format!(
-                "the pack changed since it was enabled, so it is off: {}{more}{git}; look at it with `agent-magic-tool pack \
+                "the pack changed since it was enabled, so it is off: {}{git}; look at it with `agent-magic-tool pack \
                  info {name}`, and enable it again with `agent-magic-tool pack enable {name}`",
-                changes.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ")
+                at_most(MAX_NAMED, &changes)
             )
         })
     }

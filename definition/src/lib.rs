@@ -4,7 +4,6 @@
 //! definitions is up to the catalog, performing them to the runners; both are in the executor.
 
 pub mod enabled_files;
-pub mod file_state;
 pub mod run;
 mod subtool;
 

@@ -25,6 +25,7 @@ use jiff::{SignedDuration, Timestamp};
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::task::{State, Step, TaskId};
+use protocol::wording::counted;
 use serde_json::{Map, Value};
 
 use super::decide_scopes::DecideScopes;
@@ -220,7 +221,8 @@ impl PendingConfirmations {
             None
         };
         if let Some((count, whose)) = full {
-            let message = format!("{count} tasks{whose} already wait for a human, which is the limit");
+            let waits = if count == 1 { "waits" } else { "wait" };
+            let message = format!("{}{whose} already {waits} for a human, which is the limit", counted(count, "task"));
             return Some(
                 ErrorBody::new(Code::Throttled, message)
                     .hint("wait until they are decided: agent-magic-tool tasks --state awaiting_confirmation"),

@@ -10,6 +10,7 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::layout::compact_bytes;
 use protocol::task::TaskId;
+use protocol::wording::counted;
 
 use super::fair_queue::{QueueKey, queue_key};
 use super::{DispatcherLimits, OpenTaskLimit};
@@ -61,7 +62,11 @@ impl Quotas {
         let open = usage.tasks.len();
         let (message, limit) = match exceeded {
             QuotaExceeded::Tasks => {
-                (format!("{open} tasks{whose} are open; the limit is {}", limit.tasks), limit.tasks as u64)
+                let are = if open == 1 { "is" } else { "are" };
+                (
+                    format!("{}{whose} {are} open; the limit is {}", counted(open, "task"), limit.tasks),
+                    limit.tasks as u64,
+                )
             }
             QuotaExceeded::Bytes => {
                 let message = format!(

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use protocol::wording::counted;
 
 use super::fair_queue::{QueueKey, queue_key};
 
@@ -73,10 +74,10 @@ impl WindowOwner {
 
     /// What the owner is allowed, for messages.
     fn share(&self, limit: RateLimit) -> String {
-        let calls = self.max_calls(limit);
+        let calls = counted(self.max_calls(limit), "call");
         match self {
-            Self::Session(_) => format!("a session {calls} calls per {}", limit.per),
-            Self::User(_) => format!("a user {calls} calls per {} in all sessions", limit.per),
+            Self::Session(_) => format!("a session {calls} per {}", limit.per),
+            Self::User(_) => format!("a user {calls} per {} in all sessions", limit.per),
         }
     }
 }

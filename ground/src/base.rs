@@ -6,6 +6,7 @@ pub mod backoff;
 pub mod children;
 pub mod closed_process;
 pub mod credential;
+pub mod file_state;
 pub mod hidden;
 pub mod jq;
 pub mod jq_pool;

@@ -10,8 +10,8 @@ use serde::Serialize;
 pub mod api_client;
 pub mod client;
 pub mod link;
-pub mod peer;
 pub mod proof;
+pub mod same_user;
 pub mod site;
 pub mod terminal;
 

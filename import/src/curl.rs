@@ -318,7 +318,7 @@ impl CurlTranslation {
     fn parameters(&mut self, pairs: Vec<(String, String)>) -> Map<String, Value> {
         let mut placed = Map::new();
         for (name, value) in pairs {
-            let template = if is_credential(&name) { self.secret() } else { self.parameter(&name, value.into()) };
+            let template = if is_secret_name(&name) { self.secret() } else { self.parameter(&name, value.into()) };
             placed.insert(name, template);
         }
         placed
@@ -340,7 +340,7 @@ impl CurlTranslation {
                     Some((scheme, _)) => self.api_key(name, &format!("{scheme} ")),
                     None => self.api_key(name, ""),
                 }
-            } else if is_credential(&lower) || lower == "cookie" {
+            } else if is_secret_name(&lower) || lower == "cookie" {
                 self.api_key(name, "");
             } else if lower == "content-type" || OWN_HEADERS.contains(&lower.as_str()) {
                 // Set from the body, or by the executor.
@@ -371,7 +371,7 @@ impl CurlTranslation {
             Ok(Value::Object(fields)) => {
                 let mut placed = Map::new();
                 for (name, value) in fields {
-                    let template = if is_credential(&name) { self.secret() } else { self.parameter(&name, value) };
+                    let template = if is_secret_name(&name) { self.secret() } else { self.parameter(&name, value) };
                     placed.insert(name, template);
                 }
                 json!({"json": placed})
@@ -451,7 +451,8 @@ fn secret_name(host: &str, subtool: &str) -> String {
     name.take(50).chain("_token".chars()).collect()
 }
 
-fn is_credential(name: &str) -> bool {
+/// Whether the value of a field of this name is a secret: a pasted line has a value, which would stand in the definition.
+fn is_secret_name(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     ["apikey", "token", "secret", "password", "passwd", "accesskey", "authkey", "signature"]
         .iter()

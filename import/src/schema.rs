@@ -266,7 +266,7 @@ impl<'a> Schemas<'a> {
             if is_unset {
                 without_output_only(&mut cleaned);
             }
-            if keywords::is_credential(name, self.resolve(field).unwrap_or(field)) {
+            if keywords::is_written_credential(name, self.resolve(field).unwrap_or(field)) {
                 cleaned.insert("format".to_owned(), "password".into());
             }
             if is_required && !state.is_unfilled && defaults::keep(self.resolve(field), field, &mut cleaned) {

@@ -4,6 +4,7 @@
 //! changed is decided by the configuration each time, never by these definitions.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use protocol::wording::{counted, inflected};
 use serde_json::{Map, Value, json};
 
 use crate::document::Document;
@@ -100,9 +101,9 @@ pub(crate) fn import(document: &Document, options: &ImportOptions) -> Result<Imp
 fn notes(snapshot: &Value, database: &str) -> Vec<String> {
     let count = |field: &str| snapshot[field].as_u64().unwrap_or_default();
     let mut notes = vec![format!(
-        "callers do not see {} columns and {} tables or views of `{database}`; [databases.{database}] in config.toml decides that",
-        count("hidden_columns"),
-        count("unseen_tables")
+        "callers do not see {} and {} of `{database}`; [databases.{database}] in config.toml decides that",
+        counted(count("hidden_columns"), "column"),
+        inflected(count("unseen_tables"), "table or view", "tables or views")
     )];
     let left_out = snapshot["left_out"].as_array().into_iter().flatten();
     notes.extend(left_out.map(|it| {

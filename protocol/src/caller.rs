@@ -32,14 +32,14 @@ pub struct Caller {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u8,
     /// Whether the caller is woken when its task is final.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wakes: bool,
     /// Whether the caller may only run subtools that are declared to be read-only.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
     /// Whether the caller runs without a human: a task that needs confirmation then fails unless a human has
     /// the page open.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unattended: bool,
     /// The most sensitive data that the caller's model may get; `None` if the caller does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,11 +163,6 @@ pub fn session_label(client: Option<&str>, name: Option<&str>, id: &str) -> Stri
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(crate) fn is_zero(depth: &u8) -> bool {
     *depth == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-pub(crate) fn is_false(flag: &bool) -> bool {
-    !*flag
 }
 
 #[cfg(test)]

@@ -54,3 +54,4 @@ pub mod sentences;
 pub mod shell;
 pub mod task;
 pub mod tool_scope;
+pub mod wording;

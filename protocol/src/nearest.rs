@@ -1,10 +1,11 @@
 //! Suggests known names for a name that was not found.
 
+use crate::wording::in_backticks;
 use std::fmt::Display;
 
 /// Returns the hint "did you mean ...?" for the suggested `names`; `None` without any.
 pub fn did_you_mean(names: impl IntoIterator<Item = impl Display>) -> Option<String> {
-    let names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    let names: Vec<_> = names.into_iter().map(in_backticks).collect();
     (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::ops::RangeInclusive;
 
+use crate::wording::{at_most, in_backticks};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -143,9 +144,7 @@ pub enum PageError {
 
 fn key_list(keys: &[String]) -> String {
     const MAX_KEYS: usize = 10;
-    let shown: Vec<_> = keys.iter().take(MAX_KEYS).map(|key| format!("`{key}`")).collect();
-    let more = if keys.len() > MAX_KEYS { format!(" and {} more", keys.len() - MAX_KEYS) } else { String::new() };
-    format!("{}{more}", shown.join(", "))
+    at_most(MAX_KEYS, keys.iter().map(in_backticks))
 }
 
 /// Reads at most `size` items of the list in `source`, after the first `skip`. Only these are kept in memory.

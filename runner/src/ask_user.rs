@@ -7,6 +7,7 @@
 use definition::run::ask_user::AskUser;
 use futures_util::future::{BoxFuture, ready};
 use ground::base::schema::{InputSchema, Problem};
+use ground::config::seal::is_hidden;
 use ground::config::secret::{SecretName, Secrets};
 use serde_json::{Map, json};
 
@@ -72,7 +73,7 @@ fn one_field(options: &Value, multiple: &Value, kind: &Value) -> Result<Map<Stri
 impl UserQuestion {
     /// Whether one of its fields is a secret.
     pub fn asks_for_secrets(&self) -> bool {
-        self.fields().any(|(_, field)| is_secret(field))
+        self.fields().any(|(_, field)| is_hidden(field))
     }
 
     fn fields(&self) -> impl Iterator<Item = (&String, &Value)> {
@@ -93,7 +94,7 @@ impl UserQuestion {
         if !problems.is_empty() {
             return Err(problems);
         }
-        for (name, _) in self.fields().filter(|(_, field)| is_secret(field)) {
+        for (name, _) in self.fields().filter(|(_, field)| is_hidden(field)) {
             let Some(Value::String(secret)) = content.get(name) else { continue };
             let suffix: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
             let secret_name = format!("{prefix}-{suffix}").parse::<SecretName>().map_err(|error| error.to_string());
@@ -113,10 +114,6 @@ impl UserQuestion {
             json!({"action": "accept", "answer": content.remove(ANSWER)})
         })
     }
-}
-
-fn is_secret(field: &Value) -> bool {
-    field["writeOnly"] == true || field["format"] == "password"
 }
 
 impl Runner for AskUser {

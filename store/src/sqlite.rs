@@ -123,7 +123,7 @@ impl SqliteStore {
 
     fn tasks(&self, condition: &str, parameters: impl rusqlite::Params) -> Result<Vec<Task>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM tasks WHERE {condition}");
-        self.read(&sql, parameters, |row| task(columns(row)?))
+        self.read(&sql, parameters, task)
     }
 
     /// Runs a query and maps each row.
@@ -370,68 +370,38 @@ fn resolve(transaction: &Transaction<'_>, id: TaskId, resolution: &Resolution) -
 }
 
 const COLUMNS: &str = "id, tool, input, definition_hash, effect, caller, idempotency_key, created_at, state, attempt, \
-                       not_before, confirmation, end, (SELECT resolution FROM resolutions WHERE task = id), run_at, notes";
+                       not_before, confirmation, end, (SELECT resolution FROM resolutions WHERE task = id) AS resolution, \
+                       run_at, notes";
 
-type TaskColumns = (
-    String,
-    String,
-    String,
-    String,
-    String,
-    String,
-    Option<String>,
-    i64,
-    String,
-    u32,
-    Option<i64>,
-    Option<String>,
-    Option<String>,
-    Option<String>,
-    Option<i64>,
-    Option<String>,
-);
-
-fn columns(row: &Row<'_>) -> rusqlite::Result<TaskColumns> {
-    row.try_into()
+/// Reads a task from a row that has [`COLUMNS`].
+fn task(row: &Row<'_>) -> Result<Task, StoreError> {
+    let at = |column: &str| row.get::<_, Option<i64>>(column);
+    Ok(Task {
+        id: parse(row.get("id")?)?,
+        tool: parse(row.get("tool")?)?,
+        input: json(row, "input")?,
+        definition_hash: row.get("definition_hash")?,
+        effect: json(row, "effect")?,
+        caller: json(row, "caller")?,
+        idempotency_key: row.get("idempotency_key")?,
+        created_at: time(row.get("created_at")?)?,
+        state: row.get::<_, String>("state")?.parse().map_err(StoreError::Malformed)?,
+        attempt: row.get("attempt")?,
+        not_before: at("not_before")?.map(time).transpose()?,
+        confirmation: optional_json(row, "confirmation")?,
+        end: optional_json(row, "end")?,
+        resolution: optional_json(row, "resolution")?,
+        run_at: at("run_at")?.map(time).transpose()?,
+        notes: optional_json(row, "notes")?.unwrap_or_default(),
+    })
 }
 
-fn task(columns: TaskColumns) -> Result<Task, StoreError> {
-    let (
-        id,
-        tool,
-        input,
-        definition_hash,
-        effect,
-        caller,
-        idempotency_key,
-        created_at,
-        state,
-        attempt,
-        not_before,
-        confirmation,
-        end,
-        resolution,
-        run_at,
-        notes,
-    ) = columns;
-    Ok(Task {
-        id: parse(id)?,
-        tool: parse(tool)?,
-        input: from_json(&input)?,
-        definition_hash,
-        effect: from_json(&effect)?,
-        caller: from_json(&caller)?,
-        idempotency_key,
-        created_at: time(created_at)?,
-        state: state.parse().map_err(StoreError::Malformed)?,
-        attempt,
-        not_before: not_before.map(time).transpose()?,
-        confirmation: confirmation.as_deref().map(from_json).transpose()?,
-        end: end.as_deref().map(from_json).transpose()?,
-        resolution: resolution.as_deref().map(from_json).transpose()?,
-        run_at: run_at.map(time).transpose()?,
-        notes: notes.as_deref().map(from_json).transpose()?.unwrap_or_default(),
-    })
+fn json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> Result<T, StoreError> {
+    from_json(&row.get::<_, String>(column)?)
+}
+
+fn optional_json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> Result<Option<T>, StoreError> {
+    row.get::<_, Option<String>>(column)?.as_deref().map(from_json).transpose()
 }
 
 fn to_json(value: &impl Serialize) -> Result<String, StoreError> {
@@ -502,7 +472,7 @@ pub fn inspect(path: &Path, is_in_use: bool) -> Result<(), StoreError> {
             let mut statement = connection.prepare(&format!("SELECT {COLUMNS} FROM tasks"))?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
-                task(columns(row)?)?;
+                task(row)?;
             }
             grants(&connection)?;
         }

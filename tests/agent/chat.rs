@@ -36,7 +36,7 @@ fn an_answer_is_shown_by_rows_and_commands_never_reach_the_model() {
     let shown = terminal.expect("END");
     assert!(shown.lines().filter(|line| line.contains("one two")).count() >= 3, "{shown}");
     terminal.line("!usage");
-    terminal.expect("this session:  1 requests");
+    terminal.expect("this session:  1 request,");
     terminal.press(&format!("/usa{TAB}"));
     terminal.expect("/usage");
     terminal.press("\r");

@@ -53,7 +53,7 @@ fn a_used_up_budget_ends_the_question_and_lists_open_tasks() {
     assert_eq!(ran.exit, 6, "{ran}");
     let outcome = ran.json();
     assert_eq!((&outcome["termination"], &outcome["truncated"]), (&json!("budget_exhausted"), &json!(true)));
-    assert!(outcome["answer"].as_str().expect("words").contains("after 1 requests"), "{ran}");
+    assert!(outcome["answer"].as_str().expect("words").contains("after 1 request and"), "{ran}");
     assert_eq!(outcome["open"].as_array().expect("a list").len(), 1);
     assert_eq!(model.asked().len(), 1);
 }

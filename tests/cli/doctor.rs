@@ -58,7 +58,7 @@ fn stuck_requests_and_results_from_the_future_are_reported() {
         clock["ok"] == false
             && clock["message"]
                 .as_str()
-                .is_some_and(|message| message.starts_with("1 results are dated in the future, by up to 2h")),
+                .is_some_and(|message| message.starts_with("1 result is dated in the future, by up to 2h")),
         "{clock}"
     );
 }
@@ -133,7 +133,7 @@ fn doctor_shows_the_page_its_security_and_the_waiting_tasks() {
     let (why, until) = (listed[0]["why"].as_str().expect("why"), listed[0]["expires_at"].as_str().expect("until when"));
     let since = world.result_file(&id)["created_at"].as_str().expect("a time").to_owned();
     let expected = json!({"name": "page", "ok": true,
-        "message": format!("served at `{origin}`, not open in any browser, 1 tasks wait for confirmation; {security}"),
+        "message": format!("served at `{origin}`, not open in any browser, 1 task waits for confirmation; {security}"),
         "hint": "a human opens it with: agent-magic-tool executor page",
         "found": [format!("`{id}`: `pay_it` has waited since {since}, expires at {until}: {why}")]});
     assert_eq!(page(), expected);

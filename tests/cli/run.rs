@@ -451,7 +451,7 @@ fn exceeding_the_rate_limit_switches_the_subtool_off_for_the_session() {
     assert_eq!((limited.exit, &limited.error()["code"]), (5, &json!("rate-limited")), "{limited}");
     assert_eq!(
         limited.error()["message"],
-        "`send` allows a session 1 calls per 1h; it is now switched off for this session"
+        "`send` allows a session 1 call per 1h; it is now switched off for this session"
     );
     let hint = "only a human can switch it on again: agent-magic-tool executor switch-on send --session a";
     assert_eq!((&limited.error()["hint"], limited.error().get("details")), (&json!(hint), None), "{limited}");
@@ -511,5 +511,5 @@ fn a_rate_limit_of_a_tag_counts_all_its_subtools_before_a_human_is_asked() {
     // A running executor obeys other limits; 0 calls means none.
     world.configure("[rate_limits.tags]\nmoney = { calls = 0, per = \"1h\" }\n[rate_limits.tools]\npay_bob = { calls = 1, per = \"10m\" }\n");
     assert_eq!((call("pay_ann").exit, call("pay_bob").exit), (0, 0));
-    assert_eq!(call("pay_bob").error()["message"], "`pay_bob` allows a session 1 calls per 10m");
+    assert_eq!(call("pay_bob").error()["message"], "`pay_bob` allows a session 1 call per 10m");
 }

@@ -292,7 +292,7 @@ fn an_idle_executor_waits_for_a_retry_that_is_due_soon_but_not_for_a_later_one()
     until("the executor ended by itself", || !is_alive(executor));
     let requests = receiver.requests();
     assert!(requests >= 4, "{requests} requests, expected pauses of 100, 200 and 400 ms");
-    assert_eq!(check(&world)["message"], "1 configured; 1 deliveries waiting, 0 given up");
+    assert_eq!(check(&world)["message"], "1 configured; 1 delivery waiting, 0 given up");
     receiver.set_behavior(Behavior::Accepts);
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
     until("the next executor delivers the event", || receiver.ids().contains_key(&event_of(&id)));

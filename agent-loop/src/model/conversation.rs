@@ -53,7 +53,7 @@ pub struct ModelTurn {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
     /// The calls were parsed from the text.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_text: bool,
     /// The answer in the provider's own format, sent back to that provider unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,7 +129,7 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collected: Vec<TaskId>,
     /// The call only waited or read results.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_reads: bool,
     /// What the tasks in `collected` spent on models.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -260,9 +260,4 @@ impl StopReason {
             Self::Cancelled => "cancelled",
         }
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }

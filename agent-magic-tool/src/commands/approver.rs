@@ -33,7 +33,7 @@ pub(crate) enum ApproverCommand {
         /// Its name
         name: String,
     },
-    /// As root: remove all keys, because they are lost; this voids every grant, and the next key is the first again
+    /// As root: remove all keys, because they are lost; this voids every grant, and the next key is enrolled like the first one
     Reset,
 }
 

@@ -5,6 +5,7 @@
 //! if there is no answer (`demo/approver.rs`). Everything else is real.
 
 use protocol::code::Exit;
+use protocol::wording::counted;
 use serde_json::Value;
 
 use crate::context::Context;
@@ -87,7 +88,10 @@ fn play(stage: &Stage<'_>) -> Result<Exit, Error> {
     }
     agent.finish()?;
     let requests = model.requests();
-    stage.comment(&format!("The model was asked {requests} times, and not once while it waited for the human."))?;
+    stage.comment(&format!(
+        "The model was asked {}, and not once while it waited for the human.",
+        counted(requests, "time")
+    ))?;
     stage.comment("That is all. Next: agent-magic-tool --help")?;
     Ok(Exit::Ok)
 }

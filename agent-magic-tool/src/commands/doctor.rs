@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use catalog::packs::report::PackSurvey;
-use catalog::{Catalog, Sources, counted, left_out};
+use catalog::{Catalog, Sources, left_out};
 use executor::intake::policy::Policy;
 use executor::intake::targets;
 use ground::config::secret::Secrets;
@@ -13,6 +13,7 @@ use protocol::code::Exit;
 use protocol::error::chain;
 use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
+use protocol::wording::counted;
 use serde::Serialize;
 use serde_json::json;
 
@@ -219,7 +220,7 @@ fn rules(config: &Config, paths: &Paths) -> Check {
         }
         Ok(policy) => Check {
             found,
-            ..Check::good(NAME, format!("{} rules in `confirm.rules`, all samples pass", policy.rules()))
+            ..Check::good(NAME, format!("{} in `confirm.rules`, all samples pass", counted(policy.rules(), "rule")))
         },
         Err(error) => {
             let error = Error::from(error);

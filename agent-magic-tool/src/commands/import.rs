@@ -16,6 +16,7 @@ use import::Imported;
 use import::document::Document;
 use import::kinds::{self, Kind, Reading};
 use protocol::code::Exit;
+use protocol::wording::{at_most, counted, in_backticks, inflected};
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
@@ -304,11 +305,9 @@ fn pack(
 /// The error of options that select nothing and leave out nothing: what was to be left out would be imported.
 fn matches_nothing(idle: &[String], imported: &Imported) -> Error {
     const MAX_SHOWN: usize = 10;
-    let names: Vec<_> = imported.subtools.iter().take(MAX_SHOWN).map(|it| format!("`{}`", it.name)).collect();
-    let more = imported.subtools.len().saturating_sub(MAX_SHOWN);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let names = at_most(MAX_SHOWN, imported.subtools.iter().map(|it| in_backticks(&it.name)));
     Error::usage(format!("{} matches nothing, so nothing was imported", idle.join(", ")))
-        .hint(format!("globs are matched with names, and with methods and paths; there is {}{more}", names.join(", ")))
+        .hint(format!("globs are matched with names, and with methods and paths; there is {names}"))
 }
 
 /// What came of one source.
@@ -374,12 +373,15 @@ fn print(reports: &[Value], failed: &[(String, Error)], is_dry_run: bool, contex
     context.output.whole_json(&document)?;
     let flagged: usize = reports.iter().filter_map(|report| report["flagged"].as_object()).map(Map::len).sum();
     if flagged > 0 {
-        context.output.note(&format!("{flagged} tools have suspicious words: read `flagged` before you use them"));
+        context.output.note(&format!(
+            "{} suspicious words: read `flagged` before you use them",
+            inflected(flagged, "tool has", "tools have")
+        ));
     }
     let unselected = sum("not_selected");
     let selected = if unselected == 0 { String::new() } else { format!(" ({unselected} were not selected)") };
     let verb = if is_dry_run { "would be imported" } else { "imported" };
-    context.output.note(&format!("{imported} of {found} operations {verb}{selected}"));
+    context.output.note(&format!("{imported} of {} {verb}{selected}", counted(found, "operation")));
     if !is_dry_run && imported > 0 {
         context.output.note(
             "judge them: agent-magic-tool lint FILE; after changes of the source: agent-magic-tool import --refresh",

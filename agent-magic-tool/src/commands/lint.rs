@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use catalog::listing::Listing;
 use catalog::routing::{self, RoutingReport};
-use catalog::{Catalog, Sources, counted, format};
+use catalog::{Catalog, Sources, format};
 use executor::intake::policy::Policy;
 use executor::intake::targets;
 use executor::lint::{Finding, Level, LintScope, lint};
 use ground::config::{Config, ConfigText};
 use protocol::code::{Code, Exit};
+use protocol::wording::counted;
 
 use crate::context::Context;
 use crate::error::Error;

@@ -11,6 +11,7 @@ use protocol::code::{Code, Exit};
 use protocol::mailbox::Mailbox;
 use protocol::part::{self, DataPart, ListPage, PartContent};
 use protocol::task::{State, TaskId};
+use protocol::wording::{counted, inflected};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, quoted};
@@ -196,8 +197,9 @@ fn page_answer(page: &ListPage, file: &ResultFile, jq_option: &str, place: PageP
     let pages = page.total.div_ceil(size).max(1);
     if number > pages {
         return Err(Error::usage(format!(
-            "there is no page {number}: {} items make {pages} pages of {size}",
-            page.total
+            "there is no page {number}: {} {} of {size}",
+            inflected(page.total, "item makes", "items make"),
+            counted(pages, "page")
         ))
         .hint(format!(
             "the last page: agent-magic-tool read {id} {jq_option}--page {pages}{}",

@@ -7,6 +7,7 @@ use ground::config::Config;
 use ground::config::secret::{InvalidSecretName, SecretName, SecretPlace, Secrets, weakness};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use protocol::code::{Code, Exit};
+use protocol::wording::quoted;
 use serde_json::{Value, json};
 
 use crate::commands::import::hosts_in_use;
@@ -99,11 +100,10 @@ fn not_stored(name: &SecretName) -> Error {
 /// Says that a secret which had no list goes only to `hosts` from now on, and where definitions send it today.
 fn restriction(name: &SecretName, hosts: &[SecretPlace], context: &Context) -> Result<String, Error> {
     let name_only = name.as_str();
-    let shown: Vec<_> = hosts.iter().map(|host| format!("`{host}`")).collect();
     let said = format!(
         "the secret `{name_only}` had no list of hosts and went where definitions and settings send it; it now goes to \
          {} alone",
-        shown.join(", ")
+        quoted(hosts)
     );
     let in_use = hosts_in_use(name, &Config::read(&context.paths)?, context)?;
     // A program gets it by its definition, whatever the list says.

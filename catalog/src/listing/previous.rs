@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use definition::file_state::FileState;
+use ground::base::file_state::FileState;
 use search::{Index, IndexWriter, PreviousIndex, Unusable};
 use serde::{Deserialize, Serialize};
 

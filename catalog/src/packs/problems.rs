@@ -1,13 +1,14 @@
 //! What is wrong with a pack, said once: a variable that is not set leaves out many of its subtools, and those that need
 //! them in turn.
 
+use protocol::wording::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::loaded::LoadedPack;
 use crate::relatives::says_unusable;
 use crate::variables::unset_variable;
-use crate::{Catalog, LoadProblem, counted};
+use crate::{Catalog, LoadProblem};
 
 impl Catalog {
     /// Replaces the problems of single subtools of a pack that follow from a variable that is not set by one for the

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use protocol::wording::counted;
 
 /// The window of the limit [`super::ConfirmationLimits::per_hour`].
 pub const CONFIRMATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
@@ -51,7 +52,8 @@ impl AskedTimes {
             [(of_client, per_hour.div_ceil(CLIENT_SHARE), " for this client"), (Some(&*of_user), per_hour, "")];
         shares.into_iter().find_map(|(asked, limit, whose)| {
             let asked = asked.filter(|asked| asked.len() >= limit)?;
-            let message = format!("a human was asked {} times{whose} within an hour, which is the limit", asked.len());
+            let times = counted(asked.len(), "time");
+            let message = format!("a human was asked {times}{whose} within an hour, which is the limit");
             Some(
                 ErrorBody::new(Code::Throttled, message)
                     .hint(

@@ -17,6 +17,7 @@ use ground::task::name::SubtoolName;
 use protocol::code::Code;
 use protocol::extent::{self, DataExtent, More};
 use protocol::layout::compact_bytes;
+use protocol::wording::inflected;
 use runner::{OutputData, RunnerOutput};
 use serde_json::{Map, Value};
 
@@ -342,7 +343,7 @@ impl ReadPages {
         let said = &failure.error.message;
         failure.error.message = match failure.error.code {
             _ if self.pages == 0 => return failure,
-            Code::Cancelled => format!("cancelled after {} pages were read", self.pages),
+            Code::Cancelled => format!("cancelled after {}", inflected(self.pages, "page was read", "pages were read")),
             _ => format!("page {}: {said}", first + u64::from(self.pages)),
         };
         failure

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dispatcher::{DecisionError, Dispatcher, Effects};
+use ground::base::file_state::FileState;
 use ground::base::webauthn::{Assertion, Base64Url, RegisteredKey};
-use ground::config::key_file::{KeyFile, KeyFileStamp};
+use ground::config::key_file::KeyFile;
 use ground::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy, MAX_KEY_NAME_CHARS, MAX_KEYS};
 use ground::task::touch::Statement;
 use jiff::Timestamp;
@@ -22,7 +23,7 @@ use crate::page::{KeyStanding, KeysView};
 pub(super) struct ApproverKeyring {
     folder: PathBuf,
     file: KeyFile,
-    stamp: KeyFileStamp,
+    state: Option<FileState>,
     /// Why the file cannot be used; then no touch is valid.
     problem: Option<String>,
     /// Whether root removed all keys, so that the next one is the first again.
@@ -36,7 +37,7 @@ impl ApproverKeyring {
         Self {
             file: KeyFile::new(&folder, pinned),
             folder,
-            stamp: None,
+            state: None,
             problem: None,
             is_reset: false,
             view: watch::Sender::new(KeysView::default()),
@@ -54,13 +55,13 @@ impl ApproverKeyring {
     pub(super) fn load(&mut self, dispatcher: &mut Dispatcher) {
         match self.file.read() {
             Ok(read) => {
-                (self.stamp, self.problem) = (read.stamp, None);
+                (self.state, self.problem) = (read.state, None);
                 self.is_reset = read.is_roots && read.keys.reset_at.is_some();
                 dispatcher.set_approver_keys(read.keys);
             }
             Err(error) => {
                 tracing::error!(error = chain(&error), "the keys of the approver cannot be used");
-                (self.stamp, self.problem) = (self.file.stamp(), Some(chain(&error)));
+                (self.state, self.problem) = (self.file.state(), Some(chain(&error)));
                 dispatcher.set_approver_keys(ApproverKeys::default());
             }
         }
@@ -72,7 +73,7 @@ impl ApproverKeyring {
         let file = KeyFile::new(&self.folder, pinned);
         let is_other = file != self.file;
         self.file = file;
-        if !is_other && self.file.stamp() == self.stamp {
+        if !is_other && self.file.state() == self.state {
             return false;
         }
         // Another program of this user may have written it; the next executor would believe it all the same.
@@ -194,7 +195,7 @@ impl ApproverKeyring {
             let message = format!("failed to write the keys: {error}");
             DecisionError::CommandRefused(Box::new(ErrorBody::new(Code::Io, message)))
         })?;
-        self.stamp = self.file.stamp();
+        self.state = self.file.state();
         dispatcher.set_approver_keys(keys);
         self.publish(dispatcher);
         Ok(())

@@ -4,11 +4,11 @@
 //! event loop does, between two steps (`live.rs`).
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use catalog::Sources;
+use ground::base::file_state::FileState;
 use ground::config::known::KnownConfigurations;
 use ground::config::{Config, ConfigError, ConfigText, ConfigValues, ParsedConfig, check_in_force};
 use protocol::clock;
@@ -39,19 +39,17 @@ const MAX_EMPTY_PAUSE: Duration = Duration::from_millis(100);
 /// A file that changes all the time is read after this long all the same.
 const MAX_SETTLING: Duration = Duration::from_millis(200);
 
-/// Identifies the state of the file; `None` if it is missing.
-type ConfigStamp = Option<(u64, u64, u64, (i64, i64), (i64, i64))>;
-
 /// The configuration file, as it was read last.
 pub(super) struct ConfigFile {
     paths: Paths,
     path: PathBuf,
-    stamp: ConfigStamp,
+    /// The state of the file; `None` if it is missing.
+    state: Option<FileState>,
     /// The text that was read last, if that succeeded.
     text: Option<ConfigText>,
     /// Whether there was a file when it was read last. From then on it must not be gone.
     is_from_file: bool,
-    /// Whether the file may have changed without a new stamp.
+    /// Whether the file may have changed without a new state.
     is_young: bool,
     /// Since when every look found a file that may be incomplete.
     settling_since: Option<Instant>,
@@ -69,7 +67,7 @@ impl ConfigFile {
     /// Reads the file for the first time.
     pub(super) fn read(paths: &Paths) -> Result<(Self, ParsedConfig), ConfigError> {
         let path = paths.config_file();
-        let stamp = stamp_of(&path);
+        let state = FileState::at(&path);
         check_in_force(paths)?;
         let text = ConfigText::of_user(paths)?;
         let parsed = text.parse()?;
@@ -78,7 +76,7 @@ impl ConfigFile {
         let file = Self {
             paths: paths.clone(),
             path,
-            stamp,
+            state,
             is_from_file: !text.is_missing(),
             text: Some(text),
             is_young: true,
@@ -101,16 +99,15 @@ impl ConfigFile {
     /// Whether the file changed so recently that the edit may be incomplete. A file that was renamed into place is
     /// complete at once.
     pub(super) fn is_settling(&mut self) -> bool {
-        let inode = |stamp: &ConfigStamp| stamp.map(|(device, inode, ..)| (device, inode));
         let is_incomplete = match fs::metadata(&self.path) {
             Ok(found) => {
-                let (stamp, is_empty) = (stamp_of(&self.path), found.len() == 0);
+                let (state, is_empty) = (FileState::of(&found), found.len() == 0);
                 let pause = if is_empty { MAX_EMPTY_PAUSE } else { MAX_WRITE_PAUSE };
-                let is_in_place = is_empty || inode(&stamp) == inode(&self.stamp) || self.stamp.is_none();
-                stamp != self.stamp && is_in_place && found.modified().is_ok_and(|at| is_younger_than(at, pause))
+                let is_in_place = is_empty || self.state.is_none_or(|known| known.is_of_same_file(&state));
+                Some(state) != self.state && is_in_place && found.modified().is_ok_and(|at| is_younger_than(at, pause))
             }
             // An editor may replace the file by removing it first.
-            Err(_) => self.stamp.is_some(),
+            Err(_) => self.state.is_some(),
         };
         if !is_incomplete {
             self.settling_since = None;
@@ -127,18 +124,18 @@ impl ConfigFile {
     /// Returns the settings that follow `current` if the file changed. If it cannot be used, they are the current ones
     /// with the problem.
     pub(super) fn look(&mut self, current: &Settings) -> Option<Settings> {
-        let stamp = stamp_of(&self.path);
-        if (stamp == self.stamp && !self.is_young) || self.is_settling() {
+        let state = FileState::at(&self.path);
+        if (state == self.state && !self.is_young) || self.is_settling() {
             return None;
         }
         self.settling_since = None;
         let read = ConfigText::read(&self.path);
-        if stamp_of(&self.path) != stamp {
+        if FileState::at(&self.path) != state {
             // It changed while it was read. The next look reads it as a whole.
             self.is_young = true;
             return None;
         }
-        self.stamp = stamp;
+        self.state = state;
         self.is_young = fs::metadata(&self.path)
             .and_then(|found| found.modified())
             .is_ok_and(|at| is_younger_than(at, MAX_CLOCK_TICK));
@@ -221,12 +218,6 @@ fn with_problem(current: &Settings, error: &SettingsError) -> Option<Settings> {
     }
     let since = current.problem.as_ref().map_or_else(clock::now, |known| known.since);
     Some(Settings { problem: Some(ConfigProblem { message, hint, since }), ..current.clone() })
-}
-
-fn stamp_of(path: &Path) -> ConfigStamp {
-    let found = fs::metadata(path).ok()?;
-    let (modified, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
-    Some((found.dev(), found.ino(), found.len(), modified, changed))
 }
 
 /// A time in the future, after the clock was set back, counts as young.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use catalog::packs::LoadedPack;
-use catalog::{Catalog, Subtool, counted};
+use catalog::{Catalog, Subtool};
 use definition::run::Run;
 use ground::config::Config;
+use protocol::wording::counted;
 
 use super::{Finding, Level};
 

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use catalog::{Catalog, Subtool};
 use ground::task::name::SubtoolName;
 use protocol::nearest::{did_you_mean, nearest};
+use protocol::wording::inflected;
 use regex::Regex;
 
 use super::{Finding, warning};
@@ -45,8 +46,8 @@ pub(super) fn check(subtool: &Subtool, catalog: &Catalog, findings: &mut Vec<Fin
     let words = text.split_whitespace().count();
     let is_spaced = text.is_ascii();
     if is_spaced && words < MIN_WORDS {
-        let message =
-            format!("{words} words do not say when to use it; use the words that a user who needs it would use");
+        let words = inflected(words, "word does", "words do");
+        let message = format!("{words} not say when to use it; use the words that a user who needs it would use");
         findings.push(warning(subtool, "short-description", "description", message));
     }
     let characters = text.chars().count();

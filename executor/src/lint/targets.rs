@@ -5,6 +5,7 @@ use catalog::Subtool;
 use definition::run::Run;
 use ground::base::template::names::{ITEM, uses_in_expression, uses_in_template};
 use ground::config::Config;
+use protocol::wording::quoted;
 use serde_json::Value;
 
 use super::{Finding, Level, finding};
@@ -45,8 +46,10 @@ pub(super) fn check(subtool: &Subtool, config: &Config, findings: &mut Vec<Findi
 }
 
 fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
-    if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) }
+    match quoted(names) {
+        none if none.is_empty() => "it has none".to_owned(),
+        names => format!("it has {names}"),
+    }
 }
 
 fn uses_item(value: &Value) -> bool {

@@ -92,8 +92,6 @@ fn event(task: &Task, result_file: &Path) -> String {
 }
 
 /// Returns the delivery to record after a failed attempt; `Err` if there is no other attempt.
-///
-/// The pause doubles with each attempt and has a jitter of up to a quarter.
 pub fn after_failure(
     delivery: HookDelivery,
     reason: String,

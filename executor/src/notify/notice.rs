@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use ground::task::Task;
 use jiff::{SignedDuration, Timestamp};
+use protocol::wording::at_most;
 use serde_json::json;
 
 pub mod send;
@@ -78,12 +79,7 @@ impl Notice {
             1 => "A task waits for your yes".to_owned(),
             count => format!("{count} tasks wait for your yes"),
         };
-        let named: Vec<_> = self.tools.iter().take(MAX_NAMED).map(String::as_str).collect();
-        let more = match self.tools.len() - named.len() {
-            0 => String::new(),
-            count => format!(" and {count} more"),
-        };
-        (title, format!("{}{more}", named.join(", ")))
+        (title, at_most(MAX_NAMED, &self.tools))
     }
 }
 

@@ -1,6 +1,5 @@
 //! The page's actions: each checks what a human sent, sends a command to the daemon, and waits for the result.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -8,38 +7,35 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
-use catalog::Subtool;
 use dispatcher::{DecideRequest, DecisionError, HumanCommand, HumanVerdict};
 use ground::base::schema::Problem;
 use ground::base::webauthn::Assertion;
-use ground::config::seal;
 use ground::task::Task;
 use ground::task::confirmation::{Confirmation, DecidedBy, Digest};
-use ground::task::fingerprint::Fingerprint;
-use ground::task::grant::{self, FieldCoverage, Grant, GrantId, GrantScope};
+use ground::task::grant::Grant;
 use protocol::code::Code;
+use protocol::json;
 use protocol::task::{State as TaskState, TaskId};
-use protocol::{clock, json};
-use runner::Runner as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::approval_word::{approval_word, check_word, word_required};
+use super::approval_word::check_word;
 use super::card::question_of;
-use super::diff::LineDiff;
 use super::door::{SessionName, refuse};
 use super::views::ViewError;
-use super::visible::{VisibleText, line};
 use super::wording::decided_words;
-use super::{Page, form, hidden, keys};
-use crate::attempt;
+use super::{Page, keys};
 
 mod deny_session;
+mod edits;
+mod grants;
 mod requests;
 mod sessions;
 
 pub(super) use deny_session::deny_session;
+pub(super) use edits::{decide_edit, edit};
+pub(super) use grants::{grant, preview_grant, revoke_grant};
 pub(super) use requests::{try_it, undo, undo_of};
 pub(super) use sessions::{challenge, end_other_sessions, end_session, login, logout};
 
@@ -201,123 +197,9 @@ pub(super) fn pending_task(page: &Page, id: TaskId) -> Result<(Task, Box<Confirm
     found.ok_or_else(|| not_decided(page, DecisionError::NotPending(id)))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EditBody {
-    id: TaskId,
-    digest: String,
-    input: Map<String, Value>,
-    #[serde(default)]
-    edited_digest: Option<String>,
-    #[serde(default)]
-    reason: Option<String>,
-    #[serde(default)]
-    typed: Option<String>,
-    #[serde(default)]
-    touch: Option<Assertion>,
-}
-
-/// An edit that may be approved.
-struct CheckedEdit {
-    task: Task,
-    input: Map<String, Value>,
-    /// The digest of what was shown.
-    shown: Digest,
-    /// The files of the edited task.
-    files: Vec<Fingerprint>,
-    /// The digest of the edited task.
-    digest: Digest,
-    /// What must be typed to approve the edited task.
-    word: Option<String>,
-}
-
-fn check_edit(page: &Page, edit: &EditBody) -> Result<CheckedEdit, Response> {
-    let (task, confirmation) = pending_task(page, edit.id)?;
-    let (_, digest) = DecidedTask { id: edit.id, digest: edit.digest.clone() }.parse()?;
-    if confirmation.digest != digest {
-        return Err(not_decided(page, DecisionError::Stale(edit.id)));
-    }
-    let catalog = page.catalog();
-    let subtool = catalog.get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash);
-    let Some(subtool) = subtool else { return Err(not_decided(page, DecisionError::Stale(edit.id))) };
-    let input = hidden::sealed_edit(page, &subtool.definition.input, &task, &edit.input)?;
-    let revealed = hidden::revealed(page, &input)?;
-    check_input(&subtool, &revealed)?;
-    // What is known to fail is not offered for a yes.
-    let invocation = attempt::invocation(&task, revealed);
-    if let Err(failure) = subtool.definition.run.check_before(&invocation, &page.runner_context()) {
-        let problem = failure.error.message;
-        let pointer = String::new();
-        return Err(invalid_input(&[Problem { pointer, problem, fields: None, did_you_mean: None, schema: None }]));
-    }
-    let edited = if input == task.input {
-        *confirmation
-    } else {
-        let shown = attempt::invocation(&task, seal::shown(&input));
-        let files = subtool.definition.run.files(&shown, &page.runner_context()).unwrap_or_default();
-        Confirmation { files, ..*confirmation }
-    };
-    let edited_digest = edited.digest_of(&page.context.site.instance, &task, &input);
-    let word = approval_word(&subtool.definition, &task, &input);
-    Ok(CheckedEdit { task, input, shown: digest, files: edited.files, digest: edited_digest, word })
-}
-
-fn check_input(subtool: &Subtool, input: &Map<String, Value>) -> Result<(), Response> {
-    let problems = subtool.schema.problems(&Value::Object(input.clone()));
-    if problems.is_empty() { Ok(()) } else { Err(invalid_input(&problems)) }
-}
-
 pub(super) fn invalid_input(problems: &[Problem]) -> Response {
     let error = json!({"code": Code::InvalidInput, "message": "some fields are not valid"});
     (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error, "problems": problems}))).into_response()
-}
-
-pub(super) async fn edit(State(page): PageState, body: Bytes) -> ActionResult {
-    let edit: EditBody = parse_body(&body)?;
-    let CheckedEdit { task, input, files, digest, word, .. } = check_edit(&page, &edit)?;
-    let names = task.input.keys().chain(input.keys().filter(|name| !task.input.contains_key(*name)));
-    let mut changes: Vec<_> = names
-        .map(|name| (name, task.input.get(name), input.get(name)))
-        .filter(|(_, before, after)| before != after)
-        .map(|(name, before, after)| {
-            let shown = |value: Option<&Value>| value.map(|value| VisibleText::of(&seal::shown_value(value)));
-            json!({"label": line(name), "pointer": form::pointer(name), "before": shown(before), "after": shown(after),
-                "diff": before.zip(after).and_then(|(before, after)| LineDiff::of(before, after))})
-        })
-        .collect();
-    let known = task.confirmation.as_ref().map(|confirmation| confirmation.files.as_slice()).unwrap_or_default();
-    for file in files.iter().filter(|file| !known.contains(file)) {
-        let shown = VisibleText::text(&format!(
-            "{}{}{}",
-            file.leads_to.as_ref().unwrap_or(&file.path).display(),
-            file.bytes.map(|bytes| format!(", {bytes} bytes")).unwrap_or_default(),
-            if file.leads_to.is_some() { String::new() } else { format!(", SHA-256 {}", file.sha256) }
-        ));
-        changes.push(
-            json!({"label": line("the file that is used"), "pointer": "", "before": null, "after": shown, "diff": null}),
-        );
-    }
-    Ok(Json(json!({"digest": digest, "changes": changes, "word": word})).into_response())
-}
-
-pub(super) async fn decide_edit(
-    State(page): PageState,
-    Extension(session): CurrentSession,
-    body: Bytes,
-) -> ActionResult {
-    let edit: EditBody = parse_body(&body)?;
-    let CheckedEdit { task, input, shown, files, digest, .. } = check_edit(&page, &edit)?;
-    // The decision must be about the changes that the human saw.
-    if edit.edited_digest.as_deref() != Some(digest.to_string().as_str()) {
-        return Err(not_decided(&page, DecisionError::Stale(edit.id)));
-    }
-    check_word(&page, &task, &input, edit.typed.as_deref())?;
-    let action = if input == task.input {
-        HumanVerdict::Approve
-    } else {
-        HumanVerdict::Edit { input, files, digest, reason: note(edit.reason) }
-    };
-    send_decision(&page, session, vec![(edit.id, shown)], action, (None, edit.touch)).await
 }
 
 #[derive(Deserialize)]
@@ -407,179 +289,6 @@ pub(super) async fn resolve(State(page): PageState, body: Bytes) -> ActionResult
     match page.send(command).await {
         None => Err(stopping()),
         Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
-        Some(Err(error)) => Err(not_decided(&page, error)),
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GrantBody {
-    id: TaskId,
-    digest: String,
-    fields: Vec<GrantFieldBody>,
-    expires_in: String,
-    #[serde(default)]
-    most_uses: Option<u32>,
-    #[serde(default)]
-    typed: Option<String>,
-    #[serde(default)]
-    touch: Option<Assertion>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GrantFieldBody {
-    pointer: String,
-    how: CoverageKind,
-    #[serde(default)]
-    value: Option<Value>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum CoverageKind {
-    Exact,
-    Prefix,
-    AtMost,
-    Any,
-}
-
-/// Builds the grant that a human wants to make from a pending task.
-fn build_grant(page: &Page, wanted: &GrantBody, session: &str) -> Result<(Task, Grant), Response> {
-    let (task, confirmation) = pending_task(page, wanted.id)?;
-    let invalid = |message: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, Code::BadGrant, message);
-    let catalog = page.catalog();
-    if !catalog.get(task.tool.as_str()).is_some_and(|subtool| subtool.definition.grantable) {
-        return Err(invalid("approvals of this subtool cannot be remembered"));
-    }
-    let mut chosen: BTreeMap<_, _> = wanted.fields.iter().map(|field| (field.pointer.as_str(), field)).collect();
-    if chosen.len() < wanted.fields.len() {
-        return Err(invalid("a field is chosen twice"));
-    }
-    let mut fields = BTreeMap::new();
-    for (name, value) in &task.input {
-        // A field that the human did not widen must match exactly.
-        let chosen = chosen.remove(form::pointer(name).as_str());
-        let limit = chosen.and_then(|field| field.value.as_ref());
-        let text = limit.and_then(Value::as_str);
-        let covers = match chosen.map_or(CoverageKind::Exact, |field| field.how) {
-            CoverageKind::Exact => FieldCoverage::Exactly(value.clone()),
-            CoverageKind::Any => FieldCoverage::Anything,
-            CoverageKind::Prefix => match text {
-                Some(path) if path.starts_with('/') => FieldCoverage::Below(path.to_owned()),
-                _ => return Err(invalid("a path must start with `/`")),
-            },
-            CoverageKind::AtMost => match limit.and_then(number) {
-                Some(most) => FieldCoverage::AtMost(most),
-                None => return Err(invalid("`at most` needs a number")),
-            },
-        };
-        fields.insert(name.clone(), covers);
-    }
-    if let Some((pointer, _)) = chosen.pop_first() {
-        return Err(invalid(&format!("the request has no field `{pointer}`")));
-    }
-    let now = clock::now();
-    let lifetime = wanted.expires_in.parse::<protocol::duration::PositiveDuration>();
-    let lifetime = lifetime.map_err(|error| invalid(&error.to_string()))?.get();
-    if wanted.most_uses == Some(0) {
-        return Err(invalid("a grant is for one use at least"));
-    }
-    if lifetime > grant::MAX_LIFETIME {
-        return Err(invalid("a grant cannot last longer than 30 days"));
-    }
-    let grant = Grant {
-        id: GrantId::new(),
-        tool: task.tool.clone(),
-        definition_hash: task.definition_hash.clone(),
-        // A session is only a name that a program gives itself, so it limits nothing.
-        scope: GrantScope {
-            uid: task.caller.uid,
-            client: task.caller.client().map(str::to_owned),
-            folder: task.caller.folder.clone(),
-        },
-        files: confirmation.files,
-        fields,
-        rules: page.context.settings.current().policy.ask_rules(),
-        made_at: now,
-        made_from: task.id,
-        made_by: session.to_owned(),
-        expires_at: now.checked_add(lifetime).unwrap_or(now),
-        most_uses: wanted.most_uses,
-        uses: 0,
-        last_use: None,
-        revoked_at: None,
-        proof: None,
-    };
-    if !grant.matches(&task) {
-        return Err(invalid("the grant does not cover the request that it is made from"));
-    }
-    Ok((task, grant))
-}
-
-fn number(value: &Value) -> Option<serde_json::Number> {
-    match value {
-        Value::Number(number) => Some(number.clone()),
-        Value::String(text) => match json::parse(text.trim().as_bytes()) {
-            Ok(Value::Number(number)) => Some(number),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-pub(super) async fn grant(State(page): PageState, Extension(session): CurrentSession, body: Bytes) -> ActionResult {
-    let wanted: GrantBody = parse_body(&body)?;
-    let decided = DecidedTask { id: wanted.id, digest: wanted.digest.clone() }.parse()?;
-    let (task, grant) = build_grant(&page, &wanted, &session.0)?;
-    if needs_word(&grant, &task) && wanted.typed.as_deref() != Some(task.tool.as_str()) {
-        return Err(word_required(task.tool.as_str()));
-    }
-    check_approvable(&page, wanted.id, wanted.typed.as_deref(), false)?;
-    let grant = Some(Box::new(grant));
-    send_decision(&page, session, vec![decided], HumanVerdict::Approve, (grant, wanted.touch)).await
-}
-
-/// Whether the human has to type the subtool's name for a grant made from `task`: a field of it may be nearly anything.
-fn needs_word(grant: &Grant, task: &Task) -> bool {
-    grant.fields.iter().any(|(name, covers)| match covers {
-        FieldCoverage::Anything => !task.input.get(name).is_some_and(Value::is_boolean),
-        FieldCoverage::Below(folder) => folder.trim_matches('/').is_empty(),
-        FieldCoverage::Exactly(_) | FieldCoverage::OneOf(_) | FieldCoverage::AtMost(_) => false,
-    })
-}
-
-/// Counts how many of the recent requests a grant would have let run, and says whether it needs the word.
-pub(super) async fn preview_grant(
-    State(page): PageState,
-    Extension(session): CurrentSession,
-    body: Bytes,
-) -> ActionResult {
-    const MAX_COMPARED: u32 = 40;
-    let wanted: GrantBody = parse_body(&body)?;
-    let (task, grant) = build_grant(&page, &wanted, &session.0)?;
-    let recent =
-        page.read(|records| records.recent_confirmations(task.tool.as_str(), MAX_COMPARED)).unwrap_or_default();
-    // The task that the grant is made from always matches.
-    let others: Vec<_> = recent.iter().filter(|other| other.id != task.id).collect();
-    let matched = others.iter().filter(|other| grant.matches(other)).count();
-    Ok(Json(json!({"matched": matched, "of": others.len(), "needs_word": needs_word(&grant, &task)})).into_response())
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RevokeBody {
-    id: GrantId,
-    #[serde(default)]
-    touch: Option<Assertion>,
-}
-
-pub(super) async fn revoke_grant(State(page): PageState, body: Bytes) -> ActionResult {
-    let RevokeBody { id, touch } = parse_body(&body)?;
-    match page.send(HumanCommand::Revoke { grant: id, touch }).await {
-        None => Err(stopping()),
-        Some(Ok(_)) => Ok(Json(json!({"id": id})).into_response()),
-        Some(Err(DecisionError::NotPending(_))) => Err(refuse(StatusCode::NOT_FOUND, Code::NotFound, "no such grant")),
         Some(Err(error)) => Err(not_decided(&page, error)),
     }
 }

@@ -1,5 +1,6 @@
 //! Forms: turns a JSON Schema into the fields of an HTML form.
 
+use ground::config::seal::is_hidden;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -87,7 +88,7 @@ pub(super) fn question_fields(question: &str, schema: &Map<String, Value>) -> Ve
     let properties = schema.get("properties").and_then(Value::as_object);
     // What a question suggests stands in its form, whether or not an answer is required.
     let defaults = properties.into_iter().flatten().filter_map(|(name, property)| {
-        Some((name.clone(), property.get("default")?.clone())).filter(|_| !is_secret(property))
+        Some((name.clone(), property.get("default")?.clone())).filter(|_| !is_hidden(property))
     });
     let mut fields = fields(schema, &defaults.collect());
     let is_only = fields.len() == 1;
@@ -161,7 +162,7 @@ fn kind_of(property: &Value, value: Option<&Value>) -> FieldKind {
     match property["type"].as_str() {
         Some("boolean") if fits(Value::is_boolean) => FieldKind::Boolean,
         Some("integer" | "number") if fits(Value::is_number) => FieldKind::Number,
-        Some("string") if is_secret(property) => FieldKind::Secret,
+        Some("string") if is_hidden(property) => FieldKind::Secret,
         Some("string") if fits(is_text) => {
             let has_lines = value.and_then(Value::as_str).is_some_and(|text| text.contains('\n'));
             let may_be_long = property["maxLength"].as_u64().is_some_and(|max| max > LONG_TEXT);
@@ -173,10 +174,6 @@ fn kind_of(property: &Value, value: Option<&Value>) -> FieldKind {
         Some("array") if property["items"]["type"] == "string" && fits(is_lines) => FieldKind::List,
         _ => FieldKind::Json,
     }
-}
-
-fn is_secret(property: &Value) -> bool {
-    property["writeOnly"] == true || property["format"] == "password"
 }
 
 /// The values to choose from, each with its label, if the schema lists them: as `enum`, with or without `enumNames`, or

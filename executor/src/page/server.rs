@@ -16,7 +16,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
-use ground::page_client::peer;
+use ground::page_client::same_user;
 use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -127,7 +127,7 @@ pub(super) fn serve(
                 match accepted {
                     Ok((stream, peer)) => {
                         let stranger =
-                            stream.local_addr().map_err(Into::into).and_then(|local| peer::check(peer, local));
+                            stream.local_addr().map_err(Into::into).and_then(|local| same_user::check(peer, local));
                         if let Err(error) = stranger {
                             tracing::warn!(%error, "a connection to the page was refused");
                             continue;

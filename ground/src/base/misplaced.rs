@@ -4,6 +4,7 @@
 //! at another place.
 
 use protocol::excerpt;
+use protocol::wording::at_most;
 use serde_json::Value;
 
 /// The most keys that a message lists, and how much it shows of each.
@@ -29,10 +30,8 @@ pub fn keys(data: &Value) -> String {
 }
 
 /// Keys for a message: "`a`, `b` and 3 more".
-pub(super) fn named_keys<'a>(keys: impl ExactSizeIterator<Item = &'a str>) -> String {
-    let more = keys.len().saturating_sub(MAX_KEYS);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", keys.take(MAX_KEYS).map(named_key).collect::<Vec<_>>().join(", "))
+pub(super) fn named_keys<'a>(keys: impl Iterator<Item = &'a str>) -> String {
+    at_most(MAX_KEYS, keys.map(named_key))
 }
 
 /// A key for a message.

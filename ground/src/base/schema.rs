@@ -10,8 +10,10 @@ use jsonschema::{PatternOptions, ValidationError, Validator};
 use protocol::excerpt;
 use protocol::json::{self, pointer_token};
 use protocol::nearest::nearest;
+use protocol::wording::{at_most, in_backticks};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 use work::SchemaWork;
 
 mod work;
@@ -34,6 +36,7 @@ pub struct InputSchema {
 }
 
 /// One problem with an input: what a model needs to correct its call.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Problem {
     /// JSON Pointer (RFC 6901) of the field in the input; empty for the input itself.
@@ -43,10 +46,8 @@ pub struct Problem {
     #[serde(skip)]
     pub fields: Option<String>,
     /// The field name that was probably meant.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub did_you_mean: Option<String>,
     /// The schema of that field.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
 }
 
@@ -148,7 +149,7 @@ impl InputSchema {
                     .map(|name| Problem {
                         pointer: format!("{pointer}/{}", pointer_token(name)),
                         problem: format!("no field named `{name}`"),
-                        fields: Some(in_backticks(&known)),
+                        fields: Some(named(&known)),
                         did_you_mean: nearest(name, known.iter().copied(), 1).pop(),
                         schema: None,
                     })
@@ -222,14 +223,9 @@ fn location(error: &ValidationError<'_>) -> String {
 }
 
 /// The first names; more would be a listing of their own.
-fn in_backticks(names: &[&str]) -> String {
+fn named(names: &[&str]) -> String {
     const MAX_NAMED: usize = 15;
-    let shown: Vec<_> = names.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
-    match names.len().saturating_sub(MAX_NAMED) {
-        _ if names.is_empty() => "none".to_owned(),
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+    if names.is_empty() { "none".to_owned() } else { at_most(MAX_NAMED, names.iter().map(in_backticks)) }
 }
 
 #[cfg(test)]

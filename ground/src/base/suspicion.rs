@@ -8,6 +8,7 @@
 use std::sync::LazyLock;
 
 use protocol::excerpt;
+use protocol::wording::counted;
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -197,7 +198,8 @@ fn look_at(place: &str, text: &str, found: &mut Vec<Suspicion>) {
         let mut named: Vec<_> = invisible.iter().map(|it| format!("U+{:04X}", u32::from(*it))).collect();
         named.dedup();
         named.truncate(MAX_NAMED);
-        let message = format!("it has {} characters that no one sees: {}", invisible.len(), named.join(", "));
+        let message =
+            format!("it has {} that no one sees: {}", counted(invisible.len(), "character"), named.join(", "));
         add("hidden-characters", message);
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -19,8 +19,10 @@ use protocol::error::chain;
 use protocol::paths::{Paths, create_private};
 use protocol::{clock, digest, regular_file};
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 use sha2::{Digest as _, Sha256};
 
+use crate::base::file_state::FileState;
 use crate::base::trust;
 use crate::task::api_key::ApiKeyRef;
 
@@ -45,13 +47,11 @@ const MIN_CACHED_AGE: Duration = Duration::from_secs(2);
 pub struct ApiKeys {
     path: PathBuf,
     /// The file as it was read last.
-    cached: Mutex<Option<(ApiKeyFileStamp, Arc<Vec<ClientKey>>)>>,
+    cached: Mutex<Option<(FileState, Arc<Vec<ClientKey>>)>>,
 }
 
-/// Identifies the state of the file.
-type ApiKeyFileStamp = (u64, u64, u64, i64, i64, i64, i64);
-
 /// What is known of one API key, which is that of a client of `serve`. Nothing in it is secret.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientKey {
@@ -63,12 +63,10 @@ pub struct ClientKey {
     /// SHA-256 of the whole key, in hexadecimal.
     pub hash: String,
     pub created_at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     #[serde(default)]
     pub history: HistoryKeeper,
     /// The model of its sessions; `None` for the one of the configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
 
@@ -210,7 +208,7 @@ impl ApiKeys {
     fn read(&self) -> Result<Arc<Vec<ClientKey>>, ApiKeyError> {
         let mut cached = self.cached.lock().expect("no code panics while it holds the lock");
         let found = match fs::symlink_metadata(&self.path) {
-            Ok(found) => stamp(&found),
+            Ok(found) => FileState::of(&found),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 *cached = None;
                 return Ok(Arc::default());
@@ -228,7 +226,7 @@ impl ApiKeys {
         let is_settled =
             read.modified().is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age >= MIN_CACHED_AGE));
         if is_settled {
-            *cached = Some((stamp(&read), Arc::clone(&keys)));
+            *cached = Some((FileState::of(&read), Arc::clone(&keys)));
         }
         Ok(keys)
     }
@@ -337,13 +335,9 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-fn stamp(found: &Metadata) -> ApiKeyFileStamp {
-    (found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
     use super::*;
 

@@ -3,11 +3,12 @@
 //! Usually it lies in the executor's folder. It is then as safe as that folder, so a program of the same user could
 //! replace it. A file that the configuration names with `confirm.keys` is the only one believed; it must belong to root.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::base::file_state::FileState;
 use crate::base::trust;
 use crate::task::approver_key::ApproverKeys;
 
@@ -30,11 +31,9 @@ pub struct ReadKeys {
     pub keys: ApproverKeys,
     /// Whether root wrote it.
     pub is_roots: bool,
-    pub stamp: KeyFileStamp,
+    /// The state of the file; `None` without one.
+    pub state: Option<FileState>,
 }
-
-/// Identifies the state of the file; `None` without a file.
-pub type KeyFileStamp = Option<(u64, u64, i64, i64)>;
 
 /// Why the keys are not believed.
 #[derive(Debug, thiserror::Error)]
@@ -65,8 +64,8 @@ impl KeyFile {
     }
 
     /// The state of the file, to notice a change.
-    pub fn stamp(&self) -> KeyFileStamp {
-        fs::metadata(&self.path).ok().as_ref().map(stamp)
+    pub fn state(&self) -> Option<FileState> {
+        FileState::at(&self.path)
     }
 
     /// Reads the keys. A file that does not exist has none, unless the configuration names it.
@@ -89,7 +88,7 @@ impl KeyFile {
         (&file).take(MAX_FILE_BYTES).read_to_end(&mut text).map_err(failed)?;
         let malformed = |source| KeyFileError::Malformed { path: self.shown(), source };
         let keys = serde_json::from_slice(&text).map_err(malformed)?;
-        Ok(ReadKeys { keys, is_roots, stamp: Some(stamp(&metadata)) })
+        Ok(ReadKeys { keys, is_roots, state: Some(FileState::of(&metadata)) })
     }
 
     /// Replaces the file as a whole. `mode` lets others read what root writes; nothing in it is secret.
@@ -108,10 +107,6 @@ impl KeyFile {
     }
 }
 
-fn stamp(metadata: &Metadata) -> (u64, u64, i64, i64) {
-    (metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec())
-}
-
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
@@ -126,7 +121,7 @@ mod tests {
         let keys = ApproverKeys { reset_at: Some(Timestamp::UNIX_EPOCH), ..ApproverKeys::default() };
         file.write(&keys, 0o600).expect("written");
         let read = file.read().expect("read");
-        assert_eq!((&read.keys, read.stamp), (&keys, file.stamp()));
+        assert_eq!((&read.keys, read.state), (&keys, file.state()));
         let mode = fs::metadata(file.path()).expect("it is there").mode();
         assert_eq!(mode & 0o777, 0o600);
         fs::set_permissions(file.path(), fs::Permissions::from_mode(0o666)).expect("changed");

@@ -15,6 +15,7 @@ use protocol::paths::{Paths, create_private};
 use protocol::regular_file;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use serde_with_macros::skip_serializing_none;
 
 /// A path has at most 4 KiB, and a user few configuration folders.
 const MAX_BYTES: u64 = 1 << 20;
@@ -30,14 +31,13 @@ pub struct KnownConfigurations<'a> {
 }
 
 /// What an executor is told by: the configuration file, the definitions, and the home of what both of them abbreviate.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsedConfiguration {
     pub file: PathBuf,
     /// The folders and files that the environment names in place of those in the folder of the configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subtools: Option<String>,
     /// What `~` stands for, if that was written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home: Option<PathBuf>,
 }
 

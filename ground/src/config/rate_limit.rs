@@ -15,7 +15,7 @@ pub struct RateLimit {
     /// The length of the sliding window, such as `1m`.
     pub per: PositiveDuration,
     /// Whether a call beyond the limit switches the subtool off for its session, until a human switches it on again.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub auto_disable: bool,
 }
 
@@ -27,9 +27,4 @@ pub struct RateLimitSettings {
     pub tools: BTreeMap<String, RateLimit>,
     /// By a tag: all subtools with the tag share one window.
     pub tags: BTreeMap<String, RateLimit>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how serde asks")]
-fn is_false(value: &bool) -> bool {
-    !value
 }

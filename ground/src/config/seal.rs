@@ -67,8 +67,6 @@ impl Seal {
             return Ok(());
         }
         let schemas = all_of_one_value(root, schemas);
-        let is_hidden =
-            |schema: &&Value| schema["writeOnly"] == true || schema["format"].as_str().is_some_and(is_password);
         // The input itself must stay an object.
         if schemas.iter().any(|schema| is_hidden(schema) && !std::ptr::eq(*schema, root)) {
             if !value.as_str().is_some_and(is_token) {
@@ -144,6 +142,11 @@ impl Seal {
         };
         Ok(self.key.get_or_init(|| key))
     }
+}
+
+/// Whether a value of this schema is hidden.
+pub fn is_hidden(schema: &Value) -> bool {
+    schema["writeOnly"] == true || schema["format"].as_str().is_some_and(is_password)
 }
 
 fn is_password(format: &str) -> bool {

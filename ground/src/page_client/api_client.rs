@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 
 use super::client::{self, PageClientError};
 use super::site::PageSite;
@@ -187,19 +188,17 @@ pub struct GateChange {
 }
 
 /// A decision on a task.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GateDecision {
     pub decision: GateVerdict,
     /// That of the gate that was shown.
     pub digest: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
     /// For the agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The fields of the answer, if the gate asks a question.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Map<String, Value>>,
 }
 

@@ -12,9 +12,9 @@ use crate::task::confirmation::nonce;
 use serde_json::{Value, json};
 
 use super::link::make_link;
-use super::peer;
-use super::peer::StrangerError;
 use super::proof::{ChallengeAnswer, PROOF, ProvenRequest, SessionKey};
+use super::same_user;
+use super::same_user::StrangerError;
 use super::site::PageSite;
 
 /// What it calls itself.
@@ -162,7 +162,7 @@ fn check_owner(stream: &TcpStream) -> Result<(), PageClientError> {
     const PAUSE: Duration = Duration::from_millis(1);
     let (peer, local, deadline) = (stream.peer_addr()?, stream.local_addr()?, Instant::now() + TIMEOUT);
     loop {
-        match peer::check(peer, local) {
+        match same_user::check(peer, local) {
             Ok(()) => return Ok(()),
             // Before it is accepted, a connection has no owner.
             Err(StrangerError::Unknown(_)) if Instant::now() < deadline => std::thread::sleep(PAUSE),

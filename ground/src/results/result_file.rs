@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use protocol::layout::{compact_bytes, to_lines};
-use protocol::mailbox::result::{LARGE_BYTES, OWNER, PREVIEW_CHARS, WILL_BE_WOKEN};
+use protocol::mailbox::result::{LARGE_BYTES, OWNER, PREVIEW_CHARS};
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 
@@ -11,8 +11,10 @@ use crate::task::confirmation::{Confirmation, DecidedBy, Decision, ReplacedValue
 use crate::task::notes::{AttemptProgress, LastFailure};
 use crate::task::{Outcome, Task};
 
+mod message_to_model;
 mod shape;
 
+use message_to_model::message_to_model;
 use shape::shape;
 
 /// The text of a result file, and the data file that must be written beside it.
@@ -65,17 +67,19 @@ fn asked_later(task: &Task) -> Option<&Confirmation> {
     (is_previewed(task) || (task.state == State::Queued && task.scheduled().is_some())).then_some(asked)
 }
 
+/// When the task starts, if that is later.
+fn scheduled(task: &Task) -> Option<Timestamp> {
+    task.scheduled().filter(|_| task.state == State::Queued)
+}
+
+/// Why the last attempt failed and when the next one starts, if the task waits for that.
+fn retried(task: &Task) -> Option<(&LastFailure, Timestamp)> {
+    task.notes.last_failure.as_ref().zip(task.not_before.filter(|_| task.state == State::Queued))
+}
+
 /// Whether the running attempt waits for a human's answer.
 fn asks_human(task: &Task) -> bool {
     progress(task).is_some_and(|progress| progress.asks_human)
-}
-
-/// What the far side says comes first.
-fn with_progress(task: &Task, message: String) -> String {
-    match progress(task).and_then(|progress| progress.message.as_deref()) {
-        Some(said) => format!("{}. {message}", said.trim_end_matches('.')),
-        None => message,
-    }
 }
 
 /// Renders the result file of `task`. `name` returns the path of its data file, by extension.
@@ -95,8 +99,7 @@ pub fn render(
         // A human is not shown the task before it is known what it would do.
         let state = if is_previewed(task) { State::Accepted } else { task.state };
         file.insert("state".into(), state.as_str().into());
-        let scheduled = task.scheduled().filter(|_| task.state == State::Queued);
-        let retried = task.notes.last_failure.as_ref().zip(task.not_before.filter(|_| task.state == State::Queued));
+        let (scheduled, retried) = (scheduled(task), retried(task));
         if let Some((failure, next)) = retried {
             file.insert(
                 "last_error".into(),
@@ -105,12 +108,7 @@ pub fn render(
             file.insert("failed_at".into(), failure.at.to_string().into());
             file.insert("next_attempt_at".into(), next.to_string().into());
         }
-        if let Some(at) = scheduled {
-            file.insert("message".into(), scheduled_message(task, &at.to_string()).into());
-        } else {
-            let told = retried.map(|(failure, next)| retry_message(task, failure, next));
-            file.insert("message".into(), told.unwrap_or_else(|| with_progress(task, message(task, approver))).into());
-        }
+        file.insert("message".into(), message_to_model(task, approver).into());
         if let Some(progress) = progress(task) {
             file.insert("progress".into(), serde_json::to_value(progress).expect("it is plain JSON"));
         }
@@ -186,77 +184,6 @@ pub fn render(
     }
     file.insert("_meta".into(), Value::Object(meta));
     RenderedResult { text: text(file), data_file }
-}
-
-/// The message for the model while the task is open. If a human is needed, it begins with what to do first.
-fn message(task: &Task, approver: ApproverStatus) -> String {
-    let waits_for_human = (task.state == State::AwaitingConfirmation && !is_previewed(task)) || asks_human(task);
-    let is_question = asks_human(task) || task.confirmation.as_ref().is_some_and(|asked| asked.is_question());
-    let what = match (waits_for_human, is_question, approver.is_online) {
-        (false, ..) if is_previewed(task) => {
-            "The user will be asked to confirm it as soon as it is known what it would do."
-        }
-        (false, ..) => "The tool execution has been delegated to the agent.",
-        (true, false, true) => "The user is asked to confirm it and has the page open.",
-        (true, true, true) => "The user is asked the question and has the page open.",
-        (true, false, false) => {
-            "Tell the user: run `agent-magic-tool executor page` and decide. The tool execution waits for that."
-        }
-        (true, true, false) => {
-            "Tell the user: run `agent-magic-tool executor page` and answer the question. The tool execution waits for that."
-        }
-    };
-    let next = match (task.caller.wakes, waits_for_human) {
-        (true, _) => WILL_BE_WOKEN.to_owned(),
-        (false, false) => format!("Run `agent-magic-tool wait {}` for its result.", task.id),
-        (false, true) if approver.is_online => format!("Its result: `agent-magic-tool wait {}`.", task.id),
-        (false, true) => format!("Then: `agent-magic-tool wait {}`.", task.id),
-    };
-    let again = match (waits_for_human, is_question) {
-        (false, _) => "",
-        (true, false) => " Do not run it again.",
-        (true, true) => " Do not ask it again.",
-    };
-    let start = start_of_unapproved(task);
-    // Callers recognize the promise of a wake-up at the end.
-    if task.caller.wakes { format!("{what}{start}{again} {next}") } else { format!("{what}{start} {next}{again}") }
-}
-
-/// When a scheduled task starts that a human has not decided on, and what becomes of it without a decision.
-fn start_of_unapproved(task: &Task) -> String {
-    let undecided = task.confirmation.as_ref().filter(|asked| asked.decision.is_none() && !asked.is_question());
-    let Some((asked, at)) = undecided.zip(task.scheduled()) else { return String::new() };
-    format!(
-        " It starts at {at} if it is confirmed by then, and otherwise as soon as it is; without a decision it expires at {}, \
-         and nothing is done.",
-        asked.expires_at
-    )
-}
-
-fn retry_message(task: &Task, failure: &LastFailure, next: Timestamp) -> String {
-    let why = if failure.server_asked { ", as the server asked" } else { "" };
-    let attempt = task.attempt;
-    let what = format!(
-        "Attempt {attempt} failed: {}. The next attempt starts at {next}{why}.",
-        failure.error.message.trim_end_matches('.')
-    );
-    if task.caller.wakes { format!("{what} {WILL_BE_WOKEN}") } else { what }
-}
-
-fn scheduled_message(task: &Task, at: &str) -> String {
-    let what = match asked_later(task) {
-        Some(asked) => format!(
-            "The question is scheduled: the user is asked at {at}. Without an answer it expires at {}.",
-            asked.expires_at
-        ),
-        None => format!("The tool execution is scheduled: it does not start before {at}."),
-    };
-    let next = if task.caller.wakes {
-        WILL_BE_WOKEN.to_owned()
-    } else {
-        format!("There is no need to wait for it; its result from then on: `agent-magic-tool wait {}`.", task.id)
-    };
-    format!("{what} {next}")
 }
 
 /// What a human is asked, or will be asked.
@@ -383,6 +310,8 @@ fn is_plain(key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use protocol::mailbox::result::WILL_BE_WOKEN;
+
     use super::*;
     use crate::task::End;
     use crate::task::Outcome::File;

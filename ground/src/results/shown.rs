@@ -1,6 +1,7 @@
 //! The part of a result that is meant for a person.
 
 use protocol::excerpt;
+use protocol::wording::counted;
 use serde_json::Value;
 
 /// Returns the data of a result file, or what went wrong, as text.
@@ -19,7 +20,8 @@ pub fn preview(text: &str, limit: usize) -> String {
     if limit == 0 || count <= limit {
         return text.to_owned();
     }
-    format!("{} ({} more characters; the model reads all of it)", excerpt::chars(text, limit), count - limit)
+    let more = counted(count - limit, "more character");
+    format!("{} ({more}; the model reads all of it)", excerpt::chars(text, limit))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use protocol::digest;
 use protocol::error::ErrorBody;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 use sha2::{Digest as _, Sha256};
 
 use crate::task::Task;
@@ -90,17 +91,16 @@ impl<'de> Deserialize<'de> for Digest {
 pub const QUESTION: &str = "it asks the user a question";
 
 /// What a human is asked about one task.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Confirmation {
     /// The rule that requires the confirmation, in words.
     pub why: String,
     /// The agent's own reason for the call; unverified.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub asked_at: Timestamp,
     /// `asked_at` on the monotonic clock: setting back the wall clock must not extend the confirmation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_moment: Option<MonotonicTime>,
     /// A later approval is rejected, and a task that has not started by then never starts.
     pub expires_at: Timestamp,
@@ -109,7 +109,6 @@ pub struct Confirmation {
     /// Digest of the task with its current input; an edit changes it.
     pub digest: Digest,
     /// How strong an approval must be, if the definition or a rule says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<Assurance>,
     /// The rules of the configuration that ask a human about it. A grant that was made before one of them does not
     /// approve it.
@@ -119,9 +118,7 @@ pub struct Confirmation {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<Fingerprint>,
     /// The current values that would be replaced, if the subtool defines how to look them up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<ReplacedValues>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
 }
 
@@ -144,17 +141,15 @@ pub enum ReplacedValues {
 }
 
 /// A change in a database that was tried and rolled back.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TriedChange {
     pub rows_affected: u64,
     /// How many rows that are there it overwrites or removes to make room for its own, if it may.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<u64>,
     /// The rows as they are before and after it, if they can be told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Vec<Value>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Vec<Value>>,
     /// Columns of the rows to which the statement gives no value: the database sets them, each time anew.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -167,6 +162,7 @@ pub struct TriedChange {
 }
 
 /// A decision on one task.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decision {
@@ -174,19 +170,14 @@ pub struct Decision {
     pub verdict: Verdict,
     pub by: DecidedBy,
     /// The human's reason, for the agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The input that the agent asked for, if the human edited it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_input: Option<Map<String, Value>>,
     /// The human's answer, if the task asked a question.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
     /// Until when the task does not start, so that the human can still stop it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_until: Option<Timestamp>,
     /// What a key of the human signed, if the decision was made with a touch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Box<TouchProof>>,
 }
 

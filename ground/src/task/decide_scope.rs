@@ -5,12 +5,14 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use crate::task::api_key::ApiKeyRef;
 use crate::task::approver_key::ApproverKeys;
 use crate::task::touch::{Statement, TouchProof};
 
 /// That an API key may decide.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecideScope {
@@ -21,17 +23,13 @@ pub struct DecideScope {
     /// The session of the page that gave it.
     pub given_by: String,
     /// When the key expired, as it was shown: a later end in the file of keys does not count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_back_at: Option<Timestamp>,
     /// How many decisions it has made.
     #[serde(default)]
     pub decisions: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_decision: Option<Timestamp>,
     /// The touch that gave it, if the approver has keys.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Box<TouchProof>>,
 }
 

@@ -14,12 +14,15 @@ use std::sync::{LazyLock, Mutex};
 use protocol::paths::real_path;
 use protocol::{digest, regular_file};
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 use sha2::{Digest as _, Sha256};
 
 use super::folder;
+use crate::base::file_state::FileState;
 use crate::base::write_access::WriteAccess;
 
 /// A file that a task executes or reads, and the hash of its content.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fingerprint {
@@ -29,16 +32,12 @@ pub struct Fingerprint {
     /// Absent for a program.
     #[serde(default, skip_serializing_if = "FileRole::is_program")]
     pub role: FileRole,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<u32>,
     /// Who else can change it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writable: Option<WriteAccess>,
     /// How long it is, if the input names it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Where it leads, if that is what counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads_to: Option<PathBuf>,
 }
 
@@ -93,17 +92,8 @@ impl FileRole {
     }
 }
 
-/// Identifies one version of a file without reading it: programs cannot set its ctime.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct FileIdentity {
-    path: PathBuf,
-    file: (u64, u64),
-    size: u64,
-    changed: (i64, i64),
-}
-
 /// Hashes by file version: a program may have hundreds of megabytes and be fingerprinted often.
-static CACHE: LazyLock<Mutex<HashMap<FileIdentity, String>>> = LazyLock::new(Mutex::default);
+static CACHE: LazyLock<Mutex<HashMap<(PathBuf, FileState), String>>> = LazyLock::new(Mutex::default);
 /// The most cached hashes; a full cache is cleared.
 const MAX_CACHED: usize = 256;
 /// The largest file that is hashed. A larger one is shown without a hash, and never executed.
@@ -212,12 +202,7 @@ fn sha256(path: &Path, role: FileRole) -> io::Result<String> {
 }
 
 fn sha256_of(path: &Path, metadata: &Metadata, file: &mut File) -> io::Result<String> {
-    let identity = FileIdentity {
-        path: path.to_owned(),
-        file: (metadata.dev(), metadata.ino()),
-        size: metadata.size(),
-        changed: (metadata.ctime(), metadata.ctime_nsec()),
-    };
+    let identity = (path.to_owned(), FileState::of(metadata));
     let cache = || CACHE.lock().expect("no code panics while holding the lock");
     if let Some(sha256) = cache().get(&identity) {
         return Ok(sha256.clone());

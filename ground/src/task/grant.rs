@@ -13,6 +13,7 @@ use protocol::decimal::Decimal;
 use protocol::task::TaskId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 
 use crate::task::Task;
 use crate::task::confirmation::Digest;
@@ -26,6 +27,7 @@ pub type GrantId = TaskId;
 /// The longest lifetime of a grant.
 pub const MAX_LIFETIME: std::time::Duration = std::time::Duration::from_hours(30 * 24);
 
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
@@ -48,29 +50,24 @@ pub struct Grant {
     /// The page session that created it.
     pub made_by: String,
     pub expires_at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_uses: Option<u32>,
     #[serde(default)]
     pub uses: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_use: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
     /// What a key of the human signed, if the grant was made with a touch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Box<TouchProof>>,
 }
 
 /// Whose calls a grant covers.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrantScope {
     pub uid: u32,
     /// The client of a server that several share; no other client's calls are covered, nor do its own use grants of
     /// callers that are no such clients.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
 }
 

@@ -4,19 +4,19 @@ use jiff::Timestamp;
 use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::confirmation::MAX_REASON_CHARS;
 
 /// What is known of a task. The default is nothing.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskNotes {
     /// Why the last attempt failed, while the next one is waited for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<LastFailure>,
     /// The job that a server does for the current attempt: its URL, or what the runner said of it. A lost attempt goes
     /// on with it, since asking for a job changes nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Whether the current attempt waits for a human before it sends anything: if it is lost, it is begun again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -25,13 +25,10 @@ pub struct TaskNotes {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unsent_attempts: u32,
     /// The agent's own reason for the call; unverified.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The class of what its input was taken from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_class: Option<DataClass>,
     /// The class of its data, and of what its input was taken from; `None` if both are internal by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_class: Option<DataClass>,
     /// Whether the result is to have all pages of the list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -45,13 +42,11 @@ pub struct TaskNotes {
 }
 
 /// How far an attempt is, as its far side says it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct AttemptProgress {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub done: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Whether the far side asked something that a human must answer first.
     #[serde(skip)]

@@ -22,19 +22,19 @@ pub(super) fn command_line(words: &[String]) -> Vec<String> {
         } else {
             match word.split_once('=') {
                 // `-e GITHUB_TOKEN=…`, `--api-key=…`: of variables the name is enough.
-                Some((name, value)) if is_credential(name) || is_variable(name) || looks_random(value) => {
+                Some((name, value)) if hides_value(name) || is_variable(name) || looks_random(value) => {
                     format!("{name}={HIDDEN}")
                 }
                 Some(_) => word.clone(),
                 None if index > 0 && looks_random(word) => HIDDEN.to_owned(),
                 // `Authorization: Bearer …`
                 None => match word.split_once(':') {
-                    Some((name, _)) if is_credential(name) => format!("{name}: {HIDDEN}"),
+                    Some((name, _)) if hides_value(name) => format!("{name}: {HIDDEN}"),
                     _ => word.clone(),
                 },
             }
         });
-        hides_next = is_option && !word.contains('=') && is_credential(word);
+        hides_next = is_option && !word.contains('=') && hides_value(word);
     }
     shown
 }
@@ -45,7 +45,7 @@ pub(super) fn url(text: &str) -> String {
     let scheme = text.find("://").unwrap_or_default();
     let start = text[..scheme].rfind(|it: char| !it.is_ascii_alphanumeric()).map_or(0, |at| at + 1);
     let (before, address) = text.split_at(start);
-    if before.split('=').next().is_some_and(is_credential) {
+    if before.split('=').next().is_some_and(hides_value) {
         return format!("{before}{HIDDEN}");
     }
     let Ok(url) = Url::parse(address) else { return HIDDEN.to_owned() };
@@ -68,7 +68,7 @@ pub fn is_credential_value(name: &str, value: &str) -> bool {
     const ORDINARY: [&str; 11] = ["", "0", "1", "true", "false", "yes", "no", "on", "off", "none", "null"];
     let is_word = ORDINARY.iter().any(|word| value.eq_ignore_ascii_case(word));
     let is_path = value.starts_with(['/', '~', '.']);
-    !is_word && !is_path && (is_credential(name) || looks_random(value))
+    !is_word && !is_path && (hides_value(name) || looks_random(value))
 }
 
 /// The first argument that has a credential: the value of an option that is called like one, a known kind of key, or a
@@ -78,12 +78,12 @@ pub fn credential_in_command(words: &[String]) -> Option<&str> {
     for word in words.iter().skip(1) {
         let is_option = word.starts_with('-');
         let (name, value) = word.split_once('=').filter(|_| is_option).unwrap_or(("", word));
-        let is_named = is_credential(name) && is_credential_value(name, value);
+        let is_named = hides_value(name) && is_credential_value(name, value);
         let is_next = follows_option && !is_option && is_credential_value("key", value);
         if is_named || is_next || has_known_prefix(value) || value.contains("://") && credential_in_url(value) {
             return Some(word);
         }
-        follows_option = is_option && name.is_empty() && is_credential(word);
+        follows_option = is_option && name.is_empty() && hides_value(word);
     }
     None
 }
@@ -99,7 +99,8 @@ pub fn credential_in_url(text: &str) -> bool {
     has_login || path_hides || !parsed.is_some_and(|url| url.query_pairs().all(is_harmless))
 }
 
-fn is_credential(name: &str) -> bool {
+/// Whether a name hides its value. Its list is the widest of all: what is hidden in vain can still be read in its own file.
+fn hides_value(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     [
         "key",

@@ -158,7 +158,7 @@ pub(super) fn format_of(own: &Map<String, Value>, cleaned: &mut Map<String, Valu
 
 /// Whether a text that is only ever written is a credential, which the page and the record hide. Other fields may be
 /// marked so too, and a human must see what they are.
-pub(super) fn is_credential(name: &str, field: &Value) -> bool {
+pub(super) fn is_written_credential(name: &str, field: &Value) -> bool {
     const WORDS: [&str; 5] = ["passw", "secret", "token", "pin", "cvv"];
     let name = name.to_lowercase();
     let is_named = WORDS.iter().any(|word| if word.len() > 3 { name.contains(word) } else { name == *word });

@@ -10,6 +10,7 @@ use crate::excerpt;
 use crate::mailbox::Mailbox;
 use crate::shell::PrintedOutput;
 use crate::task::TaskId;
+use crate::wording::counted;
 
 /// The longest text for the model, in bytes: the model pays for all of it again at every turn.
 pub(super) const MAX_BYTES: usize = 50_000;
@@ -166,6 +167,6 @@ fn push_lines(text: &mut String, more: &str) {
 fn truncated(text: &str, max: usize) -> String {
     match excerpt::bytes(text, max) {
         (_, 0) => text.to_owned(),
-        (shown, left_out) => format!("{shown}\n[cut: {left_out} more bytes]\n"),
+        (shown, left_out) => format!("{shown}\n[cut: {}]\n", counted(left_out, "more byte")),
     }
 }

@@ -70,7 +70,7 @@ impl AskedMessage {
     }
 }
 
-/// What of a task may be large.
+/// The parts of a task that may be large.
 #[derive(Debug, Clone, Default)]
 struct TaskTexts {
     /// The client's message.

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use ground::config::ServeSettings;
-use ground::page_client::peer;
+use ground::page_client::same_user;
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
@@ -141,7 +141,7 @@ async fn serve_connection(
     let local = stream.local_addr()?;
     // Events are small, and must not wait for each other.
     stream.set_nodelay(true)?;
-    let is_own = peer.ip().to_canonical().is_loopback() && peer::check(peer, local).is_ok();
+    let is_own = peer.ip().to_canonical().is_loopback() && same_user::check(peer, local).is_ok();
     let connection = Connection { peer, local, is_own };
     let routes = TowerToHyperService::new(routes.layer(axum::middleware::map_request(move |mut request: Request| {
         request.extensions_mut().insert(connection);

@@ -10,6 +10,7 @@ use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::task::State;
+use protocol::wording::counted;
 use serde_json::Value;
 
 use super::SessionService;
@@ -202,5 +203,6 @@ impl SessionService {
 }
 
 fn spent(Spending { requests, usage, cost }: Spending) -> String {
-    format!("{requests} requests, {} tokens in, {} out, cost {cost:.4}", usage.input, usage.output)
+    let (requests, input) = (counted(requests, "request"), counted(usage.input, "token"));
+    format!("{requests}, {input} in, {} out, cost {cost:.4}", usage.output)
 }

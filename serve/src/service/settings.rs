@@ -1,12 +1,10 @@
 //! The configuration in force: read again when its file changes.
 
-use std::fs;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
 use agent_loop::model::prompt::PromptMode;
 use agent_loop::model_factory::ModelFactory;
+use ground::base::file_state::FileState;
 use ground::config::Config;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
@@ -37,25 +35,22 @@ impl ServiceSettings {
 #[derive(Debug)]
 pub(crate) struct SettingsSource {
     paths: Paths,
-    current: Mutex<(ServiceSettings, FileStamp)>,
+    current: Mutex<(ServiceSettings, Option<FileState>)>,
     /// Why the changed file is not in force.
     problem: watch::Sender<Option<String>>,
 }
 
-/// What changes when the file changes: its time and its length.
-type FileStamp = Option<(SystemTime, u64)>;
-
 impl SettingsSource {
     pub(crate) fn new(paths: Paths, config: Config) -> Result<Self, ErrorBody> {
-        let stamp = stamp(&paths);
-        let current = Mutex::new((ServiceSettings::of(config, &paths)?, stamp));
+        let state = FileState::at(&paths.config_file());
+        let current = Mutex::new((ServiceSettings::of(config, &paths)?, state));
         Ok(Self { paths, current, problem: watch::Sender::new(None) })
     }
 
     /// The settings in force. A changed file that is not valid changes nothing.
     pub(crate) fn current(&self) -> ServiceSettings {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = stamp(&self.paths);
+        let now = FileState::at(&self.paths.config_file());
         if now != current.1 {
             current.1 = now;
             let read = Config::read(&self.paths)
@@ -79,10 +74,4 @@ impl SettingsSource {
     pub(crate) fn problem(&self) -> watch::Receiver<Option<String>> {
         self.problem.subscribe()
     }
-}
-
-fn stamp(paths: &Paths) -> FileStamp {
-    let file: PathBuf = paths.config_file();
-    let metadata = fs::metadata(file).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
 }

@@ -11,7 +11,7 @@ use ground::task::grant::Grant;
 use protocol::task::{State, TaskId};
 use rusqlite::{Connection, OpenFlags, params};
 
-use super::{COLUMNS, columns, decide_scopes, grants, steps, task};
+use super::{COLUMNS, decide_scopes, grants, steps, task};
 use crate::{RecordedStep, StoreError};
 
 /// The tasks that wait for a human and whose preview is complete, if they have one.
@@ -156,7 +156,6 @@ impl RecordReader {
     fn tasks(&self, condition: &str, parameters: impl rusqlite::Params) -> Result<Vec<Task>, StoreError> {
         let mut statement =
             self.connection.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE {condition}"))?;
-        let rows = statement.query_map(parameters, columns)?;
-        rows.map(|row| task(row?)).collect()
+        statement.query_and_then(parameters, task)?.collect()
     }
 }

@@ -14,6 +14,7 @@ use agent_loop::model::registry::ModelRegistry;
 use ground::config::{Config, RuleAction};
 use ground::results::shown::preview;
 use protocol::code::Exit;
+use protocol::wording::inflected;
 
 use super::Args;
 use crate::context::{Context, Stdin};
@@ -283,8 +284,7 @@ fn farewell(running: &RunningSession) -> String {
     let names: Vec<_> = open.iter().map(|(id, task)| format!("{} ({})", task.tool, short_id(*id))).collect();
     let tasks = match open.len() {
         0 => String::new(),
-        1 => format!("1 task continues: {}; ", names.join(", ")),
-        count => format!("{count} tasks continue: {}; ", names.join(", ")),
+        count => format!("{}: {}; ", inflected(count, "task continues", "tasks continue"), names.join(", ")),
     };
     format!(
         "left session {}; {tasks}to resume it: agent-magic-tool agent --session {}\n",

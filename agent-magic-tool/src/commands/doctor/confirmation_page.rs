@@ -5,6 +5,7 @@ use ground::config::Config;
 use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
 use protocol::task::State;
+use protocol::wording::inflected;
 use serde_json::Value;
 
 use super::Check;
@@ -41,14 +42,15 @@ pub(super) fn check(config: &Config, mailbox: Option<&Mailbox>, context: &Contex
     };
     let found = waiting_tasks(mailbox, &context.caller);
     let count = page["waiting"].as_u64().unwrap_or_default();
+    let waiting = inflected(count, "task waits", "tasks wait");
     let Some(origin) = page["origin"].as_str() else {
-        let message = format!("the executor serves no page, and {count} tasks wait for confirmation");
+        let message = format!("the executor serves no page, and {waiting} for confirmation");
         let hint = format!("see the executor's log: {}", context.paths.log().display());
         return Check { found, ..Check::bad(NAME, message, hint) };
     };
     let security = if page["keys"].as_u64().unwrap_or_default() > 0 { SECURITY_OF_TOUCH } else { SECURITY };
     let open = if page["online"] == true { "open in a browser" } else { "not open in any browser" };
-    let message = format!("served at `{origin}`, {open}, {count} tasks wait for confirmation; {security}");
+    let message = format!("served at `{origin}`, {open}, {waiting} for confirmation; {security}");
     // The human may need to learn how to open the page.
     let needs_human = count > 0 && page["online"] != true;
     let hint = needs_human.then(|| "a human opens it with: agent-magic-tool executor page".to_owned());

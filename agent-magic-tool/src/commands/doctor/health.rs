@@ -13,6 +13,7 @@ use protocol::duration::PositiveDuration;
 use protocol::error::chain;
 use protocol::mailbox::{Mailbox, disk, is_older};
 use protocol::paths::Paths;
+use protocol::wording::inflected;
 use serde_json::{Value, json};
 use store::sqlite;
 use store::switched_off::{SwitchedOffTool, SwitchedOffTools};
@@ -125,8 +126,8 @@ pub(super) fn clock(mailbox: &Mailbox, now: SystemTime) -> Check {
         Some(max) => Check::bad(
             NAME,
             format!(
-                "{} results are dated in the future, by up to {}",
-                ahead.len(),
+                "{} dated in the future, by up to {}",
+                inflected(ahead.len(), "result is", "results are"),
                 PositiveDuration::from_secs(max.as_secs().max(1))
             ),
             "the clock was set back or is wrong: correct it, since delays and ages are wrong until then",

@@ -3,6 +3,7 @@
 use ground::config::Config;
 use protocol::error::chain;
 use protocol::paths::Paths;
+use protocol::wording::inflected;
 use store::outbox::UndeliveredHook;
 use store::sqlite;
 
@@ -23,7 +24,8 @@ pub(super) fn check(config: &Config, paths: &Paths) -> Check {
     }
     let sum = |count: fn(&UndeliveredHook) -> u64| undelivered.iter().map(count).sum::<u64>();
     let (waiting, failing, given_up) = (sum(|hook| hook.waiting), sum(|hook| hook.failing), sum(|hook| hook.given_up));
-    let message = format!("{configured}; {waiting} deliveries waiting, {given_up} given up");
+    let message =
+        format!("{configured}; {} waiting, {given_up} given up", inflected(waiting, "delivery", "deliveries"));
     let found = undelivered.iter().map(|hook| line(hook, config)).collect();
     if failing == 0 && given_up == 0 {
         return Check { found, ..Check::good(NAME, message) };

@@ -16,6 +16,7 @@ use ground::config::Config;
 use import::file;
 use import::phrases::drafting::{self, BATCH, MIN_PHRASES, Undescribed};
 use protocol::code::Code;
+use protocol::wording::{counted, inflected};
 use serde_json::{Value, json};
 
 use super::writing::{self, WrittenFile};
@@ -91,8 +92,10 @@ impl DraftingArgs {
             "without a `price`, so nothing bounds what it costs".to_owned()
         };
         context.output.note(&format!(
-            "phrases for {operations} operations: {requests} requests to the model `{}`, about {input} tokens in, {output} \
-             out, {bound}; what is drafted is kept, whatever ends it",
+            "phrases for {}: {} to the model `{}`, about {input} tokens in, {output} out, {bound}; what is drafted is \
+             kept, whatever ends it",
+            counted(operations, "operation"),
+            counted(requests, "request"),
             chosen.name
         ));
         let price_of = |batch: &[Undescribed]| {
@@ -108,7 +111,8 @@ impl DraftingArgs {
         let few = drafted.few;
         if few > 0 {
             context.output.note(&format!(
-                "{few} operations have fewer than {MIN_PHRASES} phrases: the model wrote no more for them"
+                "{} fewer than {MIN_PHRASES} phrases: the model wrote no more for them",
+                inflected(few, "operation has", "operations have")
             ));
         }
         let mut report = json!({"model": chosen.name, "operations": operations, "drafted": drafted.operations,
@@ -165,7 +169,10 @@ impl Course<'_> {
             let phrases = match drafting::read(&answer, batch, self.args.phrases_in.len(), &mut said) {
                 Ok(phrases) => phrases,
                 Err(why) => {
-                    context.output.note(&format!("{} operations stay without phrases: {why}", batch.len()));
+                    context.output.note(&format!(
+                        "{} without phrases: {why}",
+                        inflected(batch.len(), "operation stays", "operations stay")
+                    ));
                     BTreeMap::default()
                 }
             };

@@ -10,6 +10,7 @@ use catalog::packs::report::PackSurvey;
 use definition::run::mcp::McpServer;
 use ground::config::Config;
 use ground::config::secret::{SecretName, SecretPlace, Secrets};
+use protocol::wording::{in_backticks, quoted};
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -116,23 +117,19 @@ fn bind_to_none(
         "the secret `{}` goes to no host of `{}` before you set {} and repeat {repeat} with --allow-host HOST",
         secret.as_str(),
         sender.pack,
-        named(variables),
+        quoted(variables),
     ));
     Ok(())
 }
 
 /// Why a pack is not enabled that uses a secret which is there, for a place that is not known yet.
 fn unplaced(pack: &str, secret: &SecretName, variables: &BTreeSet<String>) -> Error {
-    let named = named(variables);
+    let named = quoted(variables);
     Error::usage(format!(
         "the definitions of `{pack}` would send the secret `{}`, which is stored already, to a host that {named} will name",
         secret.as_str()
     ))
     .hint(format!("set {named} under [vars] in config.toml first, then enable it again"))
-}
-
-fn named(variables: &BTreeSet<String>) -> String {
-    variables.iter().map(|variable| format!("`{variable}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// What a human repeats with the host that they know.
@@ -175,10 +172,9 @@ fn bind(
 
 /// Says where a secret may go from now on.
 fn granted_words(name: &SecretName, places: &BTreeSet<SecretPlace>) -> String {
-    let shown: Vec<_> = places.iter().map(|place| format!("`{place}`")).collect();
     let is_program = places.iter().any(|place| matches!(place, SecretPlace::Program(_)));
     let warning = if is_program { "; a program that has it can send it anywhere" } else { "" };
-    format!("the secret `{}` may go to {}{warning}", name.as_str(), shown.join(", "))
+    format!("the secret `{}` may go to {}{warning}", name.as_str(), quoted(places))
 }
 
 /// Where secrets may go without a further word of a human.
@@ -218,7 +214,7 @@ impl KnownPlaces<'_> {
         if is_known || self.allowed.iter().any(|allowed| destination.is_in(allowed)) {
             return Ok(others.into_iter().chain([place]).collect());
         }
-        let known: BTreeSet<_> = listed.into_iter().flatten().chain(others).map(|place| format!("`{place}`")).collect();
+        let known: BTreeSet<_> = listed.into_iter().flatten().chain(others).map(in_backticks).collect();
         let known = match known.into_iter().collect::<Vec<_>>().join(", ") {
             none if none.is_empty() => "is stored already".to_owned(),
             known => format!("goes to {known}"),

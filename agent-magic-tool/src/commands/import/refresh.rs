@@ -9,6 +9,7 @@ use ground::config::Config;
 use import::file::SourceRecord;
 use import::kinds::{self, Reading};
 use protocol::code::{Code, Exit};
+use protocol::wording::counted;
 use serde_json::{Value, json};
 
 use super::drafting::DraftingArgs;
@@ -140,9 +141,11 @@ fn refresh(
     let changed: usize = files.iter().filter_map(|file| file.merge.as_ref()).map(|merge| merge.differences.len()).sum();
     if changed > 0 {
         context.output.note(&format!(
-            "{changed} tools of {} say something else than before: read `differences` before you use them. What you \
-             approved in advance no longer applies to them",
-            record.pack
+            "{} of {} {} something else than before: read `differences` before you use them. What you approved in advance \
+             no longer applies to them",
+            counted(changed, "tool"),
+            record.pack,
+            if changed == 1 { "says" } else { "say" }
         ));
     }
     Ok(report)

@@ -10,6 +10,7 @@ use catalog::{Sources, merged_over, variables_in};
 use definition::run::mcp::McpServer;
 use ground::config::Config;
 use ground::config::secret::{SecretName, SecretPlace};
+use protocol::wording::quoted;
 use serde_json::{Map, Value};
 use url::{Origin, Url};
 
@@ -191,11 +192,8 @@ impl Uses {
     /// In words, for a human.
     pub(super) fn shown(&self) -> String {
         let lines = self.auth.iter().map(|(origin, auth)| {
-            let auth: Vec<_> = auth.iter().map(|auth| format!("`{auth}`")).collect();
-            format!(
-                "`{origin}` with {}",
-                if auth.is_empty() { "no authentication".to_owned() } else { auth.join(", ") }
-            )
+            let auth = if auth.is_empty() { "no authentication".to_owned() } else { quoted(auth) };
+            format!("`{origin}` with {auth}")
         });
         lines.collect::<Vec<_>>().join("; ")
     }

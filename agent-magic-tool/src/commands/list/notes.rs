@@ -3,6 +3,7 @@
 use catalog::left_out;
 use catalog::listing::Listing;
 use protocol::mailbox::Mailbox;
+use protocol::wording::quoted;
 use search::{MatchedWords, Unusable};
 
 use super::{Detail, Line, ListQuery, ListingPage, packs};
@@ -93,7 +94,6 @@ fn has_word(query: &str, words: &[&str]) -> bool {
 
 /// Says that even the best hit, which has these words, probably is not what was wanted.
 fn no_close_match(matched: &MatchedWords) -> String {
-    let quoted = |words: &[String]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
     let lacks = if matched.missing.is_empty() { String::new() } else { format!(", not {}", quoted(&matched.missing)) };
     let found = if matched.found.is_empty() { "a part of a word".to_owned() } else { quoted(&matched.found) };
     let place = if matched.is_only_in_schema { " in the description of a parameter" } else { "" };

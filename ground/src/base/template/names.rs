@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use minijinja::{AutoEscape, Environment, ErrorKind};
 use protocol::nearest::nearest;
+use protocol::wording::quoted;
 use regex::Regex;
 
 use super::field_uses::FieldUses;
@@ -236,10 +237,9 @@ fn suggestion<'a>(wanted: &str, names: impl Iterator<Item = &'a str> + Clone) ->
     if !nearest.is_empty() {
         return nearest;
     }
-    let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
-    match names.len() {
+    match names.clone().count() {
         0 => "; declare it there".to_owned(),
-        1..=MAX_LISTED => format!("; there is {}", names.join(", ")),
+        1..=MAX_LISTED => format!("; there is {}", quoted(names)),
         _ => String::new(),
     }
 }

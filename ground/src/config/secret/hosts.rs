@@ -9,10 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::base::file_state::FileState;
 use protocol::regular_file;
+use protocol::wording::quoted;
 use url::{Host, Url};
 
 use super::place::{SecretHost, SecretPlace};
@@ -25,18 +26,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 type HostLists = BTreeMap<String, BTreeSet<SecretPlace>>;
 
 /// The lists that were read last, and from which file.
-pub(super) type KnownHostLists = Mutex<Option<(HostFileStamp, Arc<HostLists>)>>;
-
-/// Tells a file from the one that replaces it, and from itself after a change.
-#[derive(PartialEq, Eq)]
-pub(super) struct HostFileStamp([i64; 4], [u64; 3]);
-
-impl HostFileStamp {
-    fn of(metadata: &fs::Metadata) -> Self {
-        let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];
-        Self(times, [metadata.dev(), metadata.ino(), metadata.len()])
-    }
-}
+pub(super) type KnownHostLists = Mutex<Option<(FileState, Arc<HostLists>)>>;
 
 impl Secrets {
     /// Returns the value of `name`, to be sent to `url`.
@@ -53,8 +43,7 @@ impl Secrets {
         let host = SecretHost::exact(url);
         let name = || name.as_str().to_owned();
         if let (Some(listed), true) = (listed, covering.is_empty()) {
-            let allowed: Vec<_> = listed.iter().map(|host| format!("`{host}`")).collect();
-            return Err(SecretError::Host { name: name(), host: host.to_string(), allowed: allowed.join(", ") });
+            return Err(SecretError::Host { name: name(), host: host.to_string(), allowed: quoted(listed) });
         }
         if covering.iter().any(|place| place.allows_plain(url)) { Ok(()) } else { self.refuse_plain(name(), url) }
     }
@@ -113,23 +102,23 @@ impl Secrets {
     fn host_lists(&self) -> Result<Arc<HostLists>, SecretError> {
         let path = self.folder.join(FILE);
         let failed = |source| SecretError::Folder { path: path.clone(), source };
-        let stamp = match fs::symlink_metadata(&path) {
-            Ok(metadata) => HostFileStamp::of(&metadata),
+        let state = match fs::symlink_metadata(&path) {
+            Ok(metadata) => FileState::of(&metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
             Err(error) => return Err(failed(error)),
         };
         let mut known = self.host_lists.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known_stamp, lists)) = known.as_ref()
-            && *known_stamp == stamp
+        if let Some((known_state, lists)) = known.as_ref()
+            && *known_state == state
         {
             return Ok(Arc::clone(lists));
         }
         super::check_trusted(&path)?;
-        // Another stamp than that of what is read now only means that it is read once more.
+        // Another state than that of what is read now only means that it is read once more.
         let bytes = regular_file::read(&path, MAX_FILE_BYTES).map_err(failed)?;
         let lists: HostLists = serde_json::from_slice(&bytes).map_err(|error| failed(error.into()))?;
         let lists = Arc::new(lists);
-        *known = Some((stamp, Arc::clone(&lists)));
+        *known = Some((state, Arc::clone(&lists)));
         Ok(lists)
     }
 

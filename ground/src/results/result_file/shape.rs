@@ -2,6 +2,7 @@
 //!
 //! The size of a shape is bounded: levels, keys, variants and the total number of entries have limits.
 
+use protocol::wording::counted;
 use protocol::{excerpt, json};
 use serde_json::{Map, Value, json};
 
@@ -39,7 +40,7 @@ fn shape_of(values: &[&Value], depth: usize, budget: &mut usize) -> Value {
 fn of_kind(kind: &str, values: &[&Value], depth: usize, budget: &mut usize) -> Value {
     *budget = budget.saturating_sub(1);
     match values {
-        [Value::String(text)] => format!("string of {} characters", text.chars().count()).into(),
+        [Value::String(text)] => format!("string of {}", counted(text.chars().count(), "character")).into(),
         [Value::Array(_), ..] => list(values, depth, budget),
         [Value::Object(_), ..] => object(values, depth, budget),
         _ => kind.into(),
@@ -100,8 +101,8 @@ mod tests {
         let expected = json!({"next": "string of 3 characters", "items": {"array": 3, "of": {"any": [
             {
                 "id": "number",
-                "labels": {"array": "0 to 1", "of": "string of 1 characters"},
-                "to": {"any": ["null", {"name": "string of 1 characters", "x": "boolean"}]}
+                "labels": {"array": "0 to 1", "of": "string of 1 character"},
+                "to": {"any": ["null", {"name": "string of 1 character", "x": "boolean"}]}
             },
             "string of 4 characters",
         ]}}});

@@ -5,6 +5,7 @@ use agent_loop::input::{ChatCommand, InputPlace};
 use agent_loop::machine::Spending;
 use protocol::shell::Shell as _;
 use protocol::task::State;
+use protocol::wording::{counted, inflected};
 use serde_json::Value;
 
 use super::super::Args;
@@ -44,17 +45,20 @@ impl Chat<'_> {
             },
             ChatCommand::Preview(None) => match self.running.screen.preview() {
                 0 => self.say("each result is shown whole"),
-                chars => self.say(&format!("{chars} characters of each result are shown")),
+                chars => {
+                    let (one, many) = ("character of each result is shown", "characters of each result are shown");
+                    self.say(&inflected(chars, one, many));
+                }
             },
             ChatCommand::Preview(Some(chars)) => {
                 self.running.screen.set_preview(chars);
                 ensure_alive(self.running.state.send(LoopCommand::ShowAtMost(chars)))?;
             }
             ChatCommand::Session => self.say(&format!(
-                "session {}, model {}, {} questions",
+                "session {}, model {}, {}",
                 self.running.number,
                 self.running.model,
-                self.running.questions.len()
+                counted(self.running.questions.len(), "question")
             )),
             ChatCommand::Usage => self.say(&self.usage()),
             ChatCommand::Undo => self.undo()?,
@@ -217,5 +221,6 @@ impl Chat<'_> {
 fn format_spending(spending: Spending) -> String {
     let Spending { requests, usage, cost } = spending;
     let cached = if usage.cached > 0 { format!(" ({} cached)", usage.cached) } else { String::new() };
-    format!("{requests} requests, {} tokens in{cached}, {} out, cost {cost:.4}", usage.input, usage.output)
+    let (requests, input) = (counted(requests, "request"), counted(usage.input, "token"));
+    format!("{requests}, {input} in{cached}, {} out, cost {cost:.4}", usage.output)
 }

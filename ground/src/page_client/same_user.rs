@@ -1,4 +1,4 @@
-//! Which user has connected to the page, asked of the kernel before a byte is read.
+//! Whether a connection to the page comes from our own Unix user: the kernel is asked before a byte is read.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ mod linux;
 /// Why a connection is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum StrangerError {
-    #[error("it is of user {0}")]
+    #[error("it comes from user {0}")]
     OtherUser(Uid),
     #[error("the kernel does not say whose it is: {0}")]
     Unknown(#[from] io::Error),

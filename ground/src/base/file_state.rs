@@ -1,17 +1,15 @@
 //! The state of a file: whether it is still the one that was read before.
 
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use jiff::Timestamp;
-use protocol::mailbox::is_resource_exhaustion;
-use protocol::regular_file;
 use serde::{Deserialize, Serialize};
 
-/// Identifies the state of a file, its owner and permissions included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Identifies the state of a file, its owner and permissions included. Programs cannot set the time of its last change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileState {
     device: u64,
     inode: u64,
@@ -35,6 +33,11 @@ impl FileState {
         Ok(Self::of(&file.metadata()?))
     }
 
+    /// That of the file at `path`, or where a link there leads; `None` if there is none.
+    pub fn at(path: &Path) -> Option<Self> {
+        fs::metadata(path).ok().as_ref().map(Self::of)
+    }
+
     /// Whether any later change shows: times of files advance in steps, so one soon after the last may have the same.
     pub fn is_settled(&self, now: Timestamp) -> bool {
         const MAX_STEP_SECONDS: i64 = 2;
@@ -48,21 +51,5 @@ impl FileState {
     /// Whether both are of the same file or folder, changed or not.
     pub fn is_of_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
-    }
-}
-
-/// Reads `length` bytes at `start`; `None` if the file is no longer in the state of `stamp`. Fails only if descriptors or
-/// memory ran out.
-pub fn read_part(path: &Path, stamp: &FileState, start: u64, length: usize) -> io::Result<Option<String>> {
-    let mut bytes = vec![0; length];
-    let read = regular_file::open(path).and_then(|file| {
-        file.read_exact_at(&mut bytes, start)?;
-        // Afterwards: it may have changed while it was read.
-        FileState::of_file(&file)
-    });
-    match read {
-        Ok(found) if found == *stamp => Ok(String::from_utf8(bytes).ok()),
-        Err(error) if is_resource_exhaustion(&error) => Err(error),
-        Ok(_) | Err(_) => Ok(None),
     }
 }
