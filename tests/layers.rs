@@ -33,7 +33,7 @@ const LADDERS: [(&str, &[&str]); 7] = [
         "executor",
         &["runner", "catalog", "store", "attempt", "dispatcher", "intake", "notify", "telemetry", "page", "daemon"],
     ),
-    ("mcp", &["client", "http_listener", "server"]),
+    ("mcp", &["event_stream", "client", "http_listener", "server"]),
     ("sql", &["dialect", "schema", "rules", "guard", "parameters", "value", "database", "answer"]),
     (
         "import",
