@@ -30,7 +30,7 @@ const LADDERS: [(&str, &[&str]); 11] = [
         ],
     ),
     ("executor", &["lint", "attempt", "intake", "notify", "telemetry", "page", "daemon"]),
-    ("mcp", &["client", "http_listener", "server"]),
+    ("mcp", &["event_stream", "client", "http_listener", "server"]),
     ("definition", &["enabled_files", "run", "subtool"]),
     ("store", &["outbox", "retention", "switched_off", "memory", "sqlite"]),
     ("net", &["text", "guard", "clients", "download"]),

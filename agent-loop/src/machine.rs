@@ -57,6 +57,17 @@ pub struct Budget {
     pub cost: f64,
 }
 
+impl Budget {
+    /// The same, or less where a limit is lower. A limit of nothing leaves the least, since 0 means no limit.
+    #[must_use]
+    pub fn lowered(self, tokens: Option<u64>, cost: Option<f64>) -> Self {
+        let tokens = tokens.filter(|limit| self.tokens == 0 || *limit < self.tokens).map(|limit| limit.max(1));
+        let cost = cost.filter(|limit| self.cost <= 0.0 || *limit < self.cost);
+        let cost = cost.map(|limit| limit.max(f64::MIN_POSITIVE));
+        Self { tokens: tokens.unwrap_or(self.tokens), cost: cost.unwrap_or(self.cost) }
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MachineEvent {

@@ -159,19 +159,13 @@ impl SessionLoop {
 fn settings(config: &Config, steps: Option<u32>, brief: Option<&AgentBrief>) -> LoopSettings {
     let agent = &config.agent;
     let steps = steps.unwrap_or(agent.steps);
-    let (mut tokens, mut cost) = (agent.tokens, agent.cost);
-    if let Some(limit) = brief.and_then(|brief| brief.tokens).filter(|limit| tokens == 0 || *limit < tokens) {
-        tokens = limit.max(1);
-    }
-    if let Some(limit) = brief.and_then(|brief| brief.cost).filter(|limit| cost <= 0.0 || *limit < cost) {
-        cost = limit.max(f64::MIN_POSITIVE);
-    }
+    let budget = Budget { tokens: agent.tokens, cost: agent.cost };
     LoopSettings {
         steps: brief.and_then(|brief| brief.steps).map_or(steps, |limit| steps.min(limit)),
         reflect_after: agent.reflect_after,
         diagnose: agent.diagnose,
         retries: agent.retries,
-        budget: Budget { tokens, cost },
+        budget: brief.map_or(budget, |brief| budget.lowered(brief.tokens, brief.cost)),
         tools: vec![one_tool::definition().name],
     }
 }

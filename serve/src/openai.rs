@@ -4,9 +4,9 @@
 //! session answers it, is said in [`crate::proxy::question`].
 
 mod chat;
+mod completion_format;
 mod completions;
 pub(crate) mod errors;
-mod head;
 mod models;
 mod responses;
 

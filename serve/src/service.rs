@@ -312,21 +312,21 @@ impl SessionService {
         Ok(self.joined(live, question, after, mpsc::unbounded_channel()))
     }
 
-    /// Stops what the session is doing; its open tasks go on. Returns its number, and whether it did anything.
-    pub async fn cancel(self: &Arc<Self>, session: &str, asker: &Asker) -> Result<(u32, bool), ErrorBody> {
+    /// Stops what the session is doing; with `tasks`, also cancels the tasks that it started and that have not ended, which
+    /// go on otherwise. Returns its number, and whether it did anything.
+    pub async fn cancel(self: &Arc<Self>, session: &str, asker: &Asker, tasks: bool) -> Result<(u32, bool), ErrorBody> {
         let number = self.index.find(session, asker)?;
-        let Some(live) = self.loaded(number).await else { return Ok((number, false)) };
-        Ok((number, live.cancel().await?))
-    }
-
-    /// The same, and cancels the tasks that it started and that have not ended.
-    pub async fn cancel_with_tasks(self: &Arc<Self>, session: &str, asker: &Asker) -> Result<(u32, bool), ErrorBody> {
-        let stopped = self.cancel(session, asker).await?;
-        // One that is not in memory may have tasks from before a restart.
-        let live = self.load(stopped.0, Some(asker)).await?;
-        let open = live.log.open_tasks().into_iter().map(|(task, _)| task.id).collect();
-        self.cancel_tasks(&live.label, open).await?;
-        Ok(stopped)
+        let was_busy = match self.loaded(number).await {
+            Some(live) => live.cancel().await?,
+            None => false,
+        };
+        if tasks {
+            // One that is not in memory may have tasks from before a restart.
+            let live = self.load(number, Some(asker)).await?;
+            let open = live.log.open_tasks().into_iter().map(|(task, _)| task.id).collect();
+            self.cancel_tasks(&live.label, open).await?;
+        }
+        Ok((number, was_busy))
     }
 
     async fn cancel_tasks(self: &Arc<Self>, label: &str, open: Vec<TaskId>) -> Result<(), ErrorBody> {
@@ -397,22 +397,19 @@ impl SessionService {
         Ok(number)
     }
 
-    /// The same as [`Self::delete`], and cancels the tasks that it started and that have not ended.
-    pub async fn delete_with_tasks(self: &Arc<Self>, session: &str, asker: &Asker) -> Result<u32, ErrorBody> {
+    /// Deletes the session and the results of its tasks; with `tasks`, also cancels those that have not ended, which go on
+    /// otherwise.
+    pub async fn delete(self: &Arc<Self>, session: &str, asker: &Asker, tasks: bool) -> Result<u32, ErrorBody> {
         let number = self.index.find(session, asker)?;
-        let live = self.load(number, Some(asker)).await?;
-        // Its loop has ended then, and starts no further ones.
-        live.window.close();
-        live.delete().await;
-        // Also those of a call whose end the loop did not see any more.
-        let open = (self.forget_results)(&live.label)?;
-        self.cancel_tasks(&live.label, open).await?;
-        self.delete(session, asker).await
-    }
-
-    /// Deletes the session and the results of its tasks. Open tasks go on.
-    pub async fn delete(self: &Arc<Self>, session: &str, asker: &Asker) -> Result<u32, ErrorBody> {
-        let number = self.index.find(session, asker)?;
+        if tasks {
+            let live = self.load(number, Some(asker)).await?;
+            // Its loop has ended then, and starts no further ones.
+            live.window.close();
+            live.delete().await;
+            // Also those of a call whose end the loop did not see any more.
+            let open = (self.forget_results)(&live.label)?;
+            self.cancel_tasks(&live.label, open).await?;
+        }
         let slot = self.slot(number);
         let mut live = slot.lock().await;
         if let Some(live) = live.take() {

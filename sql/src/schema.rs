@@ -46,6 +46,12 @@ pub struct Table {
     pub estimated_rows: Option<u64>,
 }
 
+impl Table {
+    pub(crate) fn primary_key(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| column.key == Some(Key::Primary))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TableKind {
     Base,

@@ -327,7 +327,7 @@ async fn stop(record: &TaskRecord, service: &Arc<SessionService>) {
 }
 
 async fn cancel(service: &Arc<SessionService>, record: &TaskRecord) -> Result<(), ErrorBody> {
-    let (_, was_busy) = service.cancel_with_tasks(&record.asker.session, &record.asker).await?;
+    let (_, was_busy) = service.cancel(&record.asker.session, &record.asker, true).await?;
     if !was_busy {
         tracing::debug!(task = record.id, "there was nothing to stop anymore");
     }

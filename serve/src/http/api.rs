@@ -335,11 +335,7 @@ async fn delete_session(
     ApiQuery(query): ApiQuery<TasksQuery>,
 ) -> Result<Json<SessionChange>, ApiError> {
     let asker = client.asker("api", session.clone());
-    let session = if query.tasks {
-        state.service.delete_with_tasks(&session, &asker).await?
-    } else {
-        state.service.delete(&session, &asker).await?
-    };
+    let session = state.service.delete(&session, &asker, query.tasks).await?;
     Ok(Json(SessionChange { session, state: "deleted" }))
 }
 
@@ -359,11 +355,7 @@ async fn cancel_session(
     ApiQuery(query): ApiQuery<TasksQuery>,
 ) -> Result<Json<SessionChange>, ApiError> {
     let asker = client.asker("api", session.clone());
-    let (session, was_busy) = if query.tasks {
-        state.service.cancel_with_tasks(&session, &asker).await?
-    } else {
-        state.service.cancel(&session, &asker).await?
-    };
+    let (session, was_busy) = state.service.cancel(&session, &asker, query.tasks).await?;
     Ok(Json(SessionChange { session, state: if was_busy { "stopped" } else { "idle" } }))
 }
 

@@ -62,7 +62,7 @@ impl SessionService {
             ChatCommand::Tools(words) => self.tools(words, asker).await?,
             ChatCommand::Tasks => self.task_list(number, asker).await?,
             ChatCommand::Cancel(None) => {
-                let (_, was_busy) = self.cancel(&number.to_string(), asker).await?;
+                let (_, was_busy) = self.cancel(&number.to_string(), asker, false).await?;
                 if was_busy { "stopped; open tasks continue" } else { "nothing is running" }.to_owned()
             }
             ChatCommand::Cancel(Some(id)) => self.cancel_task(&id, number, asker).await?,
@@ -107,7 +107,7 @@ impl SessionService {
             }
             ChatCommand::Sessions => self.session_list(number, asker).await,
             ChatCommand::Delete(word) => {
-                let deleted = self.delete(&word, asker).await?;
+                let deleted = self.delete(&word, asker, false).await?;
                 format!("deleted session {deleted}; its open tasks continue")
             }
             // The terminal's own: its table does not offer them to clients.

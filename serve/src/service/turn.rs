@@ -130,12 +130,8 @@ pub struct QuestionLimits {
 
 impl QuestionLimits {
     /// The limits of the question: those of the configuration, or lower ones.
-    pub(super) fn lower(self, steps: u32, Budget { tokens, cost }: Budget) -> (u32, Budget) {
-        let steps = self.steps.map_or(steps, |limit| limit.min(steps));
-        let tokens = self.tokens.filter(|limit| tokens == 0 || *limit < tokens).map_or(tokens, |limit| limit.max(1));
-        let lower_cost = self.cost.filter(|limit| cost <= 0.0 || *limit < cost);
-        let cost = lower_cost.map_or(cost, |limit| limit.max(f64::MIN_POSITIVE));
-        (steps, Budget { tokens, cost })
+    pub(super) fn lower(self, steps: u32, budget: Budget) -> (u32, Budget) {
+        (self.steps.map_or(steps, |limit| limit.min(steps)), budget.lowered(self.tokens, self.cost))
     }
 }
 

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Assignment, AssignmentTarget, Expr, FromTable, ObjectName, ObjectNamePart, OnConflictAction, OnInsert, Query,
-    Select, SetExpr, SqliteOnConflict, Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind,
-    Visit as _, Visitor, visit_relations,
+    Assignment, Expr, FromTable, ObjectName, ObjectNamePart, OnConflictAction, OnInsert, Query, Select, SetExpr,
+    SqliteOnConflict, Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind, Visit as _, Visitor,
+    visit_relations,
 };
 
 use super::catalog::{Catalog, WrittenTable};
@@ -18,6 +18,7 @@ use super::dialects::folded;
 use super::functions::may_call;
 use super::set_off::{TableChange, set_off};
 use super::text::{on_a_deep_stack, parse_one};
+use super::touched::targets;
 use super::view::read_tables;
 use crate::dialect::Dialect;
 use crate::rules::{AccessLists, AccessRules};
@@ -298,11 +299,7 @@ impl TableSearch<'_> {
 
     fn sets(&mut self, assignments: &[Assignment]) {
         for assignment in assignments {
-            let targets = match &assignment.target {
-                AssignmentTarget::ColumnName(column) => std::slice::from_ref(column),
-                AssignmentTarget::Tuple(columns) => columns,
-            };
-            for target in targets {
+            for target in targets(assignment) {
                 match (target.0.last().and_then(ObjectNamePart::as_ident), &mut self.set_columns) {
                     (Some(column), Some(columns)) => drop(columns.insert(folded(self.catalog.dialect, column))),
                     _ => self.set_columns = None,

@@ -19,7 +19,7 @@ use super::touched::Assigned;
 use super::trigger::may_set;
 use crate::dialect::Dialect;
 use crate::schema::TableAccess;
-use crate::schema::{Column, Key, KeyColumn, Table, TableName, Trigger, TriggerBody};
+use crate::schema::{Column, KeyColumn, Table, TableName, Trigger, TriggerBody};
 
 /// The rows of a table that a statement overwrites or removes, found by what it writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -227,12 +227,7 @@ impl Guard<'_> {
         }
         let columns: Vec<String> = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
         let is_shown = |column: &String| columns.contains(column);
-        let primary: Vec<String> = table
-            .columns
-            .iter()
-            .filter(|column| column.key == Some(Key::Primary))
-            .map(|column| column.name.clone())
-            .collect();
+        let primary: Vec<String> = table.primary_key().map(|column| column.name.clone()).collect();
         let is_filled = |name: &String| table.columns.iter().any(|column| column.name == *name && !column.nullable);
         let unique = self.schema.unique_keys.get(name).into_iter().flatten().filter(|key| key.is_plain);
         let unique = unique.map(|key| key.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>());
@@ -275,12 +270,7 @@ impl Guard<'_> {
     ) -> Result<Vec<KeyColumn>, String> {
         let mut assigned = Assigned { columns: Vec::new(), all: false };
         assigned.add(self.dialect, assignments);
-        let primary: Vec<String> = table
-            .columns
-            .iter()
-            .filter(|column| column.key == Some(Key::Primary))
-            .map(|column| column.name.clone())
-            .collect();
+        let primary: Vec<String> = table.primary_key().map(|column| column.name.clone()).collect();
         let named = match target {
             Some(ConflictTarget::Columns(columns)) => columns.iter().map(|it| folded(self.dialect, it)).collect(),
             _ => Vec::new(),

@@ -206,7 +206,7 @@ impl Guard<'_> {
     ) -> Option<TouchedQuery> {
         let (from, selection) = rows_of(statement)?;
         let visible = self.visible(name, table);
-        let key: Vec<_> = table.columns.iter().filter(|column| column.key == Some(Key::Primary)).collect();
+        let key: Vec<_> = table.primary_key().collect();
         let is_usable = key.iter().all(|column| visible.contains(column) && key_is_kept(column));
         let mut query = empty_query(self.dialect)?;
         query.with = with;
@@ -367,14 +367,18 @@ impl Guard<'_> {
     }
 }
 
+/// The columns that an assignment sets.
+pub(super) fn targets(assignment: &Assignment) -> &[ObjectName] {
+    match &assignment.target {
+        AssignmentTarget::ColumnName(column) => std::slice::from_ref(column),
+        AssignmentTarget::Tuple(columns) => columns,
+    }
+}
+
 impl Assigned {
     pub(super) fn add(&mut self, dialect: Dialect, assignments: &[Assignment]) {
         for assignment in assignments {
-            let targets = match &assignment.target {
-                AssignmentTarget::ColumnName(column) => std::slice::from_ref(column),
-                AssignmentTarget::Tuple(columns) => columns,
-            };
-            self.columns.extend(targets.iter().filter_map(|column| last_name(dialect, column)));
+            self.columns.extend(targets(assignment).iter().filter_map(|column| last_name(dialect, column)));
         }
     }
 

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use agent_loop::model::conversation::StopReason;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::proxy::answer::AnswerEnd;
+use crate::proxy::format::AnswerFormat as _;
 use crate::proxy::tests::{events_of, outcome};
 
-fn format(includes_usage: bool) -> ChatFormat {
-    ChatFormat(CompletionHead::of_id("chatcmpl-1", includes_usage))
+fn format(includes_usage: bool) -> CompletionFormat {
+    CompletionFormat::of_id(CompletionKind::Chat, "chatcmpl-1", includes_usage)
 }
 
 pub(in crate::openai) fn end(reason: StopReason) -> AnswerEnd {

@@ -1,13 +1,15 @@
 //! The shapes of text completions.
 
 use agent_loop::model::conversation::StopReason;
+use serde_json::json;
 
 use super::*;
 use crate::openai::chat::tests::{end, used};
+use crate::proxy::format::AnswerFormat as _;
 use crate::proxy::tests::events_of;
 
 fn format(includes_usage: bool) -> CompletionFormat {
-    CompletionFormat(CompletionHead::of_id("cmpl-1", includes_usage))
+    CompletionFormat::of_id(CompletionKind::Text, "cmpl-1", includes_usage)
 }
 
 #[test]
