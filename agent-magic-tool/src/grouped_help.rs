@@ -16,10 +16,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// The help of `program`, without a list of all commands but with one for each group.
 pub(crate) fn help(program: Command) -> String {
-    let groups: String =
+    let groups: Vec<_> =
         GROUPS.iter().map(|(heading, names)| format!("{heading}:\n{}\n\n", list(&program, names))).collect();
     let template = "{about}.\n\n{before-help}{usage-heading} {usage}\n\nGROUPSOptions:\n{options}{after-help}";
-    program.help_template(template.replace("GROUPS", &groups)).render_help().to_string()
+    program.help_template(template.replace("GROUPS", &groups.concat())).render_help().to_string()
 }
 
 /// The commands of `program` with these names, each with what it does.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Cursor, Read, Seek};
 
 use ground::base::jq_worker::{self, CheckedOutputs};
-use ground::base::{places, select};
+use ground::base::{record_paths, select};
 use protocol::code::Code;
 use protocol::extent;
 use protocol::layout::to_lines;
@@ -72,7 +72,7 @@ pub(crate) fn evaluate_jq(expression: &str, file: &ResultFile, mailbox: &Mailbox
 
 /// An expression that finds something in `data`.
 fn example(data: &[u8]) -> String {
-    let found = Some(data).filter(|data| data.len() <= MAX_EXAMPLE_BYTES).and_then(places::example);
+    let found = Some(data).filter(|data| data.len() <= MAX_EXAMPLE_BYTES).and_then(record_paths::example);
     found.unwrap_or_else(|| ".[0].id".to_owned())
 }
 

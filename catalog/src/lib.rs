@@ -22,6 +22,7 @@ use protocol::nearest::{did_you_mean, nearest};
 use protocol::tool_scope::ToolScope;
 use protocol::wording::counted;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 pub mod absent;
 mod changes;
@@ -118,17 +119,15 @@ impl fmt::Display for Origin {
 }
 
 /// A file, subtool or setting that could not be loaded.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadProblem {
     pub file: String,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub subtool: Option<String>,
     /// The location in the file: a path of keys like `run.http.method`, or a line and column.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<String>,
     pub message: String,
     /// How many definitions of the file it leaves out, if it stands for several.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub count: Option<usize>,
 }
 

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
+use serde_with_macros::skip_serializing_none;
 
 use crate::{RowCap, Rows, WriteOutcome};
 
@@ -62,18 +63,14 @@ pub struct AnswerColumn {
 }
 
 /// What is known about the rows that are not in the answer.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct AnswerMeta {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub has_next_page: Option<bool>,
     /// Why rows or parts of cells are missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub truncated: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,

@@ -18,11 +18,13 @@ use protocol::duration::PositiveDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use serde_with_macros::skip_serializing_none;
 
 use crate::enabled_files::PinnedPack;
 use crate::run::{RESPONSE_VARIABLES, Run};
 
 /// One subtool.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the format")]
@@ -44,14 +46,11 @@ pub struct Definition {
     /// How it is performed: exactly one runner.
     pub run: Run,
     /// Whether a human must approve a run. Absent: policy decides from the annotations.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<Confirm>,
     /// The minimum assurance of an approval, if one is needed. Absent: `page`; and `touch` for what destroys something or
     /// goes outward, once the human has enrolled a key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_assurance: Option<Assurance>,
     /// What the human must type to approve a run, as a template over the input, such as `"{{ table }}"`: the name of what is destroyed. Absent: the subtool's name, if `destructiveHint` is true; else nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_to_approve: Option<String>,
     /// Whether a call must say why it is made, with `--reason`. The reason is shown to the human and logged.
     #[serde(default)]
@@ -60,31 +59,22 @@ pub struct Definition {
     #[serde(default = "enabled")]
     pub grantable: bool,
     /// How a run that succeeded is undone. The human finds it as a button in the history.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<Undo>,
     /// How long a run waits after a human approved it, so that they can still stop it. Absent: it starts at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<PositiveDuration>,
     /// The timeout of one attempt. Absent: the configured default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<PositiveDuration>,
     /// Retries of a failed attempt, if that is safe to repeat.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
     /// The time after which no further attempt starts, counted from when the task could first start. A server that asks for a longer wait ends it at once. Absent: `1h`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub give_up_after: Option<PositiveDuration>,
     /// How to find out whether a lost attempt took effect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
     /// How to look up the values that a run would replace, to show them to the human who confirms it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<Preview>,
     /// The maximum number of runs per session in a time window.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimit>,
     /// The maximum number of its tasks that run at the same time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub concurrency: Option<u32>,
     /// Subtools that it is used together with. If one of them is missing, it is not loaded.
@@ -95,7 +85,6 @@ pub struct Definition {
     #[schemars(example = ["mail:send"], example = ["{{ entity }}:read"])]
     pub requires: Vec<String>,
     /// How sensitive the data is that it returns. A model that may not get it cannot use the subtool. Absent: `internal`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_class: Option<DataClass>,
     /// Only for callers with administrative access.
     #[serde(default)]
@@ -107,11 +96,9 @@ pub struct Definition {
     #[serde(default = "enabled")]
     pub enabled: bool,
     /// The JSON Schema of the data that it returns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "output_schema")]
     pub output: Option<Map<String, Value>>,
     /// How the runner's data becomes the result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ResultShape>,
     /// Tags for searching, grouping and policy rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -148,6 +135,7 @@ fn json_schema_of(kind: impl Serialize) -> Schema {
 }
 
 /// MCP's tool annotations. What is not declared is assumed to be the most harmful case.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Annotations {
@@ -155,13 +143,11 @@ pub struct Annotations {
     #[serde(default)]
     pub read_only_hint: bool,
     /// It may delete or overwrite something. Absent: true, unless it is read-only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destructive_hint: Option<bool>,
     /// Running it twice with the same input has the same effect as running it once.
     #[serde(default)]
     pub idempotent_hint: bool,
     /// It interacts with systems outside this machine. Absent: true.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_world_hint: Option<bool>,
 }
 
@@ -336,15 +322,14 @@ fn default_backoff() -> PositiveDuration {
 }
 
 /// How the runner's data becomes the result.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResultShape {
     /// A jq expression over the runner's data, such as `.messages // []`. With an HTTP runner it can use `$status` and `$headers`, an object of the response's headers by lower-case name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = ".messages // []", example = "{id, etag: $headers.etag}")]
     pub select: Option<String>,
     /// A jq expression over the runner's data that says which part of all there is the result is: an object with some of `more_pages` (`true`, `false`, or `"unknown"`), `page`, `limit`, `total` and `truncated` (what is missing, as a text), or `null` if it is everything. It knows the variables of `select`. Callers find it in `_meta`. Absent: what the runner says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "{more_pages: (.total > $input.page * $input.limit), page: $input.page, total}")]
     pub part: Option<String>,
     /// Headers of the HTTP response to return. Without `select`, the result is `{"status", "headers", "body"}`.

@@ -10,6 +10,7 @@ use catalog::packs::{MANIFEST, SHIPPED};
 use catalog::{Catalog, Origin, Subtool};
 use ground::config::Config;
 use serde::Serialize;
+use serde_with_macros::skip_serializing_none;
 
 use self::coverage::SeenServers;
 use self::databases::MissingDatabases;
@@ -32,16 +33,14 @@ mod ties;
 mod words;
 
 /// One finding about the catalog.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub level: Level,
     pub code: &'static str,
     pub file: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub subtool: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     pub message: String,
 }

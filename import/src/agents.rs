@@ -7,6 +7,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 
 mod redaction;
 mod servers;
@@ -90,6 +91,7 @@ pub const PLACES: [AgentPlace; 25] = [
 ];
 
 /// An MCP server as a client is configured to reach it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AgentServer {
     pub name: String,
@@ -98,7 +100,6 @@ pub struct AgentServer {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Without secrets.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The names of the environment variables that it is given or needs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -107,7 +108,6 @@ pub struct AgentServer {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
     /// The project for which alone it is configured, if the file has servers of several.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     /// Whether the client is told not to use it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

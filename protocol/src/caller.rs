@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 use sha2::{Digest as _, Sha256};
 
 use crate::code::Code;
@@ -17,16 +18,15 @@ use crate::tool_scope::ToolScope;
 ///
 /// Only the user id is verified, by the kernel. The caller states the other fields itself; none of them
 /// grants anything that would be refused without it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Caller {
     /// The owner of the request file. The executor sets it and ignores the value in the request.
     #[serde(default)]
     pub uid: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// The caller's working directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
     /// The nesting depth: how many agents above the caller were themselves started by an agent.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -42,7 +42,6 @@ pub struct Caller {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unattended: bool,
     /// The most sensitive data that the caller's model may get; `None` if the caller does not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<DataClass>,
     /// Which subtools the caller may use.
     #[serde(default, skip_serializing_if = "ToolScope::is_everything")]

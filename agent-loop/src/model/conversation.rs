@@ -12,6 +12,7 @@ use protocol::data_class::DataClass;
 use protocol::task::{State, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 
 use super::reported_usage;
 
@@ -46,6 +47,7 @@ pub enum JournalEntry {
 }
 
 /// One answer of a model.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelTurn {
@@ -56,7 +58,6 @@ pub struct ModelTurn {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_text: bool,
     /// The answer in the provider's own format, sent back to that provider unchanged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<RawMessage>,
     #[serde(default)]
     pub usage: TokenUsage,
@@ -69,7 +70,6 @@ pub struct ModelTurn {
     #[serde(default, skip_serializing_if = "TurnEnd::is_complete")]
     pub end: TurnEnd,
     /// How the answer ended, in the provider's word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     /// What the user should know about the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

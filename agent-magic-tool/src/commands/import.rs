@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use catalog::Sources;
 use clap::Parser;
-use ground::base::{hidden, suspicion};
+use ground::base::{invisible, suspicion};
 use ground::config::Config;
 use ground::config::secret::SecretPlace;
 use import::Imported;
@@ -241,7 +241,7 @@ fn read_servers(args: &Args, config: &Config, context: &Context) -> Result<Sourc
         match servers::ask(&server, &allowance) {
             Ok(document) => {
                 if let Some(uncovered) = runner::mcp::uncovered(&server.server, &config.programs) {
-                    let (name, why, advice) = (&server.name, hidden::escaped(&uncovered.why), uncovered.advice);
+                    let (name, why, advice) = (&server.name, invisible::escaped(&uncovered.why), uncovered.advice);
                     context.output.note(&format!("the server `{name}`: {why}; {advice}"));
                 }
                 documents.push(SourceToImport { document, kind, name: Some(server.name) });

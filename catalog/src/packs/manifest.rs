@@ -13,6 +13,7 @@ use protocol::duration::PositiveDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 
 use super::is_pack_name;
 use crate::deserialize::{LocatedMessage, Mended, deserialize_mending};
@@ -21,6 +22,7 @@ use crate::deserialize::{LocatedMessage, Mended, deserialize_mending};
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 256 << 10;
 
 /// What a pack says of itself.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PackManifest {
@@ -34,7 +36,6 @@ pub struct PackManifest {
     #[schemars(regex(pattern = r"\S"))]
     pub description: String,
     /// The least version of agent-magic-tool that it works with. Absent: any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^>= *\d+(\.\d+){0,2}$"), example = ">=0.1")]
     pub executor: Option<String>,
     /// The hosts to which its subtools send requests, beside those in the variables that it needs. `*`: any host.
@@ -55,11 +56,11 @@ pub struct PackManifest {
     #[serde(default)]
     pub limits: PackLimits,
     /// How to find out whether it works.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<PackHealth>,
 }
 
 /// What must be there, by kind and name.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PackNeeds {
@@ -79,16 +80,12 @@ pub struct PackNeeds {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub privileges: BTreeMap<String, PackNeed>,
     /// An enabled language model of `[models]`: what for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Files in the folders of `[files] roots`, which its subtools read or send: what for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<String>,
     /// The sections of the agent's system prompt, which its subtools read or change: what for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// What `[databases]` hides or denies, which its subtools see all the same: what for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<String>,
 }
 
@@ -125,14 +122,13 @@ pub struct PackSwitch {
 }
 
 /// Rate limits by kind. `[rate_limits]` in config.toml replaces them.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PackLimits {
     /// Of each subtool that only reads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<RateLimit>,
     /// Of each subtool that may change something.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<RateLimit>,
 }
 

@@ -18,6 +18,7 @@ use protocol::paths::Paths;
 use protocol::regular_file;
 use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
+use serde_with_macros::skip_serializing_none;
 
 use super::checks::{PackCheck, PackChecks};
 use super::loaded::{EnabledPack, LoadedPack, PackPlace};
@@ -42,23 +43,20 @@ pub enum PackState {
 }
 
 /// One pack on this machine.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Serialize)]
 pub struct PackReport {
     pub name: String,
     pub state: PackState,
     pub enabled: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The folder of a pack that does not ship.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
     /// What is wrong or missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub issues: Vec<String>,
     /// `None` if the pack has no health check.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckReport>,
     #[serde(skip)]
     pub manifest: Option<Arc<PackManifest>>,

@@ -8,48 +8,40 @@ use protocol::tool_scope::ToolScope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 use url::Url;
 
 use super::{DefinitionMistake, Settings, TextKind};
 
 /// A sub-agent.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
     /// What the sub-agent does: a template.
     pub prompt: String,
     /// Text for the end of the system prompt: a template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// A name in `[models]`: a template. Without a value: the model of `[agent]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The subtools it may use, out of those that its caller may use: a list of names and globs, or a template
     /// for one. Absent: all of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = ["gmail_*", "ask_user"])]
     pub subtools: Option<Value>,
     /// The most requests it may make to the model: a number, or a template. Absent: the limit in `[agent]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Value>,
     /// The most tokens it may use, in addition to the limit in `[agent]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Value>,
     /// The most it may cost, in addition to the limit in `[agent]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Value>,
     /// The address of a remote agent, which then does the work: a template. If it depends on the input, private addresses cannot be reached.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^https?://|\{[{%]"), example = "https://agent.example.com")]
     pub url: Option<String>,
     /// What the remote agent speaks. Absent: A2A if it has an agent card, and otherwise our own HTTP API.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<AgentProtocol>,
     /// The key for the remote agent, sent as `Authorization: Bearer`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<SecretName>,
     /// The session of the remote agent: a template. Absent: one for each caller, address and key, the same each time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
 }
 

@@ -2,26 +2,25 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::{DefinitionMistake, Settings, TextKind};
 
 /// A question to the human.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AskUser {
     /// The question: a template.
     pub question: String,
     /// The options to choose from: a template for a list of texts. Absent: any answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<String>,
     /// Whether the human may choose several options: a template for true or false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiple: Option<String>,
     /// The type of an answer without options: a template for `text`, `number` or `boolean`.
-    #[serde(default, skip_serializing_if = "Option::is_none", rename = "type")]
+    #[serde(rename = "type")]
     pub kind: Option<String>,
     /// A form with several fields: a template for the JSON Schema of an object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
 }
 

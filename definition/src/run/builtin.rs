@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 
 use super::{DefinitionMistake, Settings, TextKind};
 
@@ -34,72 +35,63 @@ pub enum Builtin {
 }
 
 /// Reads lines of a text file. Templates.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadFile {
     /// The path of the file: absolute, or relative to the caller's folder.
     pub path: Value,
     /// The number of the first line, starting at 1. Absent: 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Value>,
     /// The most lines to return, up to 500. Absent: 500.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<Value>,
 }
 
 /// Finds lines that match a regular expression. Templates.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchFiles {
     /// The regular expression.
     pub pattern: Value,
     /// The folder or the file to search. Absent: the caller's folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Value>,
     /// A glob for the names of the files or, if it contains a `/`, for their paths relative to `path`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub glob: Option<Value>,
     /// Whether to ignore the difference between upper and lower case. Absent: false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_case: Option<Value>,
     /// The most hits to return, up to 50. Absent: 50.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Value>,
     /// The number of the page of hits, from 1. Absent: 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<Value>,
     /// Whether the hits are counted, in all and by file, and not returned. Absent: false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<Value>,
 }
 
 /// Lists a folder. Templates.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListFiles {
     /// The folder. Absent: the caller's folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Value>,
     /// A glob that the entries match. With a `/` or as `**` it also matches below the folder, except hidden and
     /// git-ignored files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub glob: Option<Value>,
     /// The most entries to return, up to 200. Absent: 200.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Value>,
 }
 
 /// Fetches a page as text. Templates.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FetchUrl {
     /// An http or https URL.
     pub url: Value,
     /// The most characters of text to return, up to 100,000. Absent: 20,000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_chars: Option<Value>,
     /// The index of the first character. Absent: 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Value>,
 }
 
@@ -113,16 +105,15 @@ pub struct ReadPrompt {
 }
 
 /// Changes a section of the system prompt. Templates.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditPrompt {
     /// The name of the section, or its position like `2.1`.
     pub section: Value,
     /// The new text, or the text to add. Without a value: none, to delete the section.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<Value>,
     /// `replace`, `append`, `prepend` or `delete`. Without a value: `replace`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<Value>,
 }
 

@@ -8,6 +8,7 @@ use ground::config::secret::SecretName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 
 use super::{DefinitionMistake, Settings, TextKind};
 
@@ -27,6 +28,7 @@ pub use parts::{FilePart, FormPart, FormParts};
 pub use poll::Poll;
 
 /// An HTTP request.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
@@ -50,31 +52,24 @@ pub struct Http {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, HeaderTemplates>,
     /// The request body.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Body>,
     /// How the request is authenticated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
     /// A header, like `Idempotency-Key`, that carries the id of the task, the same in every attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_header: Option<String>,
     /// How the response body is interpreted.
     #[serde(default)]
     pub response: ResponseFormat,
     /// When a response means that the run failed: jq over its body, with `$status` and `$headers`. A text fails the run with these words, in place of everything that the server says; null leaves it to the status.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         example = "if $status == 403 or $status == 404 then \"there is no such note, or you may not read it\" else null end"
     )]
     pub error: Option<String>,
     /// How further pages are fetched and joined.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pagination: Option<Pagination>,
     /// How to wait for a job that the server accepted but has not done yet (status 202).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll: Option<Poll>,
     /// The largest response body in bytes; cannot exceed the configured limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_bytes: Option<u64>,
 }
@@ -182,14 +177,13 @@ pub struct Basic {
 }
 
 /// A key in either a header or a query parameter.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKey {
     /// The name of the header.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
     /// The name of the query parameter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
     /// Text before the key, like `Token `.
     #[serde(default, skip_serializing_if = "String::is_empty")]

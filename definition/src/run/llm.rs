@@ -3,33 +3,28 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 
 use super::{DefinitionMistake, Settings, TextKind};
 
 /// One question to a language model.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Llm {
     /// The question: a template. The model sees nothing else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// A name in `[models]`: a template. Without a value: the model of `[agent]`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The system prompt: a template. Absent: no system prompt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// The temperature: a number, or a template. Absent: the setting of the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Value>,
     /// The most tokens of an answer: a number, or a template. Absent: the setting of the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<Value>,
     /// The subtool that the model calls, once: a template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The arguments of the call: a template for an object. Absent: the model takes them from the prompt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     /// How to read the answer. Absent: `text`.
     #[serde(default)]

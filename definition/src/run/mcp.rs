@@ -7,11 +7,13 @@ use ground::config::secret::SecretName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 use url::Url;
 
 use super::{DefinitionMistake, DefinitionMistakes, Settings, TextKind};
 
 /// A call of one tool of an MCP server.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mcp {
@@ -21,7 +23,6 @@ pub struct Mcp {
     #[schemars(length(min = 1))]
     pub tool: String,
     /// The arguments of the call: JSON templates. Absent: the input as it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Map<String, Value>>,
     /// The arguments that are paths of files which the server reads. They must lie in the folders of `[files] roots`;
     /// the server gets copies of them, and an approval is bound to their content. Only for a server that is a `command`.
@@ -30,12 +31,12 @@ pub struct Mcp {
     pub files: Vec<String>,
     /// What the tool was when it was imported: a digest of its description and schemas. A server that offers
     /// something else under this name is not called until a human has imported it again. Absent: whatever it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[0-9a-f]{16}$"))]
     pub digest: Option<String>,
 }
 
 /// An MCP server: a program that is started here, or a URL.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct McpServer {
@@ -51,7 +52,6 @@ pub struct McpServer {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// The absolute path of the folder in which the program runs. Absent: `/`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     /// Files and folders of the program that an approval is bound to, besides those that its command names: absolute, or
     /// relative to the folder in which it runs. They are compared when it starts, and before each approved call.
@@ -59,7 +59,6 @@ pub struct McpServer {
     #[schemars(example = ["server", "/usr/lib/node_modules/server/dist"])]
     pub covers: Vec<String>,
     /// The URL of a server that runs already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^https?://"))]
     pub url: Option<String>,
     /// Headers of each request: constants; `secret:NAME`, also after a text as in `Bearer secret:NAME`, inserts a
@@ -67,13 +66,11 @@ pub struct McpServer {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// The secret with the tokens of an OAuth sign-in. It is written when a human has signed in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oauth: Option<SecretName>,
     /// How a URL is spoken to. Absent: streamable HTTP, and SSE if the server knows only that.
     #[serde(default)]
     pub transport: McpTransport,
     /// The protocol version that the server spoke when it was imported: tried first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "2026-07-28")]
     pub protocol: Option<String>,
 }

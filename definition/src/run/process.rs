@@ -9,6 +9,7 @@ use ground::config::programs::{self, ProgramSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 
 use super::{DefinitionMistake, DefinitionMistakes, Settings, TextKind};
 
@@ -21,6 +22,7 @@ pub use argument::{Argument, ConditionalArguments, EachItem, InputFile, OutputFi
 pub const MAX_BYTES: u64 = 1 << 20;
 
 /// A program and how it is started.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Process {
@@ -28,7 +30,6 @@ pub struct Process {
     #[schemars(length(min = 1), example = ["git", "log", "--", "{{ path }}"])]
     pub argv: Vec<Argument>,
     /// Its standard input: a template; a value that is not text is written as JSON. Absent: no input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<Value>,
     /// Environment variables in addition to `PATH`, `HOME`, `LANG`, `TMPDIR` and `USER`: templates, or
     /// `secret:NAME`.
@@ -39,10 +40,8 @@ pub struct Process {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub covers: Vec<String>,
     /// The working directory: a template, relative to the caller's folder. Absent: the caller's folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     /// The allowed values of the first argument. Absent: any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub allow: Option<Vec<String>>,
     /// Whether a value of the input may begin with `-` and so become an option of the program. Absent: false.
@@ -52,11 +51,9 @@ pub struct Process {
     #[serde(default)]
     pub output: ProcessOutput,
     /// The content type of a file that it prints or writes. Absent: the type of its name's extension.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "image/png")]
     pub content_type: Option<String>,
     /// The encoding of the text it prints. Absent: UTF-8.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "windows-1252")]
     pub encoding: Option<String>,
     /// The most bytes it may print to each of stdout and stderr before it is killed. Absent: 1 MiB.

@@ -8,6 +8,7 @@ use protocol::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use serde_with_macros::skip_serializing_none;
 
 use super::{DefinitionMistake, DefinitionMistakes, Settings, TextKind};
 
@@ -16,17 +17,16 @@ mod statement;
 pub use statement::{declared, readable};
 
 /// What to do in a database: exactly one of `query`, `statement`, `change`, `explain`, `describe` and `list_tables`.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sql {
     /// The name of the database under `[databases]` in the configuration.
     pub database: String,
     /// A query of the caller: a template. It may read what the configuration shows, and nothing else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "{{ query }}")]
     pub query: Option<String>,
     /// A statement of the definition, with `:name` for each value of `parameters`. If its rows come in pages, it has no LIMIT of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "SELECT id, status FROM orders WHERE customer_id = :customer ORDER BY id")]
     pub statement: Option<String>,
     /// The values of `statement`, as JSON templates. They are bound, never written into the text. An absent one is NULL; a list fills `IN (:names)`.
@@ -37,34 +37,25 @@ pub struct Sql {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sees_hidden: bool,
     /// An INSERT, UPDATE or DELETE of the caller: a template. Only in a database that is writable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "{{ statement }}")]
     pub change: Option<String>,
     /// A query of the caller whose plan is shown: a template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explain: Option<String>,
     /// The table whose columns are shown: a template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "{{ table }}")]
     pub describe: Option<String>,
     /// Lists the tables and views whose names contain this text: a template. Without a value: all of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "{{ name_contains }}")]
     pub list_tables: Option<String>,
     /// The number of the page of a query, from 1: a number, or a template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<Value>,
     /// The rows of a page: a number, or a template. `max_rows` of the database is the most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Value>,
     /// What is counted beside a page: `exact`, `next_pages` (whether there is one) or `none`; or a template. Absent: `next_pages`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<String>,
     /// Whether a change is only tried: it is rolled back, and the rows are shown before and after it. A boolean, or a template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<Value>,
     /// A change of more rows than this is rolled back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_affected: Option<u64>,
     /// Whether `statement` must be one that a caller might write: a pack's, which would see what is hidden otherwise.

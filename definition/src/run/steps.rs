@@ -8,6 +8,7 @@ use ground::task::name::SubtoolName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with_macros::skip_serializing_none;
 
 use super::{DefinitionMistake, DefinitionMistakes, Settings, TextKind};
 
@@ -22,6 +23,7 @@ pub const MAX_ITEMS: usize = 50;
 pub struct Steps(#[schemars(length(min = 1, max = 20))] pub Vec<Step>);
 
 /// One subtool that is run as a part of another.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
@@ -34,11 +36,9 @@ pub struct Step {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub input: Map<String, Value>,
     /// An expression over the same names: if it is false, the step is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "steps.found.total > 0")]
     pub when: Option<String>,
     /// A reference to a list of at most 50 items. The step runs once for each of them, which its templates know as `item`, and its data is the list of what came back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = "{{ steps.found.items }}")]
     pub each: Option<String>,
     /// Steps that it waits for although it does not use their data.

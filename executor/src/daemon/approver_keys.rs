@@ -23,7 +23,7 @@ use crate::page::{KeyStanding, KeysView};
 pub(super) struct ApproverKeyring {
     folder: PathBuf,
     file: KeyFile,
-    state: Option<FileState>,
+    file_state: Option<FileState>,
     /// Why the file cannot be used; then no touch is valid.
     problem: Option<String>,
     /// Whether root removed all keys, so that the next one is the first again.
@@ -37,7 +37,7 @@ impl ApproverKeyring {
         Self {
             file: KeyFile::new(&folder, pinned),
             folder,
-            state: None,
+            file_state: None,
             problem: None,
             is_reset: false,
             view: watch::Sender::new(KeysView::default()),
@@ -55,13 +55,13 @@ impl ApproverKeyring {
     pub(super) fn load(&mut self, dispatcher: &mut Dispatcher) {
         match self.file.read() {
             Ok(read) => {
-                (self.state, self.problem) = (read.state, None);
+                (self.file_state, self.problem) = (read.state, None);
                 self.is_reset = read.is_roots && read.keys.reset_at.is_some();
                 dispatcher.set_approver_keys(read.keys);
             }
             Err(error) => {
                 tracing::error!(error = chain(&error), "the keys of the approver cannot be used");
-                (self.state, self.problem) = (self.file.state(), Some(chain(&error)));
+                (self.file_state, self.problem) = (self.file.state(), Some(chain(&error)));
                 dispatcher.set_approver_keys(ApproverKeys::default());
             }
         }
@@ -73,7 +73,7 @@ impl ApproverKeyring {
         let file = KeyFile::new(&self.folder, pinned);
         let is_other = file != self.file;
         self.file = file;
-        if !is_other && self.file.state() == self.state {
+        if !is_other && self.file.state() == self.file_state {
             return false;
         }
         // Another program of this user may have written it; the next executor would believe it all the same.
@@ -195,7 +195,7 @@ impl ApproverKeyring {
             let message = format!("failed to write the keys: {error}");
             DecisionError::CommandRefused(Box::new(ErrorBody::new(Code::Io, message)))
         })?;
-        self.state = self.file.state();
+        self.file_state = self.file.state();
         dispatcher.set_approver_keys(keys);
         self.publish(dispatcher);
         Ok(())

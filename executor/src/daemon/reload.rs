@@ -44,7 +44,7 @@ pub(super) struct ConfigFile {
     paths: Paths,
     path: PathBuf,
     /// The state of the file; `None` if it is missing.
-    state: Option<FileState>,
+    file_state: Option<FileState>,
     /// The text that was read last, if that succeeded.
     text: Option<ConfigText>,
     /// Whether there was a file when it was read last. From then on it must not be gone.
@@ -76,7 +76,7 @@ impl ConfigFile {
         let file = Self {
             paths: paths.clone(),
             path,
-            state,
+            file_state: state,
             is_from_file: !text.is_missing(),
             text: Some(text),
             is_young: true,
@@ -103,11 +103,13 @@ impl ConfigFile {
             Ok(found) => {
                 let (state, is_empty) = (FileState::of(&found), found.len() == 0);
                 let pause = if is_empty { MAX_EMPTY_PAUSE } else { MAX_WRITE_PAUSE };
-                let is_in_place = is_empty || self.state.is_none_or(|known| known.is_of_same_file(&state));
-                Some(state) != self.state && is_in_place && found.modified().is_ok_and(|at| is_younger_than(at, pause))
+                let is_in_place = is_empty || self.file_state.is_none_or(|known| known.is_of_same_file(&state));
+                Some(state) != self.file_state
+                    && is_in_place
+                    && found.modified().is_ok_and(|at| is_younger_than(at, pause))
             }
             // An editor may replace the file by removing it first.
-            Err(_) => self.state.is_some(),
+            Err(_) => self.file_state.is_some(),
         };
         if !is_incomplete {
             self.settling_since = None;
@@ -125,7 +127,7 @@ impl ConfigFile {
     /// with the problem.
     pub(super) fn look(&mut self, current: &Settings) -> Option<Settings> {
         let state = FileState::at(&self.path);
-        if (state == self.state && !self.is_young) || self.is_settling() {
+        if (state == self.file_state && !self.is_young) || self.is_settling() {
             return None;
         }
         self.settling_since = None;
@@ -135,7 +137,7 @@ impl ConfigFile {
             self.is_young = true;
             return None;
         }
-        self.state = state;
+        self.file_state = state;
         self.is_young = fs::metadata(&self.path)
             .and_then(|found| found.modified())
             .is_ok_and(|at| is_younger_than(at, MAX_CLOCK_TICK));

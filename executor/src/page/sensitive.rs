@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use ground::base::hidden;
+use ground::base::invisible;
 use serde_json::Value;
 use unicode_security::skeleton;
 
@@ -121,7 +121,7 @@ fn words(text: &str) -> Vec<String> {
 
 /// Whether a reader sees nothing where `character` stands, not even a gap.
 fn is_unseen(character: char) -> bool {
-    hidden::is_hidden(character) && !character.is_whitespace()
+    invisible::is_invisible(character) && !character.is_whitespace()
 }
 
 #[cfg(test)]

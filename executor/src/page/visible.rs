@@ -11,7 +11,7 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::Value;
 use unicode_security::MixedScript as _;
 
-use ground::base::hidden;
+use ground::base::invisible;
 use rows::TextBlock;
 
 mod filters;
@@ -164,7 +164,7 @@ fn indented(text: &str) -> VisibleLine {
 pub(super) fn line(text: &str) -> VisibleLine {
     let mut spans = Vec::new();
     let mut rest = text;
-    while let Some(found) = hidden::next(rest) {
+    while let Some(found) = invisible::next(rest) {
         push_text(&mut spans, &rest[..found.start]);
         push_chips(&mut spans, &rest[found.clone()]);
         rest = &rest[found.end..];

@@ -33,7 +33,7 @@ impl FileState {
         Ok(Self::of(&file.metadata()?))
     }
 
-    /// That of the file at `path`, or where a link there leads; `None` if there is none.
+    /// That of the file at `path`, or where a link there leads; `None` if no file is there.
     pub fn at(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().as_ref().map(Self::of)
     }

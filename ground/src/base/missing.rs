@@ -13,7 +13,7 @@ use jaq_core::path::{Opt, Part};
 use jaq_json::Val;
 
 use super::misplaced::{named_key, named_keys};
-use super::places;
+use super::record_paths;
 
 /// The most findings.
 const MAX_FINDINGS: usize = 3;
@@ -178,7 +178,7 @@ impl Search {
         let found: Vec<_> = objects.iter().filter_map(|fields| fields.get(&name)).collect();
         if found.is_empty() && !objects.is_empty() {
             let keys: BTreeSet<_> = objects.iter().flat_map(|fields| fields.keys()).map(shown).collect();
-            let place = objects.iter().find_map(|fields| places::of_key(fields, key));
+            let place = objects.iter().find_map(|fields| record_paths::of_key(fields, key));
             let place = place.map(|place| format!("it has `{place}`; ")).unwrap_or_default();
             self.report(option, format!("there is no key {} there; {place}{}", named_key(key), key_list(&keys)));
             return Values::Unknown;
@@ -201,7 +201,7 @@ impl Search {
         match (values.iter().find_map(|value| as_object(value)), longest) {
             (Some(fields), None) => {
                 let keys = fields.keys().map(shown).collect();
-                let place = places::of_item(fields, index, next).map(|place| format!("write `{place}`; "));
+                let place = record_paths::of_item(fields, index, next).map(|place| format!("write `{place}`; "));
                 let place = place.unwrap_or_default();
                 self.report(option, format!("`.[{index}]` is asked of an object; {place}{}", key_list(&keys)));
                 Values::Unknown

@@ -12,7 +12,7 @@ use protocol::wording::counted;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::hidden;
+use super::invisible;
 
 /// The most suspicions that are reported of one definition.
 const MAX_SUSPICIONS: usize = 10;
@@ -183,7 +183,7 @@ fn look_at(place: &str, text: &str, found: &mut Vec<Suspicion>) {
     for rule in &RULES {
         if let Some(words) = rule.pattern.find(&visible).filter(|words| rule.applies(words.as_str())) {
             let words = words.as_str().split_whitespace().collect::<Vec<_>>().join(" ");
-            let quoted = hidden::escaped(&excerpt::chars(&words, MAX_QUOTED_CHARS));
+            let quoted = invisible::escaped(&excerpt::chars(&words, MAX_QUOTED_CHARS));
             add(rule.code, format!("{}: `{quoted}`", rule.about));
         }
     }
@@ -230,7 +230,7 @@ fn is_hex(text: &str) -> bool {
 
 /// Characters that join others or take no room, and stand in no ordinary text between Latin letters.
 fn is_joined(character: char) -> bool {
-    hidden::is_hidden(character) && !character.is_whitespace()
+    invisible::is_invisible(character) && !character.is_whitespace()
 }
 
 /// The hidden characters that have no use in a text: not line breaks and spaces, nor what emoji and scripts such as
@@ -239,7 +239,7 @@ fn invisible(text: &str) -> Vec<char> {
     let mut found = Vec::new();
     let mut rest = text;
     let mut before = None;
-    while let Some(range) = hidden::next(rest) {
+    while let Some(range) = invisible::next(rest) {
         before = rest[..range.start].chars().next_back().or(before);
         for character in rest[range.clone()].chars() {
             let after = rest[range.end..].chars().next();

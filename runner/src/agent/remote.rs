@@ -17,6 +17,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use serde_with_macros::skip_serializing_none;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -37,13 +38,11 @@ const RETURN_PAUSES: [Duration; 4] =
 const MAX_SHOWN_CHARS: usize = 500;
 
 /// The limits that travel with a message.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct RemoteLimits {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) steps: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cost: Option<f64>,
 }
 
@@ -61,16 +60,15 @@ pub(super) struct RemoteQuestion {
 }
 
 /// Where a lost attempt left the remote agent, so that a later one goes on with it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RemoteJob {
     /// Under which the message was sent: an agent that knows it does not begin again.
     pub(super) message: String,
     /// The endpoint of an A2A agent; without it, our own API was called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) a2a: Option<RemoteEndpoint>,
     /// The task that the agent made of the message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) task: Option<String>,
 }
 

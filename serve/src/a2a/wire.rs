@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use serde_with_macros::skip_serializing_none;
 
 /// The key of what we say in metadata that the protocol has no words for.
 pub(super) const OWN_METADATA: &str = "agent-magic-tool";
@@ -43,18 +44,15 @@ impl A2aState {
 }
 
 /// One piece of a message or of an artifact.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct A2aPart {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
     /// The content of a file.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
     /// The address of a file.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
@@ -65,13 +63,12 @@ impl A2aPart {
 }
 
 /// A message of the client or of the agent.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct A2aMessage {
     pub message_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub context_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
     pub role: String,
     pub parts: Vec<A2aPart>,

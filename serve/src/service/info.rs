@@ -3,6 +3,7 @@
 use protocol::error::ErrorBody;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_with_macros::skip_serializing_none;
 use uuid::Uuid;
 
 use crate::error_shape::ErrorShape;
@@ -39,6 +40,7 @@ pub struct SessionState {
 }
 
 /// A question, and what became of it.
+#[skip_serializing_none]
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct QuestionState {
     /// Its id, as `submit` answered it.
@@ -46,18 +48,14 @@ pub struct QuestionState {
     pub question: Uuid,
     /// `queued`, `working` or `ended`.
     pub state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// Why it ended: as in the answer of `submit`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub termination: Option<&'static str>,
     /// A limit cut the work short.
     pub truncated: bool,
     /// What it used; after a restart that is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<TurnUsage>,
     /// Why there is no answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<ErrorShape>")]
     pub error: Option<ErrorBody>,
 }

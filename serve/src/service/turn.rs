@@ -12,6 +12,7 @@ use protocol::task::{State, TaskId};
 use protocol::tool_scope::ToolScope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -73,6 +74,7 @@ impl Asker {
 
 /// A message for a session, from the interface to the loop, and in the ledger. Its lines that begin with `!word` are
 /// commands, performed in order; the session keeps the rest, which goes to the model.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
@@ -83,14 +85,12 @@ pub struct Question {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub printed: String,
     /// A name in `[models]` that answers this question only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     #[serde(default)]
     pub limits: QuestionLimits,
     #[serde(default)]
     pub when_busy: WhenBusy,
     /// The client sends this again until it gets an answer: a repetition with the same value is not asked again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat_key: Option<String>,
     /// Whether a repetition gets the answer again that was delivered before.
     #[serde(skip)]

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use catalog::{Catalog, Origin, Sources};
-use ground::base::hidden;
+use ground::base::invisible;
 use import::document::Document;
 use import::file::{self, GroupedFile, Merge, SourceRecord};
 use import::kinds::Kind;
@@ -291,7 +291,7 @@ impl WrittenFile {
                 }
             }
             if !merge.differences.is_empty() {
-                let shown = |lines: &Vec<String>| lines.iter().map(|line| hidden::escaped(line)).collect::<Vec<_>>();
+                let shown = |lines: &Vec<String>| lines.iter().map(|line| invisible::escaped(line)).collect::<Vec<_>>();
                 let shown: BTreeMap<_, _> =
                     merge.differences.iter().map(|(name, lines)| (name, shown(lines))).collect();
                 report["differences"] = json!(shown);

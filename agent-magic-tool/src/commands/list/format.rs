@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::json;
 use serde_json::value::RawValue;
+use serde_with_macros::skip_serializing_none;
 
 use super::{Detail, Line, MAX_SENTENCE_CHARS, Need, typescript};
 use crate::context::Context;
@@ -181,15 +182,12 @@ impl<'a> ExplainedNeeds<'a> {
 /// Serializes as one object keyed by name, in order of relevance.
 struct ByName<'a>(&'a [Line]);
 
+#[skip_serializing_none]
 #[derive(Default, Serialize)]
 struct ListedTool<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     signature: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     needs: Option<String>,
 }
 

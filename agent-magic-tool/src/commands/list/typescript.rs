@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::fmt::Write as _;
 
-use ground::base::hidden;
+use ground::base::invisible;
 use protocol::json;
 use serde_json::{Map, Value};
 
@@ -54,7 +54,7 @@ pub(super) fn signature(name: &str, description: &str, input: &Value) -> String 
     let input = if matches!(&*written, "{}" | "unknown") { String::new() } else { format!("input: {written}") };
     writeln!(text, "{name}({input})").expect("a text takes all");
     // What would not be seen, in comments and in texts alike.
-    text.split('\n').map(hidden::escaped).collect::<Vec<_>>().join("\n")
+    text.split('\n').map(invisible::escaped).collect::<Vec<_>>().join("\n")
 }
 
 /// What the schema of a whole input says beside its type and its description.

@@ -3,8 +3,10 @@
 use ground::config::secret::SecretName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 /// A client that gets access tokens for itself with the client credentials grant (RFC 6749, section 4.4).
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientCredentials {
@@ -16,9 +18,7 @@ pub struct ClientCredentials {
     /// The secret of the client. It is sent to the token endpoint alone.
     pub client_secret: SecretName,
     /// The scopes to ask for, separated by spaces.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
     /// The API for which the token is meant, as some servers demand.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
 }

@@ -5,44 +5,38 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with_macros::skip_serializing_none;
 
 use super::{DefinitionMistake, Http, Method, ResponseFormat};
 
 /// How further pages are fetched: exactly one of `next_token`, `link_header`, `next_url`, `page`, `offset` and
 /// `last_item`.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pagination {
     /// The response contains a token (or cursor) that the next request sends back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_token: Option<NextToken>,
     /// The `Link` header of the response has the URL of the next page (RFC 8288, `rel="next"`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub link_header: bool,
     /// The field (or JSON pointer) of the response that contains the URL of the next page, on the same server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_url: Option<String>,
     /// The request carries the number of the page, from 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<Counter>,
     /// The request carries how many items to skip, from 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<Counter>,
     /// The request carries a field of the last item so far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_item: Option<LastItem>,
     /// The field (or JSON pointer) of the response that is `true` if there are further pages. Absent: they end where the response names no next page, or at an empty page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_more: Option<String>,
     /// The field (or JSON pointer) of the array to join; default: the response itself is the array.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<String>,
     /// The most pages to fetch.
     #[serde(default = "default_max_pages")]
     #[schemars(range(min = 1))]
     pub max_pages: u32,
     /// The most items to return: a number, or a template that renders to one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_items: Option<Value>,
 }
 
@@ -51,14 +45,13 @@ fn default_max_pages() -> u32 {
 }
 
 /// A token for the next page, sent in exactly one of `query` and `body`.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NextToken {
     /// The query parameter that carries the token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
     /// The field (or JSON pointer) of the JSON body that carries the token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     /// The field (or JSON pointer) of the response that contains the token.
     pub response: String,
@@ -66,29 +59,26 @@ pub struct NextToken {
 
 /// A number that grows from page to page, sent in exactly one of `query` and `body`. If the declared request has a
 /// number there, the pages start with it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Counter {
     /// The query parameter that carries the number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
     /// The field (or JSON pointer) of the JSON body that carries the number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     /// The number of the first page if the request has none. Absent: 1 for `page`, 0 for `offset`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<u64>,
 }
 
 /// A field of the last item, like its id, sent in exactly one of `query` and `body`.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LastItem {
     /// The query parameter that carries the value, like `starting_after`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
     /// The field (or JSON pointer) of the JSON body that carries the value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     /// The field (or JSON pointer) of an item, like `id`.
     pub field: String,

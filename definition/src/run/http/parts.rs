@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_with_macros::skip_serializing_none;
 
 /// Names and parts, in order: some services require the file to be last.
 #[derive(Debug, Clone)]
@@ -23,16 +24,15 @@ pub enum FormPart {
 }
 
 /// A file that is sent as one part.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilePart {
     /// The path of the file: a template.
     pub file: String,
     /// The content type; default: guessed from the file name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
     /// The file name that is sent: a template; default: the file's own name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_name: Option<String>,
 }
 

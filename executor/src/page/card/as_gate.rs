@@ -1,6 +1,6 @@
 //! A card as JSON, for a client with an API key: the same content, without what only a browser can use.
 
-use ground::base::hidden;
+use ground::base::invisible;
 use ground::page_client::api_client::{
     Gate, GateCaller, GateChange, GateField, GateFile, GateForm, GateNeed, PlainText,
 };
@@ -18,7 +18,7 @@ impl Card {
     /// `question` is what the task asks, if it asks one.
     pub(in crate::page) fn into_gate(self, id: TaskId, question: Option<&UserQuestion>) -> Gate {
         let needs = self.need(question);
-        let touches: Vec<_> = self.touches.iter().map(|touched| hidden::escaped(touched)).collect();
+        let touches: Vec<_> = self.touches.iter().map(|touched| invisible::escaped(touched)).collect();
         let folder = plain_line(&self.asked.folder).text;
         Gate {
             id,
@@ -27,7 +27,7 @@ impl Card {
             effect: self.effect,
             effect_words: self.effect_words.to_owned(),
             danger: self.danger,
-            why: hidden::escaped(&self.why),
+            why: invisible::escaped(&self.why),
             reason: self.reason.map(|reason| reason.plain()),
             asked_by: GateCaller {
                 user: self.asked.user,
@@ -45,11 +45,11 @@ impl Card {
             runs: self.runs.iter().map(ShownFile::as_gate).collect(),
             reads: self.reads.iter().map(ShownFile::as_gate).collect(),
             change: self.change.as_ref().map(ShownChange::as_gate),
-            unknown: self.unknown.as_deref().map(hidden::escaped),
+            unknown: self.unknown.as_deref().map(invisible::escaped),
             marks: self.background.mark_words(),
             digest: self.digest,
             subtool: self.tool,
-            description: hidden::escaped(&self.description),
+            description: invisible::escaped(&self.description),
         }
     }
 
@@ -117,7 +117,7 @@ impl ShownChange {
             shown: self.shown,
             diff: self.diff.as_ref().map(LineDiff::plain),
             rows: self.rows.as_ref().map(VisibleText::plain),
-            sets_off: self.sets_off.iter().map(|words| hidden::escaped(words)).collect(),
+            sets_off: self.sets_off.iter().map(|words| invisible::escaped(words)).collect(),
             set_by_database: self.set_by_database.iter().map(VisibleText::plain).collect(),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! What a client sends back stays as it is: values, names of fields, patterns.
 
-use ground::base::hidden;
+use ground::base::invisible;
 use serde_json::{Map, Value};
 
 use super::plain;
@@ -59,7 +59,7 @@ pub(in crate::page) fn shown(schema: &Map<String, Value>) -> Map<String, Value> 
             shown.insert("title".to_owned(), label.into());
         }
     }
-    if let Some(suggested) = schema.get("default").map(plain).filter(|text| hidden::next(text).is_some()) {
+    if let Some(suggested) = schema.get("default").map(plain).filter(|text| invisible::next(text).is_some()) {
         let about =
             shown.get("description").and_then(Value::as_str).map(|about| format!("{about} ")).unwrap_or_default();
         shown.insert("description".to_owned(), format!("{about}(suggested: {})", visible(&suggested)).into());
@@ -80,7 +80,7 @@ fn keyword(key: &str, value: &Value) -> Value {
 /// A field, which is known by its name if it has no title.
 fn named(name: &str, schema: &Value) -> Value {
     let mut schema = any(schema);
-    if let Some(fields) = schema.as_object_mut().filter(|_| hidden::next(name).is_some()) {
+    if let Some(fields) = schema.as_object_mut().filter(|_| invisible::next(name).is_some()) {
         fields.entry("title").or_insert_with(|| visible(name).into());
     }
     schema

@@ -3,7 +3,7 @@
 //! A template gets the names, descriptions and labels of definitions, servers and agents as they are. It writes each of
 //! them through one of these.
 
-use ground::base::hidden;
+use ground::base::invisible;
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
 
@@ -14,7 +14,7 @@ pub(in crate::page) fn add_filters(templates: &mut Environment<'_>) {
     templates.add_filter("words", |text: Value| Serde(words(&plain(&text))));
     templates.add_filter("json", |text: Value| Serde(json(&plain(&text))));
     // For what can hold text alone, such as an attribute.
-    templates.add_filter("escaped", |text: Value| hidden::escaped(&plain(&text)));
+    templates.add_filter("escaped", |text: Value| invisible::escaped(&plain(&text)));
     templates.add_filter("notes", |text: Value| notes(&plain(&text)));
     templates.add_filter("oddities", |text: Value| oddities(&plain(&text)));
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use url::Url;
 
 use super::SecretName;
-use crate::base::hidden;
+use crate::base::invisible;
 
 /// A domain whose hosts all belong to one service, which has one account for all of them.
 const SHARED_DOMAIN: &str = "googleapis.com";
@@ -46,7 +46,7 @@ impl SecretPlace {
             Some(folder) => format!("cd {} && {line}", shell_words(&[folder.to_owned()])),
             None => line,
         };
-        Self::Program(hidden::escaped(&line))
+        Self::Program(invisible::escaped(&line))
     }
 
     /// Whether this allows what `url` leads to, whatever its scheme.

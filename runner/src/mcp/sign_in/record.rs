@@ -19,6 +19,7 @@ use rmcp::transport::auth::{
     StoredAuthorizationState, StoredCredentials,
 };
 use serde::{Deserialize, Serialize};
+use serde_with_macros::skip_serializing_none;
 
 use super::places::SignInPlace;
 
@@ -26,20 +27,16 @@ use super::places::SignInPlace;
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The secret, as JSON. A human may have set it with the first three fields.
+#[skip_serializing_none]
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SignInRecord {
     /// A client that a human registered with the authorization server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) client_secret: Option<String>,
     /// The authorization server with which that client is registered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) issuer: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) tokens: Option<IssuedTokens>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pending: Option<PendingSignIn>,
 }
 

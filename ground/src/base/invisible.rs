@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// Control, format, separator, private-use and unassigned characters, and other characters that are not visible.
-static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
+static INVISIBLE: LazyLock<Regex> = LazyLock::new(|| {
     // The last ones are letters and symbols that are drawn as nothing: the blank Braille pattern, a note without a head,
     // a filler of the Khitan script, and two blanks among the hieroglyphs.
     Regex::new(
@@ -15,17 +15,17 @@ static HIDDEN: LazyLock<Regex> = LazyLock::new(|| {
     .expect("a valid character class")
 });
 
-/// Returns where the next hidden character lies in `text`.
+/// Returns where the next invisible character lies in `text`.
 pub fn next(text: &str) -> Option<Range<usize>> {
-    HIDDEN.find(text).map(|found| found.range())
+    INVISIBLE.find(text).map(|found| found.range())
 }
 
-/// Whether `character` is hidden.
-pub fn is_hidden(character: char) -> bool {
-    HIDDEN.is_match(character.encode_utf8(&mut [0; 4]))
+/// Whether `character` is one of them.
+pub fn is_invisible(character: char) -> bool {
+    INVISIBLE.is_match(character.encode_utf8(&mut [0; 4]))
 }
 
-/// Returns `text` with every hidden character as `\u{200b}`.
+/// Returns `text` with every invisible character as `\u{200b}`.
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -42,15 +42,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hidden_character_is_written_out_and_everything_else_stays() {
+    fn an_invisible_character_is_written_out_and_everything_else_stays() {
         assert_eq!(escaped("a b: grün, 年, 👍 é"), "a b: grün, 年, 👍 é");
         assert_eq!(escaped("a\u{200b}b\u{e0041}\u{202e}\n"), "a\\u{200b}b\\u{e0041}\\u{202e}\\u{a}");
         for blank in
             ['\u{2800}', '\u{1d159}', '\u{16fe4}', '\u{13441}', '\u{13442}', '\u{3164}', '\u{115f}', '\u{ffa0}']
         {
-            assert!(is_hidden(blank), "{}", blank.escape_unicode());
+            assert!(is_invisible(blank), "{}", blank.escape_unicode());
         }
-        assert!(!is_hidden('\u{2801}') && !is_hidden('\u{1d158}'));
-        assert!(is_hidden('\u{200d}') && !is_hidden('a') && !is_hidden(' '));
+        assert!(!is_invisible('\u{2801}') && !is_invisible('\u{1d158}'));
+        assert!(is_invisible('\u{200d}') && !is_invisible('a') && !is_invisible(' '));
     }
 }
