@@ -43,6 +43,7 @@ const LADDERS: [(&str, &[&str]); 11] = [
             "pool",
             "rows",
             "statement",
+            "read_again",
             "replaced",
             "write",
             "schema_cache",

@@ -33,6 +33,7 @@ mod error;
 mod mysql;
 mod pool;
 mod postgres;
+mod read_again;
 mod replaced;
 mod rows;
 mod schema_cache;

@@ -10,8 +10,8 @@ use sql::schema::KeyColumn;
 
 use super::SqlStatement;
 use super::error::DatabaseError;
+use super::read_again::{ROWS_READ_AGAIN, key_value, quoted, split};
 use super::rows::Rows;
-use super::write::{ROWS_READ_AGAIN, key_value, quoted, split};
 
 /// Marks the place in the transaction to which the change is taken back.
 pub(crate) const SAVEPOINT: &str = "SAVEPOINT before_the_change";

@@ -2,22 +2,18 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 use sql::dialect::Dialect;
 use sql::guard::{MAX_COMPARED_ROWS, OtherRows, ReplacedBecause, ReplacedRows};
 use sql::schema::TableName;
 use sql::settings::RowCaps;
-use sql::value::Value;
 
 use super::SqlStatement;
 use super::error::DatabaseError;
+use super::read_again::{ROWS_READ_AGAIN, key_value, quoted, split};
 use super::replaced::Replacing;
 use super::rows::{RowCollector, Rows};
-
-/// How many rows are read again at once: SQLite nests at most 1,000 conditions.
-pub(super) const ROWS_READ_AGAIN: usize = 400;
 
 /// How much of the rows of a change is read, so that all of it is compared, whatever is shown.
 const COMPARED: RowCaps = RowCaps { rows: MAX_COMPARED_ROWS, bytes: 64 << 20, cell_bytes: 16 << 20 };
@@ -242,16 +238,6 @@ fn compared(rows: &Rows, left_out: &[String]) -> Json {
     json!([names, lines])
 }
 
-/// Takes the columns of the written rows, which are the last ones, from those of the statement itself.
-pub(super) fn split(mut rows: Rows, columns: &[String]) -> (Option<Rows>, Rows) {
-    let own = rows.columns.len().saturating_sub(columns.len());
-    let mut written = rows.split_columns(own);
-    for (column, name) in written.columns.iter_mut().zip(columns) {
-        name.clone_into(&mut column.name);
-    }
-    ((own > 0).then_some(rows), written)
-}
-
 /// Bounds what is shown.
 fn cut(rows: Rows, caps: RowCaps) -> Rows {
     let names = rows.columns.into_iter().map(|column| (column.name, column.type_name));
@@ -332,23 +318,6 @@ impl TouchedRows {
             order.join(", ")
         );
         SqlStatement { sql, parameters }
-    }
-}
-
-/// Returns what a cell stands for, bound to a parameter.
-pub(super) fn key_value(cell: &Json) -> Value {
-    let encoded = cell.as_object().and_then(|object| object.get("base64")).and_then(Json::as_str);
-    match encoded.map(|text| base64::engine::general_purpose::STANDARD.decode(text)) {
-        Some(Ok(bytes)) => Value::Bytes(bytes),
-        _ => Value::from(cell),
-    }
-}
-
-/// Returns a name as the dialect quotes it.
-pub(super) fn quoted(name: &str, dialect: Dialect) -> String {
-    match dialect {
-        Dialect::Mysql => format!("`{}`", name.replace('`', "``")),
-        Dialect::Sqlite | Dialect::Postgres => format!("\"{}\"", name.replace('"', "\"\"")),
     }
 }
 

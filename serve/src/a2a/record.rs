@@ -426,8 +426,7 @@ impl TaskRecord {
         } else if !state.is_final() {
             progress.metadata.clear();
         }
-        let begins = progress.state == A2aState::Submitted;
-        progress.state = state;
+        let begins = std::mem::replace(&mut progress.state, state) == A2aState::Submitted;
         let message = text.map(|text| agent_message(text, &self.context_id, &self.id));
         progress.texts.get_or_insert_default().message.clone_from(&message);
         progress.at = clock::now();

@@ -113,7 +113,7 @@ impl<F: AnswerFormat> AnswerStream<F> {
         Some((sent, if is_last { self.receipt() } else { None }))
     }
 
-    /// Takes in the next event, or that there is none.
+    /// Takes in the next event, or keeps the connection open without one.
     async fn advance(&mut self) {
         let patience = if self.held.is_empty() { self.keep_alive } else { PAUSE };
         match tokio::time::timeout(patience, self.turn.next()).await {
