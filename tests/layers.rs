@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::tidy::{CRATES, without_tests};
+use crate::tidy::{CRATES, folder_of, without_tests};
 
 /// The folders of each crate, lowest first.
 const LADDERS: [(&str, &[&str]); 11] = [
@@ -177,7 +177,8 @@ fn tree(package: &str) -> BTreeSet<String> {
         let used = if CRATES.contains(&name.as_str()) {
             let manifest = fs::read_to_string(root.join(&name).join("Cargo.toml")).expect("its manifest");
             let manifest: toml_edit::DocumentMut = manifest.parse().expect("TOML");
-            manifest["dependencies"].as_table().expect("a table").iter().map(|(name, _)| name.to_owned()).collect()
+            let own = manifest["dependencies"].as_table().expect("a table").iter();
+            own.map(|(name, _)| folder_of(name).to_owned()).collect()
         } else {
             locked.get(name.as_str()).cloned().unwrap_or_default()
         };

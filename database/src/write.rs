@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 use sql::dialect::Dialect;
@@ -200,7 +202,7 @@ impl WriteQuery {
             returned: shown(read.returned),
             before: shown(read.before),
             after: shown(read.after),
-            digest: base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(digest),
+            digest: URL_SAFE_NO_PAD.encode(digest),
         })
     }
 }
@@ -325,6 +327,7 @@ impl TouchedRows {
 mod tests {
     use super::*;
     use crate::ResultColumn;
+    use sql::value::Value;
 
     #[test]
     fn rows_are_found_again_by_keys_that_are_bound_and_names_that_are_quoted() {

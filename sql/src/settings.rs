@@ -50,6 +50,7 @@ impl Default for RowCaps {
 
 impl RowCaps {
     /// Returns the smaller of both, for each cap.
+    #[must_use]
     pub fn within(self, most: Self) -> Self {
         Self {
             rows: self.rows.min(most.rows),

@@ -1,4 +1,4 @@
-//! The ask_user runner's settings: a question to the human on the page.
+//! The `ask_user` runner's settings: a question to the human on the page.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -183,7 +183,7 @@ pub fn settings_of<'a>(name: &str, config: &'a Config) -> Result<&'a DatabaseSet
     config.databases.get(name).ok_or_else(|| {
         let names: Vec<_> = config.databases.keys().map(|name| format!("`{name}`")).collect();
         let there = if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) };
-        Failure::new(Code::BadConfig, format!("the configuration has no database `{}`; {there}", name))
-            .hint(format!("a human must add [databases.{}] with its `url` to config.toml", name))
+        Failure::new(Code::BadConfig, format!("the configuration has no database `{name}`; {there}"))
+            .hint(format!("a human must add [databases.{name}] with its `url` to config.toml"))
     })
 }
