@@ -62,12 +62,12 @@ pub async fn perform(
     data_folder: Arc<Path>,
     control: AttemptControl,
 ) -> AttemptReport {
-    let AttemptControl { lookup_rules, cancel, cause, clock, feedback } = control;
     let shown_input = seal::shown(&task.input);
     let hidden = match reveal(&mut task, &context) {
         Ok(hidden) => Arc::new(hidden),
         Err(failure) => {
-            let failed = failed(failure, &task, timeout(&definition, purpose, &context.config), &cause, 0, &context);
+            let limit = timeout(&definition, purpose, &context.config);
+            let failed = failed(failure, &task, limit, &control.cause, 0, &context);
             return AttemptReport { id: task.id, attempt: task.attempt, result: Err(failed) };
         }
     };
@@ -76,12 +76,8 @@ pub async fn perform(
         shown_input,
         hidden: Arc::clone(&hidden),
         context: &context,
-        lookup_rules: &*lookup_rules,
         data_folder: &data_folder,
-        cancel,
-        cause,
-        clock,
-        feedback,
+        control: &control,
         heard: HeardClass::default(),
     };
     attempt.heard.hear(task.notes.input_class);
@@ -142,6 +138,7 @@ pub async fn preview(
     cancel: CancellationToken,
 ) -> ReplacedValues {
     let (cause, clock, feedback) = (InterruptCause::default(), AttemptClock::default(), Feedback::default());
+    let control = AttemptControl { lookup_rules, cancel, cause, clock, feedback };
     let shown_input = seal::shown(&task.input);
     let hidden = match reveal(&mut task, &context) {
         Ok(hidden) => Arc::new(hidden),
@@ -152,12 +149,8 @@ pub async fn preview(
         shown_input,
         hidden: Arc::clone(&hidden),
         context: &context,
-        lookup_rules: &*lookup_rules,
         data_folder: &data_folder,
-        cancel,
-        cause,
-        clock,
-        feedback,
+        control: &control,
         heard: HeardClass::default(),
     };
     let found = lookup::preview(&attempt, &definition).await;
@@ -209,12 +202,8 @@ struct Attempt<'a> {
     /// The texts of the hidden inputs.
     hidden: Arc<HiddenTexts>,
     context: &'a RunnerContext,
-    lookup_rules: &'a dyn LookupRules,
     data_folder: &'a Path,
-    cancel: CancellationToken,
-    cause: InterruptCause,
-    clock: AttemptClock,
-    feedback: Feedback,
+    control: &'a AttemptControl,
     heard: HeardClass,
 }
 
@@ -222,14 +211,14 @@ impl Attempt<'_> {
     async fn work(&self, definition: &Definition) -> Result<End, FailedAttempt> {
         let (started, started_at) = (Instant::now(), clock::now());
         let timeout = timeout(definition, AttemptPurpose::Work, &self.context.config);
-        let cause = Arc::clone(&self.cause);
+        let cause = Arc::clone(&self.control.cause);
         let invocation = Invocation {
             job: self.task.notes.job.clone(),
             is_unsent: self.task.notes.is_unsent,
-            clock: self.clock.clone(),
+            clock: self.control.clock.clone(),
             time_limit: Some(timeout.get()),
             shutdown: ShutdownProbe::new(move || cause.get() == Some(&FailureKind::Shutdown)),
-            feedback: self.feedback.clone(),
+            feedback: self.control.feedback.clone(),
             heard: self.heard.clone(),
             hidden: Arc::clone(&self.hidden),
             approved: self.task.confirmation.as_ref().map(|confirmation| confirmation.files.clone()),
@@ -255,7 +244,7 @@ impl Attempt<'_> {
                     failure.error.details.extend(sent(definition, &shown, &self.context.config));
                     failure = failure.detail("started_at", started_at.to_string());
                 }
-                Err(failed(failure, self.task, timeout, &self.cause, duration, self.context))
+                Err(failed(failure, self.task, timeout, &self.control.cause, duration, self.context))
             }
         }
     }
@@ -265,7 +254,7 @@ impl Attempt<'_> {
         definition: &Definition,
         invocation: &Invocation,
     ) -> Result<(Outcome, Map<String, Value>), Failure> {
-        let success = pinned::perform(definition, invocation, self.context, &self.cancel).await?;
+        let success = pinned::perform(definition, invocation, self.context, &self.control.cancel).await?;
         self.shape(success, definition, &invocation.input).await
     }
 
@@ -282,7 +271,7 @@ impl Attempt<'_> {
             (Ok(end), Err(failure)) => {
                 let duration = end.meta.get("duration_ms").and_then(Value::as_u64).unwrap_or_default();
                 let failure = after_effect(failure, self.task);
-                Err(failed(failure, self.task, timeout, &self.cause, duration, self.context))
+                Err(failed(failure, self.task, timeout, &self.control.cause, duration, self.context))
             }
             (result, _) => result,
         }
@@ -324,11 +313,11 @@ impl Attempt<'_> {
         tokio::pin!(work);
         tokio::select! {
             outcome = &mut work => outcome,
-            () = self.clock.expired(timeout.get()) => {
-                if self.cause.set(FailureKind::Timeout).is_err() {
+            () = self.control.clock.expired(timeout.get()) => {
+                if self.control.cause.set(FailureKind::Timeout).is_err() {
                     tracing::debug!(id = %self.task.id, "the timeout passed while the attempt was being stopped");
                 }
-                self.cancel.cancel();
+                self.control.cancel.cancel();
                 work.await
             }
         }
@@ -428,7 +417,7 @@ impl Attempt<'_> {
         let variables: Vec<_> =
             shared.iter().map(|(name, value)| (*name, value)).chain(variables.iter().copied()).collect();
         let query = Query { expression, data, variables: &variables, max_bytes };
-        let selected = self.context.jq.select(query, &self.cancel).await;
+        let selected = self.context.jq.select(query, &self.control.cancel).await;
         selected.map_err(|error| {
             let failure = select_failed(&error);
             match error {

@@ -9,12 +9,13 @@ use definition::run::builtin::Builtin;
 use futures_util::future::BoxFuture;
 use ground::task::fingerprint::Fingerprint;
 use protocol::extent::DataExtent;
+use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number};
 
 use super::{
-    CancellationToken, Code, Config, Deserialize, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Serialize,
-    Value, fields, input_file,
+    CancellationToken, Code, Config, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Serialize, Value,
+    fields, input_file,
 };
 
 mod fetch_url;

@@ -127,7 +127,7 @@ impl Attempt<'_> {
             if let Err(failure) = self.may_read(definition, &schema, &page.input) {
                 return read.ended_by(failure, first);
             }
-            let performed = pinned::perform(definition, &page, self.context, &self.cancel).await;
+            let performed = pinned::perform(definition, &page, self.context, &self.control.cancel).await;
             let success = performed.map_err(|failure| read.failed(failure, first))?;
             let answered = read.answered(&success);
             let shaped = self.shape(success, definition, &page.input).await;
@@ -152,7 +152,7 @@ impl Attempt<'_> {
         }
         let (name, caller) = (&self.task.tool, &self.task.caller);
         let call = LookupCall { name, definition, input, caller, is_for_caller: true };
-        self.lookup_rules.check(&call).map_err(Failure::from)
+        self.control.lookup_rules.check(&call).map_err(Failure::from)
     }
 }
 

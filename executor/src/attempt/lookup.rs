@@ -57,7 +57,7 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
     else {
         let failure =
             Failure::new(Code::BadDefinition, "the subtool of its `verify` is not available").effect_possible();
-        return Err(failed(failure, attempt.task, timeout(None), &attempt.cause, 0, attempt.context));
+        return Err(failed(failure, attempt.task, timeout(None), &attempt.control.cause, 0, attempt.context));
     };
     let input = input(attempt, &verify.subtool, &verify.input, lookup);
     let check = json!({"subtool": verify.subtool.as_str(), "input": input.as_ref().ok()});
@@ -81,7 +81,8 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
         }
     };
     let failure = failure.detail("check", check);
-    let mut failed = failed(failure, attempt.task, timeout(Some(lookup)), &attempt.cause, duration, attempt.context);
+    let mut failed =
+        failed(failure, attempt.task, timeout(Some(lookup)), &attempt.control.cause, duration, attempt.context);
     if failed.side_effect == SideEffect::None {
         // The lookup gave its answer, even if it was stopped: do not repeat it.
         failed.retry = Retry::Never;
@@ -98,7 +99,7 @@ fn permitted(
     is_for_caller: bool,
 ) -> Result<Map<String, Value>, ErrorBody> {
     let (definition, caller) = (&*lookup.definition, &attempt.task.caller);
-    attempt.lookup_rules.check(&LookupCall { name, definition, input: &input, caller, is_for_caller })?;
+    attempt.control.lookup_rules.check(&LookupCall { name, definition, input: &input, caller, is_for_caller })?;
     Ok(input)
 }
 
@@ -132,7 +133,7 @@ async fn find(
     let shared = invocation(attempt.task, attempt.task.input.clone()).variables(&verify.happened);
     let variables: Vec<_> = shared.iter().map(|(name, value)| (*name, value)).collect();
     let query = Query { expression: &verify.happened, data: &data, variables: &variables, max_bytes };
-    let outputs = attempt.context.jq.outputs(query, &attempt.cancel).await;
+    let outputs = attempt.context.jq.outputs(query, &attempt.control.cancel).await;
     let happened = match outputs.as_deref() {
         Ok([Value::Bool(happened)]) => Ok(*happened),
         Ok(_) => {
@@ -157,7 +158,7 @@ async fn data_of(
     let subtool = Some(SubtoolLabel { name: name.to_string(), tags: definition.tags.clone() });
     let invocation = Invocation { subtool, ..invocation(attempt.task, input) };
     let work = Box::pin(async {
-        let success = Box::pin(pinned::perform(definition, &invocation, context, &attempt.cancel)).await?;
+        let success = Box::pin(pinned::perform(definition, &invocation, context, &attempt.control.cancel)).await?;
         attempt.shape(success, definition, &invocation.input).await
     });
     let (outcome, meta) = attempt.within(timeout, work).await?;
@@ -182,7 +183,7 @@ pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> O
             ..invocation(attempt.task, attempt.task.input.clone())
         };
         let change = definition.run.change()?;
-        return Box::pin(sql::preview(change, &invocation, attempt.context, &attempt.cancel)).await;
+        return Box::pin(sql::preview(change, &invocation, attempt.context, &attempt.control.cancel)).await;
     };
     let Some(lookup) = &preview.lookup else {
         return Some(ReplacedValues::Unknown("the subtool of its preview is not available".to_owned()));
