@@ -161,6 +161,38 @@ fn what_decides_has_no_network_stack() {
     assert!(heavy.is_empty(), "{heavy:?}");
 }
 
+#[test]
+fn what_stands_on_what_is_what_architecture_md_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace");
+    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("it is there");
+    let (_, text) = text.split_once("What stands on what").expect("it says that");
+    let mut listed = Vec::new();
+    for line in text.split("```").nth(1).expect("a block").lines().skip(1) {
+        let (package, others) = line.split_once(' ').expect("a crate and what it stands on");
+        listed.push((package.to_owned(), others.trim().trim_matches('-').to_owned()));
+    }
+    let order: Vec<_> = listed.iter().map(|(package, _)| package.as_str()).collect();
+    assert_eq!(order.iter().collect::<BTreeSet<_>>(), CRATES.iter().collect(), "each crate has a line");
+    for (package, others) in &listed {
+        let direct: BTreeSet<String> =
+            manifest_dependencies(package).filter(|name| CRATES.contains(&name.as_str())).collect();
+        let is_implied = |name: &String| direct.iter().any(|other| other != name && tree(other).contains(name));
+        let own: Vec<_> = direct.iter().filter(|name| !is_implied(name)).map(String::as_str).collect();
+        assert_eq!(*others, own.join(", "), "what {package} stands on");
+        let place = |name: &str| order.iter().position(|other| *other == name);
+        assert!(own.iter().all(|other| place(other) < place(package)), "{package} comes after what it stands on");
+    }
+}
+
+/// The names of the dependencies in the manifest of a crate of ours, with the folders of our own.
+fn manifest_dependencies(package: &str) -> impl Iterator<Item = String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace");
+    let manifest = fs::read_to_string(root.join(package).join("Cargo.toml")).expect("its manifest");
+    let manifest: toml_edit::DocumentMut = manifest.parse().expect("TOML");
+    let dependencies = manifest["dependencies"].as_table().expect("a table").clone();
+    dependencies.into_iter().map(|(name, _)| folder_of(&name).to_owned())
+}
+
 /// All that a crate of the workspace is built from, whichever features are on.
 fn tree(package: &str) -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace");
@@ -175,10 +207,7 @@ fn tree(package: &str) -> BTreeSet<String> {
     let (mut found, mut open) = (BTreeSet::new(), vec![package.to_owned()]);
     while let Some(name) = open.pop() {
         let used = if CRATES.contains(&name.as_str()) {
-            let manifest = fs::read_to_string(root.join(&name).join("Cargo.toml")).expect("its manifest");
-            let manifest: toml_edit::DocumentMut = manifest.parse().expect("TOML");
-            let own = manifest["dependencies"].as_table().expect("a table").iter();
-            own.map(|(name, _)| folder_of(name).to_owned()).collect()
+            manifest_dependencies(&name).collect()
         } else {
             locked.get(name.as_str()).cloned().unwrap_or_default()
         };
