@@ -1,7 +1,6 @@
 //! How a subtool is performed: the settings of exactly one runner, and their mistakes.
 //!
-//! To add a runner: a file under `run/` with its settings, a variant of [`Run`], and its arm in [`Run::settings`]; what
-//! performs it is beside the others in the executor.
+//! What performs each of them is in `runner/src/`; CONTRIBUTING.md has the steps to add one.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

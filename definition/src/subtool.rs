@@ -96,6 +96,7 @@ pub struct Definition {
     #[serde(default = "enabled")]
     pub enabled: bool,
     /// The JSON Schema of the data that it returns.
+    #[serde(default)]
     #[schemars(schema_with = "output_schema")]
     pub output: Option<Map<String, Value>>,
     /// How the runner's data becomes the result.

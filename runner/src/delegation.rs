@@ -2,7 +2,7 @@
 //!
 //! A runner makes its requests like any caller, through the mailbox: they pass the same intake, policy and
 //! confirmations, and are one level deeper than the caller of the runner. A task that waits for a delegated task
-//! does not occupy a slot (`dispatcher/slots.rs`). Decides nothing about models or agents.
+//! does not occupy a slot (`dispatcher/src/slots.rs`). Decides nothing about models or agents.
 
 use std::collections::HashSet;
 use std::ffi::OsString;

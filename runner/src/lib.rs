@@ -1,8 +1,8 @@
 //! The runners: the ways of performing a task.
 //!
 //! A runner knows nothing about tasks, result files or retries: it gets a fixed [`Invocation`] and a
-//! cancellation token, and returns the output or a failure. To add one: its settings in `definition/src/run/`, a file
-//! under `runner/` that implements [`Runner`] for them, and its arm in [`runner`].
+//! cancellation token, and returns the output or a failure. CONTRIBUTING.md
+//! has the steps to add one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -279,7 +279,8 @@ impl RunnerOutput {
 
 /// The contract of a runner, implemented for its settings. What it leaves out, a runner does not do.
 pub trait Runner: Sync {
-    /// Returns what [`Runner::perform`] would send, as JSON, with secrets as `secret:NAME`. Has no side effects.
+    /// Returns what [`Runner::perform`] would send, as JSON, with secrets as `secret:NAME`, and without the runner's name, under which
+    /// it is shown. Has no side effects.
     fn plan(&self, invocation: &Invocation, config: &Config) -> Result<Value, Failure>;
 
     /// Fails if the invocation is certain to fail, as far as that is known without a secret and without a connection.

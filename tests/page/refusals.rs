@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::http::Answer;
 use super::human::Human;
-use crate::world::World;
+use crate::world::{World, until};
 
 /// A world in which one task of each kind waits, and a signed-in human.
 struct Waiting {
@@ -122,6 +122,61 @@ fn an_edit_is_approved_only_as_the_human_saw_it() {
             ("a question", waiting.edit(question, &json!({})), 422, "wants-answer"),
         ],
     );
+}
+
+/// It would end as drifted: what the edited input replaces was not looked up, and no human has seen it.
+#[test]
+fn an_edit_by_which_something_else_is_replaced_is_refused_at_once() {
+    let world = World::new();
+    let file = world.folder().join("shop.db");
+    let shop = rusqlite::Connection::open(&file).expect("a database");
+    shop.execute_batch("CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT); INSERT INTO notes VALUES (1, 'old')")
+        .expect("made");
+    world.configure(&format!("[databases.shop]\nurl = \"sqlite://{}\"\nwritable = true\n", file.display()));
+    world.define(
+        "notes.json",
+        &json!({
+            "note_read": {"description": "Reads a note.", "input": {"type": "object", "properties": {"name": {"type": "string"}}},
+                "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["cat", "{{ name }}"], "folder": "."}}},
+            "note_write": {"description": "Writes a note.", "input": {"type": "object", "required": ["name", "text"],
+                "properties": {"name": {"type": "string"}, "text": {"type": "string"}}},
+                "preview": {"subtool": "note_read", "input": {"name": "{{ name }}"}, "replaces": "{text: .}"},
+                "run": {"process": {"argv": ["sh", "-c", "printf %s \"$1\" > \"$2\"", "w", "{{ text }}", "{{ name }}"], "folder": "."}}},
+            "shop_change": {"description": "Changes rows.", "input": {"type": "object", "required": ["statement"],
+                "properties": {"statement": {"type": "string"}}}, "run": {"sql": {"database": "shop", "change": "{{ statement }}"}}}
+        }),
+    );
+    std::fs::write(world.folder().join("first"), "old").expect("written");
+    let human = Human::of(&world);
+    let posted = |path: &str, id: &str, more: Value| {
+        let mut body = human.pending_task(id);
+        body.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+        (human.post(path, &body), body)
+    };
+    let card = |id: &str| human.get(&format!("/card/{id}")).body;
+    let change = world.start("shop_change", &json!({"statement": "UPDATE notes SET body = 'new' WHERE id = 1"}));
+    let note = world.start("note_write", &json!({"name": "first", "text": "new"}));
+    until("what they replace is known", || {
+        card(&change).contains("data-change") && card(&note).contains("class=\"replaces\"")
+    });
+    let has_form = |id: &str| card(id).contains("data-form=\"edit\"");
+    assert!(has_form(&note) && !has_form(&change), "{}", card(&change));
+    for (id, input) in [
+        (&change, json!({"statement": "UPDATE notes SET body = 'other' WHERE id = 1"})),
+        (&note, json!({"name": "second", "text": "new"})),
+    ] {
+        let (answer, _) = posted("/edit", id, json!({"input": input}));
+        assert_eq!((answer.status, code_of(&answer).as_str()), (422, "invalid-input"), "{}", answer.body);
+        assert!(answer.body.contains("looked up for the input as it was asked for"), "{}", answer.body);
+        assert_eq!(posted("/decide-edit", id, json!({"input": input, "edited_digest": zeros()})).0.status, 422);
+    }
+    let input = json!({"name": "first", "text": "newer"});
+    let (answer, mut body) = posted("/edit", &note, json!({ "input": input }));
+    let shown: Value = serde_json::from_str(answer.body.trim()).expect("JSON");
+    body["edited_digest"] = shown["digest"].clone();
+    assert_eq!(human.post("/decide-edit", &body).status, 200);
+    assert_eq!(world.end_of(&note)["status"], "succeeded");
+    assert_eq!(std::fs::read_to_string(world.folder().join("first")).expect("read"), "newer");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Hooks: which of them are called when a task ends, with which event, and when a failed delivery is retried.
 //!
-//! Only decides. The store records the deliveries together with the end of the task (`store/outbox.rs`), and the
+//! Only decides. The store records the deliveries together with the end of the task (`store/src/outbox.rs`), and the
 //! daemon sends them with `hook/send.rs`.
 
 use std::collections::BTreeMap;

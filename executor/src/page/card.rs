@@ -340,7 +340,12 @@ impl Card {
             grantable: question.is_none() && definition.is_some_and(|definition| definition.grantable),
             grant_scope: scope_words(task.caller.uid, task.caller.client(), task.caller.folder.as_deref()),
             grant_fields: shown.iter().map(|(name, value)| grant_field(name, value, &confirmation.files)).collect(),
-            edit: form::fields(schema, &shown),
+            // What another statement would change was not tried.
+            edit: if definition.is_some_and(|definition| definition.run.change().is_some()) {
+                Vec::new()
+            } else {
+                form::fields(schema, &shown)
+            },
             form: question
                 .as_ref()
                 .map_or_else(Vec::new, |question| form::question_fields(&question.text, &question.schema)),

@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use catalog::Subtool;
+use definition::{Definition, Preview};
 use dispatcher::{DecisionError, HumanVerdict};
 use ground::base::schema::Problem;
 use ground::base::webauthn::Assertion;
@@ -69,12 +70,15 @@ fn check_edit(page: &Page, edit: &EditBody) -> Result<CheckedEdit, Response> {
     let input = hidden::sealed_edit(page, &subtool.definition.input, &task, &edit.input)?;
     let revealed = hidden::revealed(page, &input)?;
     check_input(&subtool, &revealed)?;
+    if input != task.input && is_foreseen_otherwise(&subtool.definition, &task, &input) {
+        let problem = "what a run would replace was looked up for the input as it was asked for; deny it, and write in the reason \
+                       what you want instead";
+        return Err(invalid(problem.to_owned()));
+    }
     // What is known to fail is not offered for a yes.
     let invocation = attempt::invocation(&task, revealed);
     if let Err(failure) = subtool.definition.run.check_before(&invocation, &page.runner_context()) {
-        let problem = failure.error.message;
-        let pointer = String::new();
-        return Err(invalid_input(&[Problem { pointer, problem, fields: None, did_you_mean: None, schema: None }]));
+        return Err(invalid(failure.error.message));
     }
     let edited = if input == task.input {
         *confirmation
@@ -86,6 +90,22 @@ fn check_edit(page: &Page, edit: &EditBody) -> Result<CheckedEdit, Response> {
     let edited_digest = edited.digest_of(&page.context.site.instance, &task, &input);
     let word = approval_word(&subtool.definition, &task, &input);
     Ok(CheckedEdit { task, input, shown: digest, files: edited.files, digest: edited_digest, word })
+}
+
+/// Whether what a run with the edited input replaces is not what was looked up and shown: it would end as drifted.
+fn is_foreseen_otherwise(definition: &Definition, task: &Task, edited: &Map<String, Value>) -> bool {
+    let looked_up = |preview: &Preview, input: &Map<String, Value>| {
+        attempt::invocation(task, input.clone()).values().fields(&preview.input).ok()
+    };
+    definition.run.change().is_some()
+        || definition.preview.as_ref().is_some_and(|preview| {
+            preview.replaces.contains("$input") || looked_up(preview, &task.input) != looked_up(preview, edited)
+        })
+}
+
+/// The answer to an input that is wrong as a whole.
+fn invalid(problem: String) -> Response {
+    invalid_input(&[Problem { pointer: String::new(), problem, fields: None, did_you_mean: None, schema: None }])
 }
 
 fn check_input(subtool: &Subtool, input: &Map<String, Value>) -> Result<(), Response> {
