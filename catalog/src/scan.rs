@@ -241,7 +241,9 @@ fn declares_read_only(file: &DefinitionFile, definition: &ScannedDefinition, tex
     let own = text.get(start..start + length).and_then(|own| json::parse_within(own, JsonLimits::DEFINITIONS).ok());
     let Some(Value::Object(own)) = own else { return false };
     let merged = merge(Map::clone(&file.defaults), own);
-    let delegates = merged.get("run").is_some_and(|run| ["agent", "steps"].iter().any(|kind| run.get(kind).is_some()));
+    let delegates = merged.get("run").is_some_and(|run| {
+        ["agent", "steps"].iter().any(|kind| run.get(kind).is_some()) || !run["llm"]["tool"].is_null()
+    });
     !delegates && merged.get("annotations").is_some_and(|annotations| annotations["readOnlyHint"] == true)
 }
 

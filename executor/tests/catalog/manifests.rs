@@ -349,6 +349,8 @@ fn a_check_is_refused_unless_every_definition_of_its_name_only_reads() {
     let look = |changes: Value| json!({"zoo_look": reads(changes)});
     let (reading, writing) = (look(json!({})), look(json!({"annotations": {}})));
     let asks = look(json!({"run": {"agent": {"prompt": "{{ name }}"}}}));
+    let answers = look(json!({"run": {"llm": {"prompt": "{{ name }}"}}}));
+    let calls = look(json!({"run": {"llm": {"prompt": "{{ name }}", "tool": "zoo_feed"}}}));
     let cases = [
         ("it reads", vec![&reading], false),
         ("all read", vec![&reading, &reading], false),
@@ -356,6 +358,8 @@ fn a_check_is_refused_unless_every_definition_of_its_name_only_reads() {
         ("the second one writes", vec![&reading, &writing], true),
         ("the first one writes", vec![&writing, &reading], true),
         ("what it delegates may write", vec![&asks], true),
+        ("a model that is only asked", vec![&answers], false),
+        ("what the model calls may write", vec![&calls], true),
     ];
     for (what, files, is_refused) in cases {
         let named: Vec<_> = ["a.json", "b.json"].into_iter().zip(files.into_iter().cloned()).collect();
