@@ -151,11 +151,13 @@ fn what_decides_has_no_network_stack() {
     let light = [("protocol", &RUNTIME[..]), ("search", &RUNTIME)];
     let pure =
         ["sql", "ground", "definition", "catalog", "store", "dispatcher", "import"].map(|package| (package, &[][..]));
+    let dependencies = dependencies();
+    let uses = borrowed(&dependencies);
     let mut heavy = Vec::new();
     for (package, also) in light.into_iter().chain(pure) {
-        let tree = tree(package);
+        let tree = reachable(package, &uses);
         assert!(tree.len() > 5, "what does {package} use? {tree:?}");
-        let found = tree.iter().filter(|name| NETWORK.contains(&name.as_str()) || also.contains(&name.as_str()));
+        let found = tree.iter().filter(|name| NETWORK.contains(name) || also.contains(name));
         heavy.extend(found.map(|name| format!("{package}: {name}")));
     }
     assert!(heavy.is_empty(), "{heavy:?}");
@@ -169,51 +171,45 @@ fn what_stands_on_what_is_what_architecture_md_says() {
     let mut listed = Vec::new();
     for line in text.split("```").nth(1).expect("a block").lines().skip(1) {
         let (package, others) = line.split_once(' ').expect("a crate and what it stands on");
-        listed.push((package.to_owned(), others.trim().trim_matches('-').to_owned()));
+        listed.push((package, others.trim().trim_matches('-')));
     }
-    let order: Vec<_> = listed.iter().map(|(package, _)| package.as_str()).collect();
+    let order: Vec<_> = listed.iter().map(|(package, _)| *package).collect();
     assert_eq!(order.iter().collect::<BTreeSet<_>>(), CRATES.iter().collect(), "each crate has a line");
-    for (package, others) in &listed {
-        let direct: BTreeSet<String> =
-            manifest_dependencies(package).filter(|name| CRATES.contains(&name.as_str())).collect();
-        let is_implied = |name: &String| direct.iter().any(|other| other != name && tree(other).contains(name));
-        let own: Vec<_> = direct.iter().filter(|name| !is_implied(name)).map(String::as_str).collect();
-        assert_eq!(*others, own.join(", "), "what {package} stands on");
+    let dependencies = dependencies();
+    let uses = borrowed(&dependencies);
+    for (package, others) in listed {
+        let direct: BTreeSet<_> = uses[package].iter().copied().filter(|name| CRATES.contains(name)).collect();
+        let implied: BTreeSet<_> = direct.iter().flat_map(|other| reachable(other, &uses)).collect();
+        let own: Vec<_> = direct.difference(&implied).copied().collect();
+        assert_eq!(others, own.join(", "), "what {package} stands on");
         let place = |name: &str| order.iter().position(|other| *other == name);
         assert!(own.iter().all(|other| place(other) < place(package)), "{package} comes after what it stands on");
     }
 }
 
-/// The names of the dependencies in the manifest of a crate of ours, with the folders of our own.
-fn manifest_dependencies(package: &str) -> impl Iterator<Item = String> {
+/// What each package is built from, whichever features are on; crates of ours by their folders, without what their tests use.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace");
-    let manifest = fs::read_to_string(root.join(package).join("Cargo.toml")).expect("its manifest");
-    let manifest: toml_edit::DocumentMut = manifest.parse().expect("TOML");
-    let dependencies = manifest["dependencies"].as_table().expect("a table").clone();
-    dependencies.into_iter().map(|(name, _)| folder_of(&name).to_owned())
-}
-
-/// All that a crate of the workspace is built from, whichever features are on.
-fn tree(package: &str) -> BTreeSet<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the member lies in the workspace");
-    let lock = fs::read_to_string(root.join("Cargo.lock")).expect("it is committed");
-    let lock: toml_edit::DocumentMut = lock.parse().expect("TOML");
-    let mut locked: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let read = |path: &str| -> toml_edit::DocumentMut {
+        fs::read_to_string(root.join(path)).expect("it is committed").parse().expect("TOML")
+    };
+    let lock = read("Cargo.lock");
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for entry in lock["package"].as_array_of_tables().expect("packages") {
         let used = entry.get("dependencies").and_then(|list| list.as_array()).into_iter().flatten();
         let used = used.filter_map(|used| used.as_str()?.split(' ').next().map(str::to_owned));
-        locked.entry(entry["name"].as_str().expect("a name")).or_default().extend(used);
+        found.entry(entry["name"].as_str().expect("a name").to_owned()).or_default().extend(used);
     }
-    let (mut found, mut open) = (BTreeSet::new(), vec![package.to_owned()]);
-    while let Some(name) = open.pop() {
-        let used = if CRATES.contains(&name.as_str()) {
-            manifest_dependencies(&name).collect()
-        } else {
-            locked.get(name.as_str()).cloned().unwrap_or_default()
-        };
-        open.extend(used.into_iter().filter(|used| found.insert(used.clone())));
+    for package in CRATES {
+        let manifest = read(&format!("{package}/Cargo.toml"));
+        let used = manifest["dependencies"].as_table().expect("a table").iter();
+        found.insert(package.to_owned(), used.map(|(name, _)| folder_of(name).to_owned()).collect());
     }
     found
+}
+
+fn borrowed(dependencies: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<&str, BTreeSet<&str>> {
+    dependencies.iter().map(|(name, used)| (name.as_str(), used.iter().map(String::as_str).collect())).collect()
 }
 
 impl Module {
