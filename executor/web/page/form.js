@@ -111,5 +111,5 @@ export function showProblems(form, problems) {
     first?.focus();
     if (problems.length > 0)
         announce(`${problems.length} ${problems.length === 1 ? "field needs" : "fields need"} another look`);
-    return [...left].map((one) => `${one.pointer}: ${one.problem}`);
+    return [...left].map((one) => (one.pointer ? `${one.pointer}: ${one.problem}` : one.problem));
 }

@@ -71,8 +71,8 @@ fn check_edit(page: &Page, edit: &EditBody) -> Result<CheckedEdit, Response> {
     let revealed = hidden::revealed(page, &input)?;
     check_input(&subtool, &revealed)?;
     if input != task.input && is_foreseen_otherwise(&subtool.definition, &task, &input) {
-        let problem = "what a run would replace was looked up for the input as it was asked for; deny it, and write in the reason \
-                       what you want instead";
+        let problem = "with this edit it would replace something else than you were shown, which was looked up for the input as it \
+                       was asked for; edit other fields, or deny it and write in the reason what you want instead";
         return Err(invalid(problem.to_owned()));
     }
     // What is known to fail is not offered for a yes.
