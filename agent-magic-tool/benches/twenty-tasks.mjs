@@ -1,7 +1,7 @@
 // Counts what a model reads and writes for twenty whole everyday tasks over a catalog of about two thousand subtools.
 //
 //   npm install --prefix /tmp/tokens gpt-tokenizer@3.4.0 mcporter@0.12.3
-//   NODE_PATH=/tmp/tokens/node_modules node agent-magic-tool/benches/twenty-tasks.mjs PROGRAM [--format=typescript] [--json]
+//   NODE_PATH=/tmp/tokens/node_modules node agent-magic-tool/benches/twenty-tasks.mjs PROGRAM [--format=json] [--json]
 //
 // It needs what `tests/run` downloads: the descriptions of GitHub, Google and Magento, and MCP servers of npm and PyPI. The
 // imported APIs are answered by a stand-in (twenty-tasks-world.mjs), so nothing leaves the machine. Ids and notes that depend on
@@ -27,7 +27,8 @@ import { CACHE, World, standIn } from "./twenty-tasks-world.mjs";
 const { countTokens } = createRequire(import.meta.url)("gpt-tokenizer/encoding/o200k_base");
 const words = process.argv.slice(2);
 const [program] = words.filter((word) => !word.startsWith("--"));
-const FORMAT = words.includes("--format=typescript") ? " --format=typescript" : "";
+// The one tool lists signatures by itself; a program in a shell is told to.
+const FORMAT = words.includes("--format=json") ? "" : " --format=typescript";
 const MCPORTER = (process.env.NODE_PATH ?? "")
   .split(":")
   .map((path) => join(path, "mcporter/dist/cli.js"))
@@ -239,14 +240,14 @@ class Model {
     this.title = title;
   }
 
-  async say(command, isList) {
-    const printed = await this.world.shell(command, this.title);
+  async say(command, isList, silent = "") {
+    const printed = await this.world.shell(command + silent, this.title);
     this.turns.push({ command, output: printed.text, isList, tokens: countTokens(command) + countTokens(printed.text) });
     return printed;
   }
 
   async list(what) {
-    const { stdout } = await this.say(`agent-magic-tool list tools ${what}${FORMAT}`, true);
+    const { stdout } = await this.say(`agent-magic-tool list tools ${what}`, true, FORMAT);
     const found = listed(stdout);
     for (const [name, input] of found) this.seen.set(name, input ?? this.seen.get(name));
     return [...found.keys()];

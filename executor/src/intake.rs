@@ -11,6 +11,7 @@ use catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials, privil
 use definition::Definition;
 use dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
 use ground::base::credential;
+use ground::base::schema::{MAX_PROBLEMS, Problem};
 use ground::config::Config;
 use ground::config::seal;
 use ground::config::secret::Secrets;
@@ -372,11 +373,12 @@ pub fn parse(taken: &TakenRequest) -> Result<Request, ErrorBody> {
 }
 
 /// Returns the error for an input with these problems, of which there is at least one.
-pub fn invalid(subtool: &Subtool, problems: &[ground::base::schema::Problem]) -> ErrorBody {
+pub fn invalid(subtool: &Subtool, problems: &[Problem]) -> ErrorBody {
     let first = &problems[0];
     let location = if first.pointer.is_empty() { "the input".to_owned() } else { format!("`{}`", first.pointer) };
     let more = match problems.len() {
         1 => String::new(),
+        MAX_PROBLEMS.. => format!("; {MAX_PROBLEMS} mistakes or more"),
         count => format!("; {count} mistakes in all"),
     };
     let message = format!("the input of `{}` is wrong at {location}: {first}{more}", subtool.name);

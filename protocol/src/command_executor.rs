@@ -47,7 +47,7 @@ pub struct CommandExecutor {
 }
 
 /// What to do with a command line that needs a real shell or another program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForeignCommands {
     Refuse,
@@ -219,7 +219,7 @@ impl CommandExecutor {
                 PipelineCondition::Success => status == 0,
                 PipelineCondition::Failure => status != 0,
             };
-            let mut piped = Vec::new();
+            let (mut piped, mut failed) = (Vec::new(), None);
             for (index, command) in pipeline.commands.iter().enumerate() {
                 let mut words = command.words.clone();
                 if allowed::is_run(&words) {
@@ -230,12 +230,22 @@ impl CommandExecutor {
                 if !is_executed {
                     continue;
                 }
+                let later = &pipeline.commands[index + 1..];
+                if !later.iter().any(|command| allowed::evaluates_jq(&command.words)) {
+                    allowed::list_as_signatures(&mut words);
+                }
                 let stdin = line.stdin_of(command).map_or(piped, |text| text.as_bytes().to_vec());
                 let printed = self.call(&words, stdin, &mut output, report);
+                let printed = unless_in_vain(printed, failed.take());
                 status = printed.status;
                 piped = redirect(printed, command, &mut output);
-                if index + 1 == pipeline.commands.len() {
+                if later.is_empty() {
                     output.print(&std::mem::take(&mut piped));
+                } else if allowed::is_jq(&later[0].words) && allowed::arguments(&words).is_some() {
+                    failed = (status != 0).then(|| (status, piped.clone()));
+                    let note;
+                    (piped, note) = ResultReader::new(&self.mailbox, &*self.shell, &self.caller).with_whole_data(piped);
+                    output.print_error(&note.map(|note| format!("note: {note}\n")).unwrap_or_default());
                 }
             }
         }
@@ -286,6 +296,18 @@ impl CommandExecutor {
         let waited = self.shell.call(&wait, "", &self.caller);
         output.record_call(&wait, &waited, &self.mailbox);
         PrintedOutput { stderr: printed.stderr + &waited.stderr, ..waited }
+    }
+}
+
+/// What `jq` printed of the result of a command that `failed`: that result itself if there was nothing in it to be found.
+fn unless_in_vain(printed: ProgramOutput, failed: Option<(u8, Vec<u8>)>) -> ProgramOutput {
+    let is_in_vain = printed.status != 0 || matches!(printed.stdout.trim_ascii(), b"" | b"null");
+    match failed.filter(|_| is_in_vain) {
+        Some((status, stdout)) => {
+            let stderr = "note: jq found nothing, since the command before it did not succeed; this is what it said\n";
+            ProgramOutput { status, stdout, stderr: stderr.to_owned() }
+        }
+        None => printed,
     }
 }
 

@@ -35,6 +35,9 @@ const CLAUSE_SHARE: f64 = 0.4;
 const OTHER_WORD_WEIGHT: f64 = 0.5;
 /// How many hits are compared phrase by phrase.
 const MAX_COMPARED: usize = 50;
+/// How many of the best hits are looked at by name, and what is left of the score of one of another version.
+const MAX_NAMED: usize = 20;
+const OTHER_VERSION: f64 = 0.85;
 /// Hits below this share of the best score are dropped, because they merely mention a word of the query. In the queries
 /// of the shipped packs every relevant hit scores at least 0.4 of the best; half of that leaves room for longer queries,
 /// in which each word weighs less.
@@ -132,6 +135,11 @@ impl Index {
                 hit.score *= verbs::share(wish, self.verb(hit.document)?);
             }
         }
+        for hit in hits.iter_mut().take(MAX_NAMED) {
+            if is_of_other_version(&self.name(hit.document)?) {
+                hit.score *= OTHER_VERSION;
+            }
+        }
         let best = hits.iter().map(|hit| hit.score).fold(0.0, f64::max);
         hits.retain(|hit| hit.score >= best * MIN_SCORE_SHARE);
         for hit in &mut hits {
@@ -160,6 +168,12 @@ impl Index {
         }
         Ok(())
     }
+}
+
+/// Whether a name says that another version of the same thing has it without these words: `v2-drive_files_list`.
+fn is_of_other_version(name: &str) -> bool {
+    let version = name.split_once('-').map(|(version, _)| version).and_then(|version| version.strip_prefix('v'));
+    version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 /// Best first, those with equal scores by their number, which is the order of their names.

@@ -27,7 +27,7 @@ fn rules() -> serde_json::Value {
         {"last": "awaiting_confirmation|\"status\":\\s*\"pending\"", "says": "It waits for your approval."},
         {"last": "result is final", "runs": ["agent-magic-tool read $ID"]},
         {"last": "\"data\":\\s*\"left", "says": "The mark is left."},
-        {"last": "\"mark\"", "runs": ["agent-magic-tool run mark name=x"]},
+        {"last": "mark\\(input", "runs": ["agent-magic-tool run mark name=x"]},
     ])
 }
 

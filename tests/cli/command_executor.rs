@@ -70,8 +70,9 @@ fn a_model_finds_a_subtool_runs_it_and_reads_its_file() {
     say(&world);
     let mut tool = Tool::of(&world);
     let found = tool.output("agent-magic-tool list tools --query=\"say a text\" --limit 1 2>/dev/null");
-    let found: Value = serde_json::from_str(&found).expect("discovery JSON");
-    assert_eq!(found["say"]["description"], "Says a text again.");
+    assert!(found.starts_with("/** Says a text again. */\nsay(input: {"), "{found}");
+    let piped = "agent-magic-tool list tools --query='say a text' --limit 1 2>/dev/null | jq -r .say.description";
+    assert_eq!(tool.output(piped), "Says a text again.\n");
     let text = "it's \"年度报告\" & $HOME; `x`";
     let run = format!("agent-magic-tool run say --input=- <<'EOF'\n{}\nEOF", json!({ "text": text }));
     let answer = tool.ask(&json!({"id": {"any": [1]}, "command": run}).to_string());

@@ -65,12 +65,10 @@ impl<'a> Model<'a> {
         Printed { exit: answer["exit"].as_u64().expect("a status"), document, error, text }
     }
 
-    /// Searches as the definition shows it; returns the name and the schema of the best match.
-    fn find(&mut self, words: &str) -> (String, Value) {
+    /// Searches as the definition shows it; returns the name and the input of the best match.
+    fn find(&mut self, words: &str) -> (String, String) {
         let printed = self.say(&format!("agent-magic-tool list tools --query=\"{words}\""));
-        let found = printed.document.as_object().unwrap_or_else(|| panic!("no list: {}", printed.text));
-        let (name, subtool) = found.iter().next().unwrap_or_else(|| panic!("nothing found: {}", printed.text));
-        (name.clone(), subtool["input"].clone())
+        best_match(&printed.text).unwrap_or_else(|| panic!("nothing found: {}", printed.text))
     }
 
     /// Runs a subtool in the first form that the definition teaches.
@@ -165,6 +163,15 @@ impl Drop for Model<'_> {
     }
 }
 
+/// The name and the input of the first signature of a list: `name(input: {...})`, after a comment.
+fn best_match(list: &str) -> Option<(String, String)> {
+    let (comment, rest) = list.strip_prefix("/** ")?.split_once("*/\n")?;
+    assert!(!comment.contains('\n'), "{list}");
+    let (name, rest) = rest.split_once('(')?;
+    let (input, _) = rest.split_once(")\n")?;
+    Some((name.to_owned(), input.to_owned()))
+}
+
 /// The first command in a text for a model that the model itself may run.
 fn command_in(text: &str) -> Option<String> {
     let starts = text.match_indices("agent-magic-tool ").map(|(start, _)| &text[start..]);
@@ -218,8 +225,8 @@ type Task = (&'static str, fn(&mut Model<'_>));
 
 const TASKS: [Task; 10] = [
     ("read a file", |model| {
-        let (name, schema) = model.find("read a file");
-        assert!(schema["properties"]["path"].is_object(), "{schema}");
+        let (name, input) = model.find("read a file");
+        assert!(input.contains(" path: string"), "{input}");
         let printed = model.run(&name, &json!({"path": "note.txt"}), true);
         assert!(model.follow(printed).text.contains("The meeting is on Friday."));
     }),
@@ -263,10 +270,7 @@ const TASKS: [Task; 10] = [
     ("start with a wrong command", |model| {
         let printed = model.say("agent-magic-tool search weather");
         let printed = model.follow(printed);
-        let name = match printed.document.as_object().and_then(|found| found.keys().next()) {
-            Some(name) => name.clone(),
-            None => model.find("weather").0,
-        };
+        let (name, _) = best_match(&printed.text).unwrap_or_else(|| model.find("weather"));
         let printed = model.run(&name, &json!({"city": "Lisbon"}), true);
         assert_eq!(model.follow(printed).document["data"], "18 degrees in Lisbon");
     }),

@@ -3,6 +3,7 @@
 //! JSON Schema draft 2020-12 unless `$schema` names another draft; validated by the `jsonschema` crate.
 //! A `$ref` may only refer to the same schema. Patterns run on a linear-time engine.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use jsonschema::error::ValidationErrorKind;
@@ -19,7 +20,12 @@ use work::SchemaWork;
 mod work;
 
 /// The most problems that are listed for one input.
-const MAX_PROBLEMS: usize = 20;
+pub const MAX_PROBLEMS: usize = 20;
+/// The most errors of one input that are looked at.
+const MAX_ERRORS: usize = 1_000;
+/// How many missing fields of an object are explained one by one; more are only named.
+const MAX_MISSING_EXPLAINED: usize = 5;
+const MAX_MISSING_NAMED: usize = 40;
 /// The most problems that are listed for one output.
 const MAX_OUTPUT_PROBLEMS: usize = 5;
 /// The most characters of one message; a longer one, which quotes a long value, is cut.
@@ -119,7 +125,23 @@ impl InputSchema {
         if self.validator.is_valid(input) {
             return Vec::new();
         }
-        self.validator.iter_errors(input).flat_map(|error| self.explain(&error)).take(MAX_PROBLEMS).collect()
+        let errors: Vec<_> = self.validator.iter_errors(input).take(MAX_ERRORS).collect();
+        let missing = missing_fields(&errors);
+        let mut found = Vec::new();
+        for error in &errors {
+            let Some(names) = many_missing(error, &missing) else {
+                found.extend(self.explain(error));
+                continue;
+            };
+            let pointer = error.instance_path().as_str().to_owned();
+            let problem = format!("these are required: {}", at_most(MAX_MISSING_NAMED, names.iter().map(in_backticks)));
+            // Once for all of them.
+            if found.iter().all(|known: &Problem| (&known.pointer, &known.problem) != (&pointer, &problem)) {
+                found.push(Problem { pointer, problem, fields: None, did_you_mean: None, schema: None });
+            }
+        }
+        found.truncate(MAX_PROBLEMS);
+        found
     }
 
     fn explain(&self, error: &ValidationError<'_>) -> Vec<Problem> {
@@ -164,6 +186,24 @@ impl InputSchema {
             }],
         }
     }
+}
+
+/// The names of the fields that each object lacks, by its pointer.
+fn missing_fields<'a>(errors: &'a [ValidationError<'_>]) -> BTreeMap<String, Vec<&'a str>> {
+    let mut missing: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for error in errors {
+        if let ValidationErrorKind::Required { property } = error.kind() {
+            let names = missing.entry(error.instance_path().as_str().to_owned()).or_default();
+            names.push(property.as_str().unwrap_or_default());
+        }
+    }
+    missing
+}
+
+/// The fields that an object lacks, if the error is about one of many.
+fn many_missing<'a>(error: &ValidationError<'_>, missing: &'a BTreeMap<String, Vec<&str>>) -> Option<&'a Vec<&'a str>> {
+    let ValidationErrorKind::Required { .. } = error.kind() else { return None };
+    missing.get(error.instance_path().as_str()).filter(|names| names.len() > MAX_MISSING_EXPLAINED)
 }
 
 /// Checks that `schema` compiles; unlike an input schema, it may describe any type.
@@ -251,6 +291,19 @@ mod tests {
             "required": ["query"],
             "additionalProperties": false
         }))
+    }
+
+    #[test]
+    fn of_many_missing_fields_all_are_named_at_once() {
+        let names: Vec<_> = (0..21).map(|number| format!("field_{number}")).collect();
+        let stock = json!({"type": "object", "required": names, "properties": {}});
+        let schema = compiled(json!({"type": "object", "required": ["sku"], "properties": {"stock": stock}}));
+        let problems = schema.problems(&json!({"stock": {"field_3": 1}}));
+        let said: Vec<_> = problems.iter().map(|it| (it.pointer.as_str(), it.problem.as_str())).collect();
+        assert_eq!(said.len(), 2, "{said:?}");
+        let (pointer, all) = said.into_iter().find(|(pointer, _)| *pointer != "/sku").expect("that of the stock");
+        assert!(pointer == "/stock" && all.starts_with("these are required: `field_0`"), "{all}");
+        assert!(all.ends_with("`field_20`") && !all.contains("`field_3`"), "{all}");
     }
 
     #[test]

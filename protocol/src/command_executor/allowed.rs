@@ -32,6 +32,19 @@ pub(super) fn is_run(words: &[String]) -> bool {
     arguments(words).and_then(<[_]>::first).is_some_and(|command| command == "run")
 }
 
+/// Has a `list` that names no format print signatures: a model does as well with them as with schemas, and they are shorter.
+/// What goes to jq stays JSON.
+pub(super) fn list_as_signatures(words: &mut Vec<String>) {
+    let Some(("list", rest)) = arguments(words).and_then(<[_]>::split_first).map(|(name, rest)| (name.as_str(), rest))
+    else {
+        return;
+    };
+    if !rest.iter().any(|word| word.split('=').next() == Some("--format")) {
+        let place = words.len() - rest.len();
+        words.insert(place, "--format=typescript".to_owned());
+    }
+}
+
 /// Whether the command waits for results.
 pub(super) fn waits(words: &[String]) -> bool {
     arguments(words).and_then(<[_]>::split_first).is_some_and(|(command, rest)| match command.as_str() {
@@ -45,8 +58,12 @@ pub(super) fn waits(words: &[String]) -> bool {
 pub(super) fn evaluates_jq(words: &[String]) -> bool {
     match arguments(words) {
         Some(arguments) => arguments.iter().any(|word| word.starts_with("--jq")),
-        None => words.first().is_some_and(|program| base(program) == "jq"),
+        None => is_jq(words),
     }
+}
+
+pub(super) fn is_jq(words: &[String]) -> bool {
+    words.first().is_some_and(|program| base(program) == "jq")
 }
 
 /// Whether the command only waits for results or reads them.

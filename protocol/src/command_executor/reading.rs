@@ -9,7 +9,10 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Cursor, Read as _};
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::caller::Caller;
+use crate::extent;
 use crate::mailbox::Mailbox;
 use crate::shell::Shell;
 use crate::task::TaskId;
@@ -122,6 +125,37 @@ impl<'a> ResultReader<'a> {
             return Err(ProgramFailure(1, message));
         }
         Ok(bytes)
+    }
+
+    /// A printed result with its whole data, as `jq` is to see every result, and what a reader of the data must know. Anything
+    /// else stays as it is.
+    pub(super) fn with_whole_data(&mut self, printed: Vec<u8>) -> (Vec<u8>, Option<String>) {
+        let Ok(Value::Object(mut result)) = serde_json::from_slice(&printed) else { return (printed, None) };
+        let id = result.get("id").and_then(Value::as_str).and_then(|id| id.parse::<TaskId>().ok());
+        let Some(id) = id.filter(|_| result.get("status").is_some_and(|status| status == "succeeded")) else {
+            return (printed, None);
+        };
+        let file = self.read(&self.mailbox.result_file(id).display().to_string()).ok();
+        let file: Value = file.and_then(|file| serde_json::from_slice(&file).ok()).unwrap_or_default();
+        let (meta, all) = (&file["_meta"], &file["_meta"][extent::MORE_WITH]);
+        let note = extent::note(meta).map(|note| match all.as_str() {
+            Some(option) => format!("{note}; all pages in one result: run it with {option}"),
+            None => note,
+        });
+        if result.contains_key("data") {
+            return (printed, note);
+        }
+        let Some(data) = file.get("data").cloned().or_else(|| self.data_in_file(meta["data_file"].as_str()?)) else {
+            return (printed, note);
+        };
+        result.insert("data".to_owned(), data);
+        (Value::Object(result).to_string().into_bytes(), note)
+    }
+
+    fn data_in_file(&mut self, path: &str) -> Option<Value> {
+        let bytes = self.read(path).ok()?;
+        let as_json = serde_json::from_slice(&bytes).ok().filter(|_| path.ends_with(".json"));
+        Some(as_json.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into()))
     }
 
     /// The name of the result file at `path`; a relative path starts in the results folder.

@@ -70,14 +70,75 @@ fn operators_work_as_in_a_shell() {
     let bench = Bench::new(vec![("inspect", failed)]);
     let answer =
         bench.answer("agent-magic-tool inspect x && agent-magic-tool tasks || /usr/bin/agent-magic-tool list 'a b'");
-    assert_eq!(bench.calls(), [vec!["inspect", "x"], vec!["list", "a b"]]);
-    assert_eq!((answer.text.as_str(), answer.status), ("[\"list\",\"a b\"]\nno such thing\n", 0));
+    assert_eq!(bench.calls(), [vec!["inspect", "x"], vec!["list", "--format=typescript", "a b"]]);
+    assert_eq!(
+        (answer.text.as_str(), answer.status),
+        ("[\"list\",\"--format=typescript\",\"a b\"]\nno such thing\n", 0)
+    );
     assert_eq!(bench.text("agent-magic-tool inspect x"), "no such thing\nexit status: 3\n");
     assert_eq!(
         bench.text("agent-magic-tool inspect x 2>&1 | wc -l; agent-magic-tool inspect y 2>/dev/null || true"),
         "1\n"
     );
     assert_eq!(bench.text("agent-magic-tool list | grep -o list"), "list\n");
+}
+
+#[test]
+fn jq_sees_the_data_of_every_result_and_hides_no_failure() {
+    let printed = |status, document: Value| PrintedOutput { status, ..printed(&document.to_string()) };
+    let id = TaskId::new();
+    let data = format!("result-{id}.data.json");
+    let large = json!({"id": id, "status": "succeeded", "bytes": 20_000, "shape": "[{a}]"});
+    let failed = json!({"id": id, "status": "failed", "error": {"code": "http-status", "message": "404"}});
+    let bench = Bench::new(vec![("wait", printed(0, large)), ("read", printed(1, failed.clone()))]);
+    fs::write(bench.mailbox.results().join(&data), "[{\"a\": 1}, {\"a\": 2}]").expect("written");
+    let meta = json!({"more_pages": true, "more_with": "--all"});
+    for (file, said) in [
+        (json!({"data": [{"a": 1}, {"a": 2}], "_meta": {}}), ""),
+        (json!({"_meta": {"data_file": data}}), ""),
+        (json!({"data": [{"a": 1}, {"a": 2}], "_meta": meta}), "all pages in one result: run it with --all\n"),
+    ] {
+        bench.mailbox.publish(id, &file.to_string()).expect("published");
+        let text = bench.text(&format!("agent-magic-tool wait {id} | jq -c '[.data[].a]'"));
+        let (words, stdin) =
+            bench.shell.calls.lock().unwrap_or_else(PoisonError::into_inner).last().cloned().expect("jq");
+        let seen: Value = serde_json::from_str(&stdin).expect("JSON");
+        assert_eq!((words[0].as_str(), &seen["data"]), ("jq", &json!([{"a": 1}, {"a": 2}])), "{file}");
+        assert!(text.ends_with(said) && (said.is_empty() || text.contains("note: ")), "{file}: {text}");
+    }
+    let read = format!("agent-magic-tool read {id} | jq '.data[0].a'");
+    for in_vain in [printed(5, json!("jq: cannot use null")), printed(0, json!(null))] {
+        let bench = Bench::new(vec![("read", printed(1, failed.clone())), ("jq", in_vain)]);
+        let answer = bench.answer(&read);
+        assert_eq!(answer.status, 1, "{}", answer.text);
+        assert!(
+            answer.text.starts_with(&failed.to_string()) && answer.text.contains("did not succeed"),
+            "{}",
+            answer.text
+        );
+    }
+    let bench = Bench::new(vec![("read", printed(1, failed)), ("jq", printed(0, json!("http-status")))]);
+    assert_eq!(bench.text(&read), "\"http-status\"\n");
+}
+
+#[test]
+fn a_list_prints_signatures_unless_jq_or_the_line_wants_another_format() {
+    let of_line = |line: &str| {
+        let bench = Bench::new(vec![]);
+        bench.answer(line);
+        bench.calls()[0].join(" ")
+    };
+    for (line, called) in [
+        ("agent-magic-tool list tools x", "list --format=typescript tools x"),
+        ("list tools -q x | head -5", "list --format=typescript tools -q x"),
+        ("list tools -q x | jq keys", "list tools -q x"),
+        ("list tools -q x | head -5 | jq keys", "list tools -q x"),
+        ("list tools --format names", "list tools --format names"),
+        ("list tools --format=json", "list tools --format=json"),
+        ("tasks", "tasks"),
+    ] {
+        assert_eq!(of_line(line), called, "{line}");
+    }
 }
 
 #[test]

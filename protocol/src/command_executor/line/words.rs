@@ -139,6 +139,12 @@ impl WordReader {
                 '\\' => self.escaped(&mut word)?,
                 '$' => self.dollar(&mut word)?,
                 '`' => return Err(Refusal::shell("`", RUN_IT_FIRST)),
+                '[' if word.text.ends_with('=') => {
+                    return Err(Refusal::shell(
+                        c,
+                        "a list is JSON in quotes after `:=`: KEY:='[\"a\", \"b\"]'; one element alone: KEY=a",
+                    ));
+                }
                 '*' | '?' | '[' => {
                     return Err(Refusal::shell(c, "file names are not expanded: quote it, or write the name out"));
                 }
