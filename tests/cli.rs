@@ -22,6 +22,7 @@ mod resolve;
 mod run;
 mod secret;
 mod setup;
+mod small;
 mod ten_tasks;
 mod typescript;
 mod unknown;

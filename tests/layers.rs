@@ -147,14 +147,17 @@ fn no_circle_has_more_files_than_can_be_read_together() {
 #[test]
 fn what_decides_has_no_network_stack() {
     const NETWORK: [&str; 8] = ["axum", "genai", "hyper", "mysql_async", "reqwest", "rmcp", "rustls", "tokio-postgres"];
-    const RUNTIME: [&str; 5] = ["tokio", "rusqlite", "jsonschema", "minijinja", "jaq-core"];
-    let light = [("protocol", &RUNTIME[..]), ("search", &RUNTIME)];
-    let pure =
-        ["sql", "ground", "definition", "catalog", "store", "dispatcher", "import"].map(|package| (package, &[][..]));
+    const RUNTIME: [&str; 5] = ["tokio", "rusqlite", "jsonschema", "minijinja", "toml"];
+    const EVALUATOR: &str = "jaq-core";
+    let (light, agents) = (["protocol", "search", "listing"], ["jq", "agent-side"]);
+    let light = light.map(|package| (package, [&RUNTIME[..], &[EVALUATOR]].concat()));
+    let agents = agents.map(|package| (package, RUNTIME.to_vec()));
+    let pure = ["sql", "ground", "definition", "catalog", "store", "dispatcher", "import"]
+        .map(|package| (package, Vec::new()));
     let dependencies = dependencies();
     let uses = borrowed(&dependencies);
     let mut heavy = Vec::new();
-    for (package, also) in light.into_iter().chain(pure) {
+    for (package, also) in light.into_iter().chain(agents).chain(pure) {
         let tree = reachable(package, &uses);
         assert!(tree.len() > 5, "what does {package} use? {tree:?}");
         let found = tree.iter().filter(|name| NETWORK.contains(name) || also.contains(name));

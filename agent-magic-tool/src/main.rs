@@ -5,26 +5,10 @@
 
 use std::process::ExitCode;
 
-mod answer;
-mod backoff;
 mod cli;
 mod commands;
-mod context;
-mod error;
 mod grouped_help;
-mod handover;
-mod in_process;
-mod launch;
-mod option_value;
-mod output;
-mod progress;
-mod result;
-mod result_data;
-mod sandbox;
-mod sanitized;
-mod usage;
-mod waiting;
-mod wake_promise;
+mod own_listing;
 
 fn main() -> ExitCode {
     cli::main()

@@ -7,13 +7,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ground::base::trust;
 use protocol::code::Code;
 use protocol::command_names::AGENT_COMMANDS;
 use protocol::error::ErrorBody;
 use protocol::nearest::did_you_mean;
 use protocol::regular_file;
 use protocol::tool_scope::ToolScope;
+use protocol::trust;
 use serde_json::Value;
 
 use super::packs::loaded::{EnabledPack, PackPlace};

@@ -9,11 +9,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ground::base::file_state::FileState;
-use ground::base::trust;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
 use nix::sys::statfs::{self, FsType};
+use protocol::file_state::FileState;
+use protocol::trust;
 
 use super::Sources;
 use super::packs::MANIFEST;

@@ -10,12 +10,12 @@ use definition::run::steps::Steps;
 use definition::run::{RESPONSE_VARIABLES, Run, TextKind, VARIABLES};
 use definition::{Confirm, Definition, ResultShape};
 use ground::base::schema::{self, InputSchema};
-use ground::base::select;
 use ground::base::template::field_uses::JsonType;
 use ground::base::template::names::DeclaredNames;
 use ground::base::template::{self, TemplateError};
 use ground::config::secret::{InvalidReference, SecretName};
 use ground::task::effect::EffectClass;
+use jq::select;
 use serde_json::{Map, Value};
 
 use super::deserialize::LocatedMessage;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use ground::base::file_state::FileState;
+use protocol::file_state::FileState;
 use protocol::mailbox::is_resource_exhaustion;
 use protocol::regular_file;
 

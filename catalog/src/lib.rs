@@ -3,26 +3,25 @@
 //! `scan.rs` finds where each subtool is defined, and nothing more: a catalog may have tens of thousands of
 //! subtools, of which few are used. When one is used, `load.rs` loads its definition strictly,
 //! `relatives.rs` judges it by the others that it needs, and `compiled.rs` keeps it for a while.
-//! `listing.rs` builds the listing and its index, which the crate `search` reads.
+//! `listing_cache.rs` builds the listing, which the crate `listing` reads.
 //!
 //! A bad file or definition does not affect the others. Whether a run is allowed is up to the policy.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use definition::Definition;
 use globset::Glob;
 use ground::base::schema::InputSchema;
 use ground::task::name::SubtoolName;
 use ground::task::question_key::QUESTION;
+use listing::Stamp;
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::tool_scope::ToolScope;
-use protocol::wording::counted;
 use serde::{Deserialize, Serialize};
-use serde_with_macros::skip_serializing_none;
 
 pub mod absent;
 mod changes;
@@ -35,8 +34,7 @@ pub mod drafts;
 mod file_keys;
 mod file_part;
 pub mod format;
-pub mod learned;
-pub mod listing;
+pub mod listing_cache;
 mod load;
 pub mod packs;
 pub mod plain_credentials;
@@ -51,6 +49,7 @@ mod variables;
 
 pub use changes::SourcesWatch;
 pub use file_keys::merge as merged_over;
+pub use listing::problem::{LoadProblem, left_out};
 pub use load::problems_of_definitions;
 pub use packs::{Pack, SHIPPED};
 pub use relatives::{CheckOutcome, relatives};
@@ -67,6 +66,7 @@ use scan::{Overrides, Scan, ScannedDefinition};
 pub struct Catalog {
     sources: Sources,
     stamp: SourcesStamp,
+    listing_stamp: OnceLock<Stamp>,
     files: Vec<DefinitionFile>,
     packs: Vec<Arc<LoadedPack>>,
     /// All definitions by name; those of one name in the order of the search path.
@@ -118,60 +118,6 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A file, subtool or setting that could not be loaded.
-#[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LoadProblem {
-    pub file: String,
-    pub subtool: Option<String>,
-    /// The location in the file: a path of keys like `run.http.method`, or a line and column.
-    pub place: Option<String>,
-    pub message: String,
-    /// How many definitions of the file it leaves out, if it stands for several.
-    pub count: Option<usize>,
-}
-
-impl fmt::Display for LoadProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file)?;
-        if let Some(subtool) = &self.subtool {
-            write!(f, ": {subtool}")?;
-        }
-        if let Some(place) = &self.place {
-            write!(f, ": {place}")?;
-        }
-        write!(f, ": {}", self.message)
-    }
-}
-
-/// Says which definitions could not be loaded, by file; `None` if all were loaded.
-pub fn left_out(problems: &[LoadProblem]) -> Option<String> {
-    const MAX_FILES: usize = 3;
-    let mut files: BTreeMap<&str, (BTreeSet<Option<&str>>, usize)> = BTreeMap::new();
-    for problem in problems {
-        let (subtools, count) = files.entry(&problem.file).or_default();
-        match problem.count {
-            Some(several) => *count += several,
-            None => drop(subtools.insert(problem.subtool.as_deref())),
-        }
-    }
-    let mut named: Vec<_> = files
-        .iter()
-        .take(MAX_FILES)
-        .map(|(file, (subtools, count))| {
-            if subtools.contains(&None) {
-                format!("all of {file}")
-            } else {
-                format!("{} of {file}", counted(subtools.len() + count, "definition"))
-            }
-        })
-        .collect();
-    if files.len() > MAX_FILES {
-        named.push(format!("and something in {}", counted(files.len() - MAX_FILES, "more file")));
-    }
-    (!named.is_empty()).then(|| format!("left out: {}", named.join(", ")))
-}
-
 impl Catalog {
     /// Finds all definitions of `sources`. Whether they have mistakes is not known before they are used or checked.
     pub fn load(sources: &Sources) -> Self {
@@ -191,6 +137,7 @@ impl Catalog {
         Self {
             sources: sources.clone(),
             stamp,
+            listing_stamp: OnceLock::new(),
             files,
             packs,
             by_name,
@@ -205,6 +152,11 @@ impl Catalog {
     /// The state of the sources in which they were scanned.
     pub fn stamp(&self) -> &SourcesStamp {
         &self.stamp
+    }
+
+    /// The stamp of a listing of these definitions.
+    pub fn listing_stamp(&self) -> Stamp {
+        *self.listing_stamp.get_or_init(|| self.stamp.digest())
     }
 
     /// Whether it must be loaded anew: a file was found to have changed since it was scanned, or could not be read

@@ -6,7 +6,7 @@
 use search::{LearnedRequests, Unusable};
 use serde::{Deserialize, Serialize};
 
-use super::listing::Listing;
+use listing::Listing;
 
 /// How many of the best hits a model is given with their schemas.
 const NEAR: usize = 3;

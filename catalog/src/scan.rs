@@ -11,9 +11,9 @@ use std::sync::{Arc, LazyLock};
 
 use aho_corasick::AhoCorasick;
 use definition::enabled_files::PinnedPack;
-use ground::base::file_state::FileState;
 use ground::task::name::SubtoolName;
 use ground::task::question_key::QUESTION;
+use protocol::file_state::FileState;
 use protocol::json::{self, JsonError, JsonLimits, RawMember};
 use protocol::mailbox::is_resource_exhaustion;
 use protocol::nearest::{did_you_mean, nearest};

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use definition::Definition;
 use definition::enabled_files::{self, EnabledFiles};
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use ground::base::file_state::FileState;
-use ground::base::trust::{self, Distrust, untrusted};
 use ground::config::{self, Config, PackSettings};
+use listing::Stamp;
 use protocol::command_executor::ForeignCommands;
+use protocol::file_state::FileState;
 use protocol::paths::Paths;
+use protocol::trust::{self, Distrust, untrusted};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -84,6 +85,11 @@ pub struct SourcesStamp {
 }
 
 impl SourcesStamp {
+    /// The stamp of a listing of these sources.
+    pub fn digest(&self) -> Stamp {
+        Stamp(Sha256::digest(serde_json::to_vec(self).expect("a stamp can be written as JSON")).into())
+    }
+
     /// The digest of what concerns all files: the settings and the program's version.
     pub(super) fn base_digest(&self) -> [u8; 32] {
         Sha256::new().chain_update(&self.program).chain_update([0]).chain_update(&self.settings).finalize().into()

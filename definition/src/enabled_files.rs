@@ -8,8 +8,6 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use ground::base::file_state::FileState;
-use ground::base::trust::{self, Distrust, untrusted};
 use ground::base::write_access::WriteAccess;
 use ground::task::failure::Failure;
 use ground::task::fingerprint::{FileRole, Fingerprint};
@@ -17,7 +15,9 @@ use jiff::Timestamp;
 use protocol::clock;
 use protocol::code::Code;
 use protocol::digest;
+use protocol::file_state::FileState;
 use protocol::regular_file;
+use protocol::trust::{self, Distrust, untrusted};
 use protocol::wording::at_most;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};

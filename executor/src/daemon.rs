@@ -22,7 +22,6 @@ use ground::base::children;
 use ground::base::closed_process::close_process;
 use ground::base::jq_pool::JqPool;
 use ground::base::own_folders::OwnFolders;
-use ground::base::trust::Distrust;
 use ground::config::api_keys::ApiKeys;
 use ground::config::secret::Secrets;
 use ground::config::{Config, ParsedConfig, state};
@@ -37,6 +36,7 @@ use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::presence::{ExecutorIdentity, ExecutorLock, ExecutorPhase};
 use protocol::mailbox::{Mailbox, MailboxError};
 use protocol::paths::{Paths, create_private};
+use protocol::trust::Distrust;
 use runner::RunnerContext;
 use runner::delegation::Delegation;
 use runner::result_space::ResultSpace;
@@ -57,6 +57,7 @@ mod attempts;
 mod background;
 pub mod detach;
 mod event_loop;
+mod for_callers;
 mod hooks;
 mod idle;
 mod inbox;
@@ -83,6 +84,7 @@ mod watch;
 use approver_keys::ApproverKeyring;
 use attempts::AttemptPool;
 use background::{Background, DaemonEvent};
+use for_callers::ListingPublisher;
 use hooks::HookDeliveries;
 use idle::IdleTimer;
 use inbox::Inbox;
@@ -161,6 +163,7 @@ struct Daemon {
     _config_watch: Option<RecommendedWatcher>,
     notifier: DesktopNotifier,
     sweeper: Sweeper,
+    listings: ListingPublisher,
     mailbox: Mailbox,
     /// Whether the results that the mailbox lacked at the start are published.
     is_restored: bool,
@@ -318,6 +321,7 @@ impl Daemon {
             _config_watch: config_watch,
             notifier: DesktopNotifier::new(paths, background.clone(), settings),
             sweeper: Sweeper::new(mailbox.clone(), data_folder, &config.executor),
+            listings: ListingPublisher::new(mailbox.clone(), paths.listing(), background.clone()),
             mailbox,
             is_restored: false,
             identity,

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use catalog::{Catalog, Sources};
 use executor::intake::{self, Intake, ValidRun};
-use ground::base::select;
 use ground::base::template::TemplateValues;
 use ground::base::template::names::DeclaredNames;
 use ground::config::Config;
@@ -20,6 +19,7 @@ use ground::task::effect::EffectClass;
 use ground::task::name::SubtoolName;
 use ground::task::{End, Outcome, Task};
 use jiff::Timestamp;
+use jq::select;
 use protocol::caller::Caller;
 use protocol::duration::PositiveDuration;
 use protocol::mailbox::TakenRequest;

@@ -12,12 +12,13 @@ use std::str::FromStr;
 
 use protocol::command_executor::ForeignCommands;
 use protocol::duration::PositiveDuration;
+use protocol::mailbox::for_callers::{CallerSettings, ListingAnswer, ListingQuestion};
 use protocol::paths::Paths;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use url::Url;
 
 use crate::config::programs::ProgramSettings;
-use crate::config::secret::SecretName;
+use crate::config::secret::{SecretName, Secrets};
 use crate::task::confirmation::Assurance;
 
 /// Every setting with its default, as a commented TOML file.
@@ -384,6 +385,30 @@ impl SecretSource {
 }
 
 impl Config {
+    /// The settings that concern callers.
+    pub fn for_callers(&self) -> CallerSettings {
+        CallerSettings {
+            wait: self.wait.limit,
+            hook_wait: self.wake.wait,
+            hook_wait_beside: self.wake.wait_beside,
+            foreign_commands: self.shell.others,
+            learns: self.catalog.learn,
+        }
+    }
+
+    /// Those of the secrets and programs in `question` that are not there. Whether a listing is current is not known here.
+    pub fn lacking(&self, question: &ListingQuestion, secrets: &Secrets) -> ListingAnswer {
+        let is_missing = |program: &&PathBuf| {
+            let found = programs::find(program, self.programs.path.iter().cloned());
+            found.is_none_or(|found| !programs::is_program(&found))
+        };
+        ListingAnswer {
+            is_current: true,
+            lacking_secrets: question.secrets.iter().filter(|name| !secrets.is_set(name)).cloned().collect(),
+            lacking_programs: question.programs.iter().filter(is_missing).cloned().collect(),
+        }
+    }
+
     /// Reads the configuration of this user. A missing file means the defaults, unless it was in force before.
     pub fn read(paths: &Paths) -> Result<Self, ConfigError> {
         ConfigText::of_user(paths)?.parse().map(|parsed| parsed.config)
@@ -411,6 +436,11 @@ impl Default for Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn callers_go_by_the_defaults_until_an_executor_tells_them_others() {
+        assert_eq!(Config::default().for_callers(), CallerSettings::default());
+    }
 
     #[test]
     fn the_users_file_overrides_the_defaults() {

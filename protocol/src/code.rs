@@ -49,6 +49,23 @@ pub enum Exit {
     Bug = 70,
 }
 
+impl Exit {
+    /// The meaning of an exit status; any that is unknown is a bug.
+    pub fn of(status: u8) -> Self {
+        let known = [
+            Self::Ok,
+            Self::Failed,
+            Self::Usage,
+            Self::NotFound,
+            Self::AwaitingConfirmation,
+            Self::Refused,
+            Self::Pending,
+            Self::NoExecutor,
+        ];
+        known.into_iter().find(|exit| *exit as u8 == status).unwrap_or(Self::Bug)
+    }
+}
+
 codes! {
     /// Invalid command line.
     Usage = "usage", Exit::Usage;

@@ -29,10 +29,13 @@ use std::time::{Duration, SystemTime};
 use nix::fcntl::OFlag;
 use serde::Serialize;
 
+use crate::code::Code;
+use crate::error::{ErrorBody, chain};
 use crate::task::TaskId;
 use crate::{fault, regular_file};
 
 pub mod disk;
+pub mod for_callers;
 pub mod order;
 pub mod presence;
 pub mod publication;
@@ -339,7 +342,7 @@ fn create_temporary(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_file_name(format!(".{name}.{}-{number}", *PROCESS));
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&temporary)?;
+    let mut file = fs::OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(&temporary)?;
     match write(&mut file) {
         Ok(()) => Ok(temporary),
         Err(error) => {
@@ -377,6 +380,14 @@ fn create_private(folder: &Path) -> io::Result<fs::Metadata> {
         Err(error) => return Err(error),
     }
     fs::symlink_metadata(folder)
+}
+
+impl From<MailboxError> for ErrorBody {
+    fn from(error: MailboxError) -> Self {
+        Self::new(Code::BadMailbox, chain(&error)).hint(
+            "set AGENT_MAGIC_TOOL_DIR, for the caller and the executor, to a folder that you own and only you can write to",
+        )
+    }
 }
 
 #[cfg(test)]

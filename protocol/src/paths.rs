@@ -11,8 +11,10 @@ use std::{fs, io};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::code::Code;
 use crate::data_class::DataClass;
 use crate::digest;
+use crate::error::ErrorBody;
 use crate::tool_scope::{InvalidScope, ToolScope};
 
 /// The variable that names the caller's session.
@@ -27,6 +29,11 @@ pub const TRUST: &str = "AGENT_MAGIC_TOOL_TRUST";
 pub const WAKES: &str = "AGENT_MAGIC_TOOL_WAKES";
 /// The variable with the caller's tool scope, as lists of names and globs.
 pub const TOOL_SCOPE: &str = "AGENT_MAGIC_TOOL_SCOPE";
+
+/// The variable that says that another process prints the output, when all is over.
+pub const CAPTURED: &str = "AGENT_MAGIC_TOOL_CAPTURED";
+/// The variable that marks the programs that an executor starts.
+pub const STARTED_PROGRAM: &str = "AGENT_MAGIC_TOOL_PROGRAM";
 
 /// The variables of which at least one is set on a graphical desktop.
 pub const DISPLAYS: [&str; 2] = ["WAYLAND_DISPLAY", "DISPLAY"];
@@ -333,4 +340,29 @@ fn absolute_in(variable: &str) -> Option<PathBuf> {
 /// Creates a folder and its missing parents with mode 0700, so that a permissive umask grants no access.
 pub fn create_private(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Whether another process prints what this one prints.
+pub fn is_captured() -> bool {
+    std::env::var_os(CAPTURED).is_some()
+}
+
+/// The absolute folders in which the caller looks for programs.
+pub fn search_path() -> Vec<PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).filter(|folder| folder.is_absolute()).collect()
+}
+
+/// Whether two paths name one file, also through symbolic links.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
+    }
+}
+
+impl From<NoHomeFolder> for ErrorBody {
+    fn from(error: NoHomeFolder) -> Self {
+        Self::new(Code::BadConfig, error.to_string()).hint("set HOME")
+    }
 }

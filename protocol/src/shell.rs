@@ -13,7 +13,7 @@ use std::thread;
 use crate::caller::Caller;
 use crate::code::{Code, Exit};
 use crate::error::ErrorBody;
-use crate::paths::{DEPTH, READ_ONLY, SESSION, TOOL_SCOPE, TRUST, WAKES};
+use crate::paths::{CAPTURED, DEPTH, READ_ONLY, SESSION, TOOL_SCOPE, TRUST, WAKES};
 use crate::task::TaskId;
 
 const IF_NO_APPROVER: &str = "--if-no-approver";
@@ -76,7 +76,7 @@ impl ProgramShell {
             command.arg("--if-no-approver=fail");
         }
         command.args(rest).envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.env(DEPTH, caller.depth.to_string()).env(WAKES, if caller.wakes { "1" } else { "" });
+        command.env(CAPTURED, "1").env(DEPTH, caller.depth.to_string()).env(WAKES, if caller.wakes { "1" } else { "" });
         match &caller.session {
             Some(session) => command.env(SESSION, session),
             None => command.env_remove(SESSION),

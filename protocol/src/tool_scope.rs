@@ -7,6 +7,9 @@
 use globset::Glob;
 use serde::{Deserialize, Serialize};
 
+use crate::code::Code;
+use crate::error::ErrorBody;
+
 /// Lists of names and globs. A subtool is in scope if its name matches an entry of every list; without any
 /// list, every subtool is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -85,6 +88,14 @@ impl ToolScope {
     /// Writes the scope in the form that [`ToolScope::from_env_value`] parses.
     pub fn to_env_value(&self) -> String {
         serde_json::to_string(self).expect("lists of strings serialize")
+    }
+}
+
+impl From<InvalidScope> for ErrorBody {
+    fn from(error: InvalidScope) -> Self {
+        Self::new(Code::BadConfig, format!("the environment variable `AGENT_MAGIC_TOOL_SCOPE` is wrong: {error}")).hint(
+            "write lists of names or globs, all of which must match, like [[\"git_*\", \"ask_user\"]], or unset it",
+        )
     }
 }
 

@@ -299,9 +299,12 @@ fn errors_never_disturb_the_client() {
     assert!(log.lines().count() >= 7, "{log}");
 
     world.codex_session(SESSION);
-    world.delegate(SESSION, "never");
+    let id = world.delegate(SESSION, "now");
     world.configure("this is no TOML");
-    assert_silent("an invalid configuration", &world.run_with(&["hook", "codex"], &codex("Stop", SESSION)));
+    let hook = world.start_stop_hook(SESSION);
+    world.open("now");
+    let ran = world.transcript(&hook.wait_with_output().expect("the program ends"));
+    assert!(ran.exit == 0 && ran.stdout.contains(&id) && ran.stderr.is_empty(), "an invalid configuration: {ran}");
 }
 
 #[test]

@@ -12,9 +12,9 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use ground::base::trust::{self, Distrust};
 use ground::config::{Config, RuleAction};
 use protocol::regular_file;
+use protocol::trust::{self, Distrust};
 
 use super::provider::ToolDefinition;
 

@@ -11,6 +11,11 @@ use agent_loop::model::prompt::PromptMode;
 use agent_loop::model::view;
 use agent_loop::model_factory::ModelFactory;
 use agent_loop::session::{Session, SessionOptions};
+use agent_side::commands::run::if_no_approver;
+use agent_side::commands::tasks;
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::in_process::InProcess;
 use ground::config::Config;
 use ground::config::log::{self, LogTarget};
 use protocol::caller::Caller;
@@ -19,12 +24,6 @@ use protocol::command_executor::definition;
 use protocol::error::chain;
 use protocol::mailbox::request::IfNoApprover;
 use serde_json::{Value, json};
-
-use super::tasks;
-use crate::commands::run::if_no_approver;
-use crate::context::Context;
-use crate::error::Error;
-use crate::in_process::InProcess;
 
 mod chat;
 mod delegated;

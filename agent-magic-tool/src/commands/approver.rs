@@ -3,6 +3,8 @@
 //! A browser makes and uses keys, so enrolling and revoking happen on the page, which this command opens. Only root can
 //! change the keys without one of them.
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use ground::config::Config;
 use ground::config::key_file::{KeyFile, KeyFileError};
 use ground::page_client::link::LINK_LIFETIME;
@@ -14,8 +16,6 @@ use protocol::error::chain;
 use serde_json::{Value, json};
 
 use crate::commands::executor::open_page::{PageLink, open_page, refuse_agents};
-use crate::context::Context;
-use crate::error::Error;
 
 /// The view of the page with the keys.
 const KEYS: &str = "/keys";

@@ -1,10 +1,9 @@
 //! `completions`: prints the completion script for a shell, generated from the same definitions as `--help`.
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use clap_complete::Shell;
 use protocol::code::Exit;
-
-use crate::context::Context;
-use crate::error::Error;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

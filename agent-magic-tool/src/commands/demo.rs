@@ -4,12 +4,11 @@
 //! stand-ins, and then the output says so: the language model always is one (`demo/model.rs`), the human is one
 //! if there is no answer (`demo/approver.rs`). Everything else is real.
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use protocol::code::Exit;
 use protocol::wording::counted;
 use serde_json::Value;
-
-use crate::context::Context;
-use crate::error::Error;
 
 mod approver;
 mod model;

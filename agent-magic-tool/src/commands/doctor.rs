@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::sandbox;
 use catalog::packs::report::PackSurvey;
 use catalog::{Catalog, Sources, left_out};
 use executor::intake::policy::Policy;
@@ -16,10 +19,6 @@ use protocol::paths::Paths;
 use protocol::wording::counted;
 use serde::Serialize;
 use serde_json::json;
-
-use crate::context::Context;
-use crate::error::Error;
-use crate::sandbox;
 
 mod catalog_survey;
 mod client;

@@ -4,9 +4,15 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use agent_side::backoff::Backoff;
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::handover;
+use agent_side::launch::{self, Launch};
+use agent_side::other_configuration::other_than_own;
 use executor::daemon::{self, ExitReason, detach};
 use ground::base::jq_pool::JqPool;
-use ground::config::known::{KnownConfigurations, is_same_file};
+use ground::config::known::KnownConfigurations;
 use ground::config::{Config, ConfigText, log};
 use ground::task::name::InvalidName;
 use nix::sys::signal::{Signal, kill};
@@ -19,12 +25,6 @@ use protocol::mailbox::request::{Answer, Operation};
 use serde_json::{Value, json};
 use store::switched_off::SwitchedOffTools;
 use store::{StoreError, sqlite};
-
-use crate::backoff::Backoff;
-use crate::context::Context;
-use crate::error::Error;
-use crate::handover;
-use crate::launch::{self, Launch};
 
 /// How long the executor may take to stop, after the grace period of its tasks.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
@@ -175,16 +175,6 @@ fn note_config(config: &Value, context: &Context) {
 /// mailbox.
 pub(super) fn foreign_configuration(config: &Value, context: &Context) -> Option<String> {
     other_than_own(Path::new(config["file"].as_str()?), context)
-}
-
-/// Says that the executor reads the configuration `file`, if that is not the one of this command.
-pub(crate) fn other_than_own(file: &Path, context: &Context) -> Option<String> {
-    let own = context.paths.config_file();
-    let words = || {
-        let (file, own) = (file.display(), own.display());
-        format!("the executor of this mailbox uses the configuration `{file}`, not `{own}`")
-    };
-    (!is_same_file(file, &own)).then(words)
 }
 
 /// The keys that take effect only in the next executor, as words; `None` without any.

@@ -7,25 +7,25 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use catalog::Sources;
 use clap::Parser;
-use ground::base::{invisible, suspicion};
+use ground::base::suspicion;
 use ground::config::Config;
 use ground::config::secret::SecretPlace;
 use import::Imported;
 use import::document::Document;
 use import::kinds::{self, Kind, Reading};
 use protocol::code::Exit;
+use protocol::invisible;
 use protocol::wording::{at_most, counted, in_backticks, inflected};
 use serde_json::{Map, Value, json};
 
-use crate::context::Context;
-use crate::error::Error;
 use drafting::DraftingArgs;
 use hosts::Allowance;
 use selection::Selection;
 use servers::ServerArgs;
-pub(crate) use servers::with_dashes;
 use writing::{NameConflict, Pack, WrittenFile};
 
 mod agents;

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use agent_side::commands::run;
+use agent_side::context::Context;
+use agent_side::error::Error;
 use catalog::{Catalog, CheckOutcome, Sources, Subtool};
 use executor::intake::invalid;
 use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
@@ -10,10 +13,6 @@ use ground::task::confirmation::Assurance;
 use protocol::code::{Code, Exit};
 use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
-
-use super::run;
-use crate::context::Context;
-use crate::error::Error;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use catalog::listing::Listing;
+use agent_side::context::Context;
+use agent_side::error::Error;
+use catalog::listing_cache;
 use catalog::routing::{self, RoutingReport};
 use catalog::{Catalog, Sources, format};
 use executor::intake::policy::Policy;
@@ -12,9 +14,6 @@ use executor::lint::{Finding, Level, LintScope, lint};
 use ground::config::{Config, ConfigText};
 use protocol::code::{Code, Exit};
 use protocol::wording::counted;
-
-use crate::context::Context;
-use crate::error::Error;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -110,7 +109,7 @@ fn evaluate(file: &Path, min: Option<u8>, sources: &Sources, context: &Context) 
     })?;
     // Not in the place of the listing for `list`, since other files may be added.
     let cache = tempfile::tempdir().map_err(|error| Error::io("failed to make a temporary folder", &error))?;
-    let (report, unknown) = Listing::read(sources, &cache.path().join("index"), |listing| {
+    let (report, unknown) = listing_cache::read(sources, &cache.path().join("index"), |listing| {
         let mut unknown = Vec::new();
         for name in requests.iter().flat_map(|request| &request.subtools) {
             if listing.find(name)?.is_none() && !unknown.contains(name) {

@@ -8,14 +8,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use agent_side::backoff::Backoff;
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::output::MAX_DOCUMENT_BYTES;
 use protocol::code::{Code, Exit};
 use protocol::excerpt;
 use serde_json::{Map, Value};
-
-use crate::backoff::Backoff;
-use crate::context::Context;
-use crate::error::Error;
-use crate::output::MAX_DOCUMENT_BYTES;
 
 /// The longest pause before the log is looked at again; a person does not notice it.
 const MAX_PAUSE: Duration = Duration::from_millis(200);

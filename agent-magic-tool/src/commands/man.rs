@@ -1,9 +1,8 @@
 //! `man`: prints the manual page, generated from the same definitions as `--help`.
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use protocol::code::Exit;
-
-use crate::context::Context;
-use crate::error::Error;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}

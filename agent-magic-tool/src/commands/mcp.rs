@@ -8,6 +8,9 @@ use ::mcp::server::{
     AccessLists, ClientAccess, ClientKey, HttpBinding, KeyFileError, ServeError, ServerSettings, serve_http,
     serve_stdio,
 };
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::in_process::InProcess;
 use catalog::Sources;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use ground::config::{Config, McpClientSettings};
@@ -16,10 +19,6 @@ use protocol::error::chain;
 use protocol::mailbox::Mailbox;
 use protocol::tool_scope::{InvalidPattern, ToolScope};
 use serde_json::json;
-
-use crate::context::Context;
-use crate::error::Error;
-use crate::in_process::InProcess;
 
 /// The client that shows the key that we make.
 const DEFAULT_CLIENT: &str = "default";

@@ -7,6 +7,8 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use catalog::drafts::{NewDefinition, Template};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ground::config::Config;
@@ -16,8 +18,6 @@ use protocol::paths::create_private;
 use serde_json::json;
 
 use crate::commands::import::check_hosts_of_draft;
-use crate::context::Context;
-use crate::error::Error;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

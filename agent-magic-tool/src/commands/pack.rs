@@ -1,5 +1,7 @@
 //! `pack`: which packs there are and what they lack; switches them on and off, and checks whether they work.
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use catalog::Sources;
 use catalog::packs::manifest::PackManifest;
 use catalog::packs::report::{PackReport, PackState, PackSurvey};
@@ -12,8 +14,6 @@ use protocol::nearest::{did_you_mean, nearest};
 use serde_json::{Map, Value, json};
 
 use crate::commands::import::hosts;
-use crate::context::Context;
-use crate::error::Error;
 
 mod check;
 mod enabled;

@@ -3,6 +3,8 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use ground::config::Config;
 use ground::config::secret::{InvalidSecretName, SecretName, SecretPlace, Secrets, weakness};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
@@ -11,8 +13,6 @@ use protocol::wording::quoted;
 use serde_json::{Value, json};
 
 use crate::commands::import::hosts_in_use;
-use crate::context::Context;
-use crate::error::Error;
 
 /// The largest value that is read; real keys are far smaller.
 const MAX_SECRET_BYTES: u64 = 64 << 10;

@@ -7,6 +7,11 @@ use ::serve::http::openapi;
 use ::serve::program::{self, Announcer};
 use ::serve::service::ServiceContext;
 use agent_loop::model::registry::ModelRegistry;
+use agent_side::commands::tasks;
+use agent_side::context::{Context, Stdin};
+use agent_side::error::Error;
+use agent_side::in_process::InProcess;
+use agent_side::output::Output;
 use ground::config::Config;
 use ground::config::api_keys::{ApiKeyError, ApiKeyOptions, ApiKeys, ApiScopes, HistoryKeeper};
 use ground::config::log::{self, LogTarget};
@@ -15,12 +20,6 @@ use protocol::code::{Code, Exit};
 use protocol::duration::PositiveDuration;
 use protocol::error::{ErrorBody, chain};
 use serde_json::json;
-
-use super::tasks;
-use crate::context::{Context, Stdin};
-use crate::error::Error;
-use crate::in_process::InProcess;
-use crate::output::Output;
 
 const EXAMPLE: &str = "\
 Example:

@@ -9,6 +9,9 @@ use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::launch;
 use ground::config::Config;
 use protocol::code::{Code, Exit};
 use protocol::digest;
@@ -16,15 +19,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::context::Context;
-use crate::error::Error;
-use crate::launch;
-
 mod agents_md;
 mod aider;
 pub(super) mod change;
 mod claude_code;
-pub(crate) mod client;
 mod codex;
 mod cursor;
 mod edit;
@@ -38,8 +36,8 @@ mod plan;
 mod section;
 mod yaml_file;
 
+use agent_side::client::Client;
 use change::Change;
-use client::Client;
 use plan::{SetupPlan, SetupTarget};
 
 #[derive(Debug, clap::Args)]
@@ -139,7 +137,7 @@ fn target(args: &Args, context: &Context) -> Result<SetupTarget, Error> {
         client: args.client,
         home: paths.home()?,
         project: is_project.then(here).transpose()?,
-        wait: args.client.wait(&Config::read(&paths)?.wake),
+        wait: args.client.wait(&Config::read(&paths)?.for_callers()),
         program,
         paths,
     })

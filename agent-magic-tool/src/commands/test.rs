@@ -2,6 +2,12 @@
 //!
 //! Each example is an ordinary task: rules, confirmations, secrets and limits apply.
 
+use agent_side::answer;
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::handover;
+use agent_side::result::ResultFile;
+use agent_side::waiting::{self, WaitMode};
 use catalog::{Catalog, Sources};
 use ground::config::Config;
 use protocol::code::Exit;
@@ -10,13 +16,6 @@ use protocol::handover::Reply;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation, RunRequest};
 use serde_json::{Map, Value, json};
-
-use crate::answer;
-use crate::context::Context;
-use crate::error::Error;
-use crate::handover;
-use crate::result::ResultFile;
-use crate::waiting::{self, WaitMode};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -3,6 +3,9 @@
 //! It asks no executor and believes nothing but the public key: that the key signed this decision, and that the record of
 //! the task is what the decision is bound to.
 
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::result;
 use ground::base::webauthn::PublicKey;
 use ground::task::confirmation::{DecidedBy, Verdict};
 use ground::task::touch::{Unproved, proof_of};
@@ -14,9 +17,6 @@ use store::StoreError;
 use store::sqlite::records::RecordReader;
 
 use super::approver;
-use crate::context::Context;
-use crate::error::Error;
-use crate::result;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use definition::Annotations;
 use definition::enabled_files::EnabledFiles;
-use ground::base::trust::{self, untrusted};
 use ground::config::Config;
 use ground::config::secret::{SecretError, Secrets};
 use jiff::Timestamp;
 use protocol::clock;
 use protocol::paths::Paths;
 use protocol::regular_file;
+use protocol::trust::{self, untrusted};
 use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 use serde_with_macros::skip_serializing_none;

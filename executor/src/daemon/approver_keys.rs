@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dispatcher::{DecisionError, Dispatcher, Effects};
-use ground::base::file_state::FileState;
 use ground::base::webauthn::{Assertion, Base64Url, RegisteredKey};
 use ground::config::key_file::KeyFile;
 use ground::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy, MAX_KEY_NAME_CHARS, MAX_KEYS};
@@ -15,6 +14,7 @@ use ground::task::touch::Statement;
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
+use protocol::file_state::FileState;
 use tokio::sync::watch;
 
 use crate::intake::approver::ApproverPresence;

@@ -109,6 +109,7 @@ impl Daemon {
         self.inbox.note_activity();
         self.idle.restart();
         self.identity.phase = ExecutorPhase::Serving;
+        self.publish_settings();
         let announced = self.mailbox.remove_failure().and_then(|()| self.mailbox.update_identity(&self.identity));
         if let Err(error) = announced {
             tracing::warn!(%error, "failed to announce that the executor serves its mailbox");

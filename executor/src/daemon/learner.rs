@@ -5,8 +5,8 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use catalog::learned::{LearnedRequest, LearnedRequests, MAX_WORD_BYTES};
 use ground::task::Task;
+use listing::learned::{LearnedRequest, LearnedRequests, MAX_WORD_BYTES};
 use protocol::task::{State, TaskId};
 use store::Change;
 

@@ -75,6 +75,12 @@ impl Daemon {
         warn_if_failed("failed to tell callers about the configuration", published);
     }
 
+    /// Tells callers the settings that they go by.
+    pub(super) fn publish_settings(&self) {
+        let published = self.mailbox.publish_settings(&self.inbox.intake.settings().config().for_callers());
+        warn_if_failed("failed to tell callers the settings", published);
+    }
+
     /// Tells callers whether the record of tasks can be written, if that changed.
     pub(super) fn publish_disk_problem(&mut self) {
         let since = self.tasks.record.full_since();
@@ -116,6 +122,7 @@ impl Daemon {
         let executor = next.config().executor.clone();
         self.identity.subtools = next.sources.folders().to_vec();
         self.inbox.intake.apply(next);
+        self.publish_settings();
         self.tasks.publisher.set_inline_bytes(executor.inline_bytes);
         self.tasks.hooks.apply_settings();
         self.notifier.apply_settings();

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use catalog::Sources;
-use ground::base::file_state::FileState;
 use ground::config::known::KnownConfigurations;
 use ground::config::{Config, ConfigError, ConfigText, ConfigValues, ParsedConfig, check_in_force};
 use protocol::clock;
 use protocol::error::chain;
+use protocol::file_state::FileState;
 use protocol::mailbox::presence::ConfigProblem;
 use protocol::paths::Paths;
 

@@ -87,6 +87,11 @@ impl Daemon {
                 Event::refusal(request, error)
             }
             Operation::Forget { session } => answered(self.forget_session(caller.uid, &session)?),
+            Operation::Listing(question) => {
+                let (catalog, settings) = (self.inbox.intake.catalog(), self.inbox.intake.settings());
+                let answer = self.listings.answer(&question, &catalog.borrow(), &settings);
+                answered(Answer::Listing(answer))
+            }
             Operation::Status => {
                 let (mailbox, config) = (self.mailbox.root(), self.config_file.path());
                 answered(status::status(&self.identity, mailbox, config, &self.tasks, now))

@@ -18,6 +18,8 @@ use ground::task::confirmation::{Assurance, Digest, QUESTION};
 use ground::task::effect::EffectClass;
 use ground::task::name::SubtoolName;
 use protocol::caller::Caller;
+use protocol::code::Code;
+use protocol::error::ErrorBody;
 use runner::Invocation;
 use runner::sql::{AccessPatterns, AccessedTables, KnownTables, TableRules, accessed_tables};
 use serde_json::{Map, Value};
@@ -454,6 +456,12 @@ fn caller_value(caller: &Caller) -> Value {
 /// The serialized name of an enum value.
 fn wire_name(value: impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+impl From<RuleError> for ErrorBody {
+    fn from(error: RuleError) -> Self {
+        Self::new(Code::BadConfig, error.to_string()).hint("how to write rules: agent-magic-tool doctor --settings")
+    }
 }
 
 #[cfg(test)]

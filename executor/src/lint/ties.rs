@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use catalog::Catalog;
-use catalog::listing::verb_of;
+use catalog::listing_cache::verb_of;
 use ground::task::name::SubtoolName;
 use search::{Document, Index, IndexWriter, LearnedRequests, Unusable, Verb};
 use serde_json::Map;

@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use ground::base::invisible;
+use protocol::invisible;
 use serde_json::Value;
 use unicode_security::skeleton;
 

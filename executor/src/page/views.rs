@@ -8,12 +8,13 @@ use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use axum::{Extension, Json};
 use catalog::Subtool;
-use catalog::listing::Listing;
+use catalog::listing_cache;
 use ground::config::seal;
 use ground::task::confirmation::DecidedBy;
 use ground::task::grant::{FieldCoverage, Grant, GrantStatus};
 use ground::task::{Outcome, Task};
 use jiff::Timestamp;
+use listing::Listing;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::resolution::ResolvedBy;
@@ -423,7 +424,7 @@ async fn listed_names(page: &Arc<Page>, query: String) -> Vec<String> {
         let hits = listing.search(&query, &LearnedRequests::default())?;
         hits.iter().take(MAX_ROWS as usize).map(|hit| listing.name(hit.document)).collect()
     };
-    let names = spawn_blocking(move || Listing::read(&sources, &cache, read)).await;
+    let names = spawn_blocking(move || listing_cache::read(&sources, &cache, read)).await;
     match names {
         Ok(Ok(names)) => names,
         Ok(Err(error)) => {

@@ -11,7 +11,7 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::Value;
 use unicode_security::MixedScript as _;
 
-use ground::base::invisible;
+use protocol::invisible;
 use rows::TextBlock;
 
 mod filters;

@@ -1,7 +1,8 @@
 //! Loading: valid definitions are loaded, whatever is wrong with others.
 
-use catalog::listing::Listing;
+use catalog::listing_cache;
 use catalog::{Catalog, Origin, Sources};
+use listing::Listing;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -156,7 +157,7 @@ fn a_changed_setting_rebuilds_the_listing() {
             let messages: Vec<_> = listing.problems().iter().map(|problem| problem.message.clone()).collect();
             Ok((listing.count(), messages))
         };
-        Listing::read(&folder.sources(), &cache, read).expect("a listing")
+        listing_cache::read(&folder.sources(), &cache, read).expect("a listing")
     };
     assert_eq!(seen(&folder), (1, vec![]));
     folder.config.catalog.packs = vec!["nope".to_owned()];
@@ -217,7 +218,7 @@ fn a_thousand_files_are_loaded_and_then_listed_from_the_cache() {
     let catalog = folder.load();
     assert_eq!((catalog.subtools().count(), catalog.all_problems().len()), (1000, 0));
     let cache = folder.folder.path().join("cache");
-    let names = || Listing::read(&folder.sources(), &cache, Listing::names).expect("a listing");
+    let names = || listing_cache::read(&folder.sources(), &cache, Listing::names).expect("a listing");
     let built = names();
     let cached = std::fs::read(&cache).expect("the cache");
     assert_eq!(names(), built);
@@ -233,7 +234,7 @@ fn a_damaged_cache_is_rebuilt() {
     let cache = folder.folder.path().join("cache");
     let described = || {
         let read = |listing: &Listing| Ok((listing.entry(0)?.description, listing.count()));
-        Listing::read(&folder.sources(), &cache, read).expect("a listing")
+        listing_cache::read(&folder.sources(), &cache, read).expect("a listing")
     };
     let greet = described();
     let whole = std::fs::read(&cache).expect("the cache");

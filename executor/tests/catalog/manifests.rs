@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use catalog::listing::Listing;
+use catalog::listing_cache;
 use catalog::packs::schema;
 use catalog::{LoadProblem, SHIPPED, SourcesWatch, left_out};
 use definition::enabled_files::{self, EnabledFiles};
@@ -15,6 +15,7 @@ use executor::attempt::pinned::perform;
 use executor::lint::{Level, LintScope, lint};
 use ground::config::secret::Secrets;
 use jsonschema::Validator;
+use listing::Listing;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use runner::{Invocation, RunnerContext};
@@ -316,7 +317,8 @@ fn the_listing_follows_each_file_of_a_pack() {
     let seen = |folder: &Folder| {
         let problems = |listing: &Listing| listing.problems().iter().map(|problem| problem.message.clone()).collect();
         let read = |listing: &Listing| Ok((listing.count(), problems(listing)));
-        let (count, problems): (_, Vec<String>) = Listing::read(&folder.sources(), &cache, read).expect("a listing");
+        let (count, problems): (_, Vec<String>) =
+            listing_cache::read(&folder.sources(), &cache, read).expect("a listing");
         (count, problems.iter().filter(|problem| problem.contains("changed since it was enabled")).count())
     };
     assert_eq!(seen(&folder), (1, 0));

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use catalog::listing::Listing;
+use catalog::listing_cache;
 use catalog::routing;
+use listing::Listing;
 use search::{LearnedRequests, Unusable};
 
 use crate::packs::default_sources;
@@ -18,7 +19,7 @@ fn found<T: AsRef<str>>(queries: &[T]) -> Vec<Vec<String>> {
         };
         queries.iter().map(names).collect()
     };
-    Listing::read(&default_sources().0, &folder.path().join("cache"), read).expect("a listing")
+    listing_cache::read(&default_sources().0, &folder.path().join("cache"), read).expect("a listing")
 }
 
 #[test]
@@ -66,7 +67,7 @@ fn the_requests_of_people_in_three_languages_find_the_right_subtool_first() {
             requests.iter().filter(|request| request.language.as_deref() == Some(language)).cloned().collect();
         let folder = tempfile::tempdir().expect("a temporary folder");
         let read = |listing: &Listing| routing::evaluate(listing, &own);
-        let report = Listing::read(&default_sources().0, &folder.path().join("cache"), read).expect("a listing");
+        let report = listing_cache::read(&default_sources().0, &folder.path().join("cache"), read).expect("a listing");
         #[expect(clippy::cast_precision_loss, reason = "a count of requests is small")]
         let share = report.first as f64 / report.requests as f64;
         assert!(share >= MIN_FIRST, "{language}: {share} {:#?}", report.wrong);

@@ -25,10 +25,8 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, geteuid, getpgid, getpgrp};
+use protocol::paths::STARTED_PROGRAM;
 use tokio::process::{Child, Command};
-
-/// The environment variable with the mark of a program, which everything that it starts inherits.
-pub const MARK: &str = "AGENT_MAGIC_TOOL_PROGRAM";
 
 /// How long to look for what a program left behind: more may appear while it is being killed.
 const MAX_SEARCH: Duration = Duration::from_secs(2);
@@ -68,7 +66,7 @@ pub fn spawn(command: &mut Command) -> io::Result<(Child, Registered)> {
 
 /// Starts a program, whose descendants have `mark`. It inherits `passed`, under the same numbers.
 pub fn spawn_program(command: &mut Command, mark: &str, passed: &[File]) -> io::Result<(Child, Registered)> {
-    spawn_as(command.env(MARK, whole_mark(mark)), ProcessKind::Program, passed)
+    spawn_as(command.env(STARTED_PROGRAM, whole_mark(mark)), ProcessKind::Program, passed)
 }
 
 fn spawn_as(command: &mut Command, kind: ProcessKind, passed: &[File]) -> io::Result<(Child, Registered)> {
@@ -237,6 +235,7 @@ fn has_mark(pid: i32, mark: &str) -> bool {
 fn variable_of(pid: i32) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut variables = environment.split(|byte| *byte == 0);
-    variables
-        .find_map(|found| String::from_utf8(found.strip_prefix(MARK.as_bytes())?.strip_prefix(b"=")?.to_vec()).ok())
+    variables.find_map(|found| {
+        String::from_utf8(found.strip_prefix(STARTED_PROGRAM.as_bytes())?.strip_prefix(b"=")?.to_vec()).ok()
+    })
 }

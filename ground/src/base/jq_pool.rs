@@ -10,6 +10,8 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use jq::select::{self, SelectError};
+use jq::worker::{self, CheckedOutputs, Job, Reply};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -17,8 +19,6 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::children::{self, Registered};
-use super::jq_worker::{self, CheckedOutputs, Job, Reply};
-use super::select::{self, SelectError};
 
 /// How many expressions are evaluated at once. Each may use hundreds of megabytes.
 const MAX_WORKERS: usize = 2;
@@ -56,9 +56,9 @@ pub struct Query<'a> {
 }
 
 impl JqPool {
-    /// A pool of processes of this program, which must have the command [`jq_worker::COMMAND`].
+    /// A pool of processes of this program, which must have the command [`worker::COMMAND`].
     pub fn of_own_processes() -> Self {
-        Self::new(Some(jq_worker::own_program()))
+        Self::new(Some(worker::own_program()))
     }
 
     /// Evaluates in this process and without limits: for tests of a library, which is not such a program.
@@ -142,7 +142,7 @@ impl Worker {
     fn start(program: &PathBuf) -> io::Result<Self> {
         let mut command = Command::new(program);
         command
-            .arg(jq_worker::COMMAND)
+            .arg(worker::COMMAND)
             .env_clear()
             // Every command finds its folders from this, and uses none.
             .env("HOME", "/")

@@ -8,11 +8,10 @@
 use std::sync::LazyLock;
 
 use protocol::excerpt;
+use protocol::invisible;
 use protocol::wording::counted;
 use regex::Regex;
 use serde_json::{Map, Value};
-
-use super::invisible;
 
 /// The most suspicions that are reported of one definition.
 const MAX_SUSPICIONS: usize = 10;

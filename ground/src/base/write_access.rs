@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::trust::{self, Distrust};
+use protocol::trust::{self, Distrust};
 
 /// Who can change a file besides root and the user of the executor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

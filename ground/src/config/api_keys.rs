@@ -17,14 +17,14 @@ use jiff::Timestamp;
 use nix::fcntl::{Flock, FlockArg};
 use protocol::error::chain;
 use protocol::paths::{Paths, create_private};
+use protocol::trust;
 use protocol::{clock, digest, regular_file};
 use serde::{Deserialize, Serialize};
 use serde_with_macros::skip_serializing_none;
 use sha2::{Digest as _, Sha256};
 
-use crate::base::file_state::FileState;
-use crate::base::trust;
 use crate::task::api_key::ApiKeyRef;
+use protocol::file_state::FileState;
 
 /// What every key starts with.
 const PREFIX: &str = "amt_";

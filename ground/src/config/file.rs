@@ -8,14 +8,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use globset::Glob;
+use protocol::code::Code;
+use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;
 use protocol::regular_file;
+use protocol::trust::{self, Distrust};
 use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::known::{KnownConfigurations, UsedConfiguration};
 use super::{Config, DEFAULTS, agent, databases};
-use crate::base::trust::{self, Distrust};
 
 /// The largest configuration file.
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
@@ -317,6 +319,12 @@ pub fn check_in_force(paths: &Paths) -> Result<(), ConfigError> {
     match elsewhere.map_err(|source| ConfigError::Read { path: paths.config_file(), source })? {
         None => Ok(()),
         Some(before) => Err(ConfigError::Elsewhere { here: UsedConfiguration::of(paths), before }),
+    }
+}
+
+impl From<ConfigError> for ErrorBody {
+    fn from(error: ConfigError) -> Self {
+        Self::new(Code::BadConfig, chain(&error)).hint(error.hint())
     }
 }
 

@@ -8,9 +8,10 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::base::file_state::FileState;
-use crate::base::trust;
+use protocol::trust;
+
 use crate::task::approver_key::ApproverKeys;
+use protocol::file_state::FileState;
 
 /// The file in the executor's folder.
 const FILE_NAME: &str = "approver-keys.json";

@@ -8,10 +8,10 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use protocol::mailbox::Mailbox;
-use protocol::paths::{Paths, create_private};
+use protocol::paths::{Paths, create_private, is_same_file};
 use protocol::regular_file;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -230,12 +230,4 @@ fn is_missing(error: &io::Error) -> bool {
 fn used_in(lines: &[String]) -> Vec<UsedConfiguration> {
     let values = lines.iter().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     values.filter_map(|mut value| serde_json::from_value(value.get_mut(USED)?.take()).ok()).collect()
-}
-
-/// Whether two paths name one file, also through symbolic links.
-pub fn is_same_file(one: &Path, other: &Path) -> bool {
-    match (one.canonicalize(), other.canonicalize()) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => one == other,
-    }
 }

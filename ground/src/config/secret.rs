@@ -16,11 +16,11 @@ use nix::fcntl::OFlag;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::paths::Paths;
+use protocol::trust::{self, Distrust};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use crate::base::trust::{self, Distrust};
 use crate::base::{children, credential};
 use crate::config::programs::{self, ProgramSettings};
 use crate::config::seal::Seal;
@@ -474,6 +474,12 @@ fn check_trusted(path: &Path) -> Result<(), SecretError> {
 
 fn source_error(name: &SecretName, from: &str, reason: &str) -> SecretError {
     SecretError::Source { name: name.as_str().to_owned(), from: from.to_owned(), reason: reason.to_owned() }
+}
+
+impl From<SecretError> for ErrorBody {
+    fn from(error: SecretError) -> Self {
+        Failure::from(error).error
+    }
 }
 
 #[cfg(test)]

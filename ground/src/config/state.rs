@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use protocol::paths::Paths;
 
-use crate::base::trust::{self, Distrust};
+use protocol::trust::{self, Distrust};
 
 /// Everything in the state folder that is not believed.
 pub fn distrusted(paths: &Paths) -> Vec<Distrust> {

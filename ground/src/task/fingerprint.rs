@@ -18,8 +18,8 @@ use serde_with_macros::skip_serializing_none;
 use sha2::{Digest as _, Sha256};
 
 use super::folder;
-use crate::base::file_state::FileState;
 use crate::base::write_access::WriteAccess;
+use protocol::file_state::FileState;
 
 /// A file that a task executes or reads, and the hash of its content.
 #[skip_serializing_none]

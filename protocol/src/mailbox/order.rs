@@ -84,7 +84,7 @@ fn reference(request: &TakenRequest) -> Option<Reference> {
     match Request::parse(bytes).ok()?.operation {
         Operation::Cancel { id, .. } | Operation::Resolve { id, .. } => Some(Reference::Task(id)),
         Operation::Abandon { .. } | Operation::Forget { .. } => Some(Reference::Earlier),
-        Operation::Run(_) | Operation::Status => None,
+        Operation::Run(_) | Operation::Listing(_) | Operation::Status => None,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::caller::Caller;
 use crate::data_class::DataClass;
 use crate::error::ErrorBody;
 use crate::json;
+use crate::mailbox::for_callers::{ListingAnswer, ListingQuestion};
 use crate::resolution::Resolution;
 use crate::task::{State, TaskId};
 
@@ -72,6 +73,8 @@ pub enum Operation {
     Forget {
         session: String,
     },
+    /// Asks about what a `list` is to print.
+    Listing(ListingQuestion),
     Status,
 }
 
@@ -150,6 +153,7 @@ pub enum Answer {
         forgotten: usize,
         open: Vec<TaskId>,
     },
+    Listing(ListingAnswer),
     Status(Value),
 }
 

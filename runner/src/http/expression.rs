@@ -1,7 +1,7 @@
 //! Evaluates the jq expressions of a request over the body of a response.
 
 use ground::base::jq_pool::Query;
-use ground::base::select::{self, SelectError};
+use jq::select::{self, SelectError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use definition::run::http::{Poll, endpoint};
-use ground::base::misplaced;
+use jq::misplaced;
 use serde_json::{Value, json};
 use url::Url;
 

@@ -1,7 +1,7 @@
 //! Fetches several pages and joins them to one result.
 
 use definition::run::http::{Counter, Pagination, Parameter, endpoint, pointer};
-use ground::base::misplaced;
+use jq::misplaced;
 use protocol::extent::{DataExtent, More};
 use protocol::json;
 use reqwest::header::{HeaderMap, LINK};

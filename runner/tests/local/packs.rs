@@ -1,8 +1,8 @@
 //! The shipped packs are well-formed, and contain the descriptions that a model needs.
 
 use ground::base::schema::InputSchema;
-use ground::base::select::select_with;
 use ground::task::effect::EffectClass;
+use jq::select::select_with;
 use runner::Runner as _;
 use serde_json::{Value, json};
 

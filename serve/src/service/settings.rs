@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_loop::model::prompt::PromptMode;
 use agent_loop::model_factory::ModelFactory;
-use ground::base::file_state::FileState;
 use ground::config::Config;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
+use protocol::file_state::FileState;
 use protocol::paths::Paths;
 use tokio::sync::watch;
 

@@ -11,16 +11,16 @@ use std::sync::mpsc::{self, Sender};
 use agent_loop::input::{ChatInput, InputPlace, TypedQuestion};
 use agent_loop::journal::SessionStore;
 use agent_loop::model::registry::ModelRegistry;
+use agent_side::context::{Context, Stdin};
+use agent_side::error::Error;
+use agent_side::output::Output;
+use agent_side::sanitized::sanitize;
 use ground::config::{Config, RuleAction};
 use ground::results::shown::preview;
 use protocol::code::Exit;
 use protocol::wording::inflected;
 
 use super::Args;
-use crate::context::{Context, Stdin};
-use crate::error::Error;
-use crate::output::Output;
-use crate::sanitized::sanitize;
 
 mod commands;
 mod editor;

@@ -8,6 +8,10 @@ use agent_loop::brief::AgentBrief;
 use agent_loop::driver::LoopCommand;
 use agent_loop::own_tasks::OwnTasksShell;
 use agent_loop::session::{Session, SessionOptions};
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::in_process::InProcess;
+use agent_side::output::Output;
 use ground::config::Config;
 use protocol::caller::Caller;
 use protocol::code::Exit;
@@ -16,10 +20,6 @@ use protocol::shell::Shell;
 
 use super::observer::PlainObserver;
 use super::one_shot;
-use crate::context::Context;
-use crate::error::Error;
-use crate::in_process::InProcess;
-use crate::output::Output;
 
 pub(super) fn run(config: &Config, context: &Context) -> Result<Exit, Error> {
     let bytes = context.stdin.read_at_most(2 * MAX_REQUEST_BYTES);

@@ -5,11 +5,11 @@ use std::sync::{Mutex, PoisonError};
 
 use agent_loop::driver::{LoopEvent, LoopObserver};
 use agent_loop::model::provider::ModelFailure;
+use agent_side::output::Output;
 use protocol::command_executor::OpenedTask;
 use protocol::excerpt;
 
 use super::wording;
-use crate::output::Output;
 
 /// The longest line about a call, in characters.
 const WIDTH: usize = 120;

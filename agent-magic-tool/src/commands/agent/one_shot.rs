@@ -10,6 +10,9 @@ use agent_loop::model::provider::ModelFailure;
 use agent_loop::model::registry;
 use agent_loop::outcome;
 use agent_loop::session::Session;
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::output::Output;
 use ground::config::Config;
 use protocol::code::{Code, Exit};
 use protocol::data_class::DataClass;
@@ -20,9 +23,6 @@ use serde_json::{Value, json};
 
 use super::observer::PlainObserver;
 use super::{Args, report};
-use crate::context::Context;
-use crate::error::Error;
-use crate::output::Output;
 
 /// The outcome of a question.
 #[derive(Debug, Serialize)]

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use agent_loop::model::conversation::JournalEntry;
+use agent_side::error::Error;
 
 use super::one_shot::Outcome;
-use crate::error::Error;
 
 /// Writes the report atomically.
 pub(super) fn write(

@@ -5,13 +5,13 @@
 
 use std::time::{Duration, Instant};
 
+use agent_side::backoff::Backoff;
+use agent_side::error::Error;
 use ground::page_client::client::PageClient;
 use serde_json::json;
 
 use super::stage::Stage;
 use super::text;
-use crate::backoff::Backoff;
-use crate::error::Error;
 
 /// How long the demo waits for the person at the terminal.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(30);

@@ -7,6 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::launch;
 use ground::page_client::client::PageClient;
 use protocol::error::ErrorBody;
 use protocol::paths::Paths;
@@ -15,9 +18,6 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::commands::executor::open_page::refuse_agents;
-use crate::context::Context;
-use crate::error::Error;
-use crate::launch;
 
 /// Enough files that searching them takes a moment.
 const NOTES: usize = 400;

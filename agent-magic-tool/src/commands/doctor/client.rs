@@ -1,11 +1,11 @@
 //! Checks the client whose shell this runs in: whether its sandbox allows writing the mailbox, and whether it is
 //! woken.
 
+use agent_side::context::Context;
+use agent_side::wake_promise::WakePromise;
 use protocol::mailbox::Mailbox;
 
 use super::Check;
-use crate::context::Context;
-use crate::wake_promise::WakePromise;
 
 const NAME: &str = "client";
 

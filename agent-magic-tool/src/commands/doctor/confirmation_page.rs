@@ -1,6 +1,8 @@
 //! Checks the confirmation page: where it is, how secure an approval is, and which tasks wait for one. Changes
 //! nothing.
 
+use agent_side::context::Context;
+use agent_side::result::ResultFile;
 use ground::config::Config;
 use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
@@ -10,8 +12,6 @@ use serde_json::Value;
 
 use super::Check;
 use crate::commands::executor::ask_status;
-use crate::context::Context;
-use crate::result::ResultFile;
 
 /// How secure an approval on the page is, and what would make it more secure.
 const SECURITY: &str = "an approval there is as secure as your user account: an agent of the same user that controls \

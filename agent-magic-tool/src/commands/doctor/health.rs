@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use agent_side::launch::START_BY_HAND;
 use ground::base::children;
 use ground::config::state;
 use protocol::duration::PositiveDuration;
@@ -19,7 +20,6 @@ use store::sqlite;
 use store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 
 use super::Check;
-use crate::launch::START_BY_HAND;
 
 /// A request older than this is stuck, since a command waits far less for its answer.
 const STUCK_AFTER: Duration = Duration::from_mins(1);

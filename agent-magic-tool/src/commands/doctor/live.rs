@@ -1,11 +1,11 @@
 //! Checks whether the running executor uses the configuration file as it is now. Changes nothing.
 
+use agent_side::context::Context;
 use protocol::mailbox::Mailbox;
 use serde_json::Value;
 
 use super::Check;
 use crate::commands::executor::{ask_status, foreign_configuration, waits_for_restart};
-use crate::context::Context;
 
 /// Returns `None` if no executor is running.
 pub(super) fn check(mailbox: &Mailbox, context: &Context) -> Option<Check> {

@@ -5,11 +5,11 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::SystemTime;
 
+use agent_side::output::Output;
 use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
 
 use super::health;
-use crate::output::Output;
 
 /// Makes our folders private and removes stale temporary files; returns what was done, one sentence each.
 pub(super) fn repair(paths: &Paths, output: &Output) -> Vec<String> {

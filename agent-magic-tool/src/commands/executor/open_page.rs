@@ -11,15 +11,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use ground::page_client::link::{LINK_LIFETIME, links_folder, make_link};
 use ground::page_client::site::PageSite;
 use protocol::code::{Code, Exit};
 use protocol::mailbox::Mailbox;
 use protocol::paths::DISPLAYS;
 use serde_json::json;
-
-use crate::context::Context;
-use crate::error::Error;
 
 /// Environment variables that agents set for the commands they run.
 const AGENT_VARIABLES: [&str; 11] = [

@@ -3,6 +3,8 @@
 //! The executor reads a changed file by itself before it does anything else. So this command only asks it: the answer
 //! is about the file as it is now.
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use executor::intake::policy::Policy;
 use executor::intake::targets::{self, Unmatched};
 use ground::config::ConfigText;
@@ -11,8 +13,6 @@ use protocol::mailbox::Mailbox;
 use serde_json::json;
 
 use super::{ask_status, executor_of, waits_for_restart};
-use crate::context::Context;
-use crate::error::Error;
 
 pub(super) fn run(context: &Context) -> Result<Exit, Error> {
     let mailbox = Mailbox::open(&context.paths.mailbox)?;

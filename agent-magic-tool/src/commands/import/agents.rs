@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use definition::run::mcp::McpServer;
 use ground::base::credential;
 use ground::config::secret::Secrets;
@@ -18,8 +20,6 @@ use serde_json::{Value, json};
 
 use super::hosts::{self, Allowance};
 use super::servers::{self, NamedServer};
-use crate::context::Context;
-use crate::error::Error;
 
 /// The word on the command line.
 pub(super) const WORD: &str = "agents";

@@ -1,6 +1,8 @@
 //! `import sql`: what a database of the configuration contains. A database that is not configured yet is added to the
 //! configuration, without a password.
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use ground::config::secret::{SecretName, SecretPlace, Secrets};
 use ground::config::{Config, DatabaseSettings};
 use import::document::Document;
@@ -12,8 +14,6 @@ use url::Url;
 use super::hosts::{Allowance, host_option_of};
 use super::{Args, reading};
 use crate::commands::setup::change::{self, Change};
-use crate::context::Context;
-use crate::error::Error;
 
 /// The kind on the command line.
 pub(super) const WORD: &str = "sql";

@@ -12,6 +12,8 @@ use agent_loop::model::prompt::PromptMode;
 use agent_loop::model::provider::ModelFailure;
 use agent_loop::model::registry::{cost, rounded_cost};
 use agent_loop::model_factory::ModelFactory;
+use agent_side::context::Context;
+use agent_side::error::Error;
 use ground::config::Config;
 use import::file;
 use import::phrases::drafting::{self, BATCH, MIN_PHRASES, Undescribed};
@@ -20,8 +22,6 @@ use protocol::wording::{counted, inflected};
 use serde_json::{Value, json};
 
 use super::writing::{self, WrittenFile};
-use crate::context::Context;
-use crate::error::Error;
 
 /// After as many answers in a row that give nothing, the model does not understand what it is asked.
 const MAX_EMPTY_ANSWERS: usize = 2;

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use catalog::Sources;
 use catalog::packs::report::PackSurvey;
 use definition::run::mcp::McpServer;
@@ -16,8 +18,6 @@ use url::Url;
 
 use super::uses::{Destination, Uses, used_elsewhere};
 use super::writing::Pack;
-use crate::context::Context;
-use crate::error::Error;
 
 /// The runner whose servers a human names.
 const MCP: &str = "mcp";

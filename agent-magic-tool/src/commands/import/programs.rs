@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use agent_side::error::Error;
 use import::document::Document;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use protocol::code::Code;
 
 use super::reading::failed;
-use crate::error::Error;
 
 /// The longest help; those of compilers have 200 KB.
 const MAX_HELP_BYTES: u64 = 1 << 20;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use agent_side::error::Error;
 use ground::config::Config;
 use import::ImportError;
 use import::document::{Document, MAX_DOCUMENT_BYTES};
@@ -12,7 +13,6 @@ use protocol::regular_file;
 use serde_json::json;
 
 use super::programs;
-use crate::error::Error;
 
 /// Reads the source that `words` name: one word, or a program and those of one of its commands.
 pub(super) fn document(words: &[String], kind: Option<&Kind>, config: &Config) -> Result<Document, Error> {

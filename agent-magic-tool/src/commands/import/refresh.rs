@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use catalog::Sources;
 use clap::Parser as _;
 use ground::config::Config;
@@ -16,8 +18,6 @@ use super::drafting::DraftingArgs;
 use super::servers::{self, NamedServer};
 use super::writing::{self, ImportedFile, Pack, PackFolder};
 use super::{Args, StoredOptions, checking, databases, flagged, hosts, reading};
-use crate::context::Context;
-use crate::error::Error;
 
 /// An import that is in the folder.
 struct Earlier {

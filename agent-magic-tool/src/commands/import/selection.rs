@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use agent_side::error::Error;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use import::graphql::ANSWER_DEPTH;
 use import::mcp::{PREFIX, TRUST_ANNOTATIONS};
 use import::sql::TABLES;
 use import::{ImportOptions, Imported, ImportedSubtool};
-
-use crate::error::Error;
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct Selection {

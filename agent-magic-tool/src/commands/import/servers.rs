@@ -5,6 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::usage::with_dashes;
 use catalog::problems_of_definitions;
 use definition::run::mcp::{McpServer, McpTransport};
 use ground::base::credential;
@@ -12,7 +15,6 @@ use ground::config::secret::{SecretName, Secrets};
 use import::agents::{credential_in_command, credential_in_url, is_credential_value};
 use import::document::Document;
 use protocol::code::Code;
-use protocol::command_names::line;
 use protocol::error::ErrorBody;
 use runner::mcp::SignInLink;
 use runner::server_snapshot;
@@ -20,8 +22,6 @@ use serde_json::{Map, Value, json};
 
 use super::hosts::{Allowance, host_option, host_option_of};
 use super::reading;
-use crate::context::Context;
-use crate::error::Error;
 
 /// The kind on the command line.
 pub(super) const WORD: &str = "mcp";
@@ -194,12 +194,6 @@ impl ServerArgs {
             protocol: None,
         })
     }
-}
-
-/// The command line for a server that is a program.
-pub(crate) fn with_dashes(name: &str, command: &[String]) -> String {
-    let words = ["import", WORD, name, "--"].map(str::to_owned);
-    line(&[&words[..], command].concat())
 }
 
 /// A word of the command that names a file here, and is looked for elsewhere.

@@ -5,17 +5,17 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use agent_side::error::Error;
 use catalog::{Catalog, Origin, Sources};
-use ground::base::invisible;
 use import::document::Document;
 use import::file::{self, GroupedFile, Merge, SourceRecord};
 use import::kinds::Kind;
 use import::{Imported, ImportedSubtool};
+use protocol::invisible;
 use protocol::paths::create_private;
 use serde_json::{Map, Value, json};
 
 use super::{Selection, servers};
-use crate::error::Error;
 
 /// The files of one imported description, as they are to be.
 pub(super) struct Pack {

@@ -2,6 +2,12 @@
 //!
 //! Rules, confirmations, secrets and limits apply as to any call. What still waits is not remembered.
 
+use agent_side::answer;
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::handover;
+use agent_side::result::ResultFile;
+use agent_side::waiting::{self, WaitMode};
 use catalog::packs::checks::{PackCheck, PackChecks};
 use catalog::packs::manifest::{PackHealth, PackManifest};
 use catalog::packs::report::{PackReport, PackSurvey};
@@ -12,13 +18,6 @@ use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation, RunRequest};
 use protocol::task::TaskId;
 use serde_json::{Value, json};
-
-use crate::answer;
-use crate::context::Context;
-use crate::error::Error;
-use crate::handover;
-use crate::result::ResultFile;
-use crate::waiting::{self, WaitMode};
 
 /// A health check under way.
 enum RunningCheck {

@@ -1,11 +1,11 @@
 //! Writes into the configuration whether a pack is enabled, and leaves everything else byte for byte as it is.
 
+use agent_side::context::Context;
+use agent_side::error::Error;
 use ground::config::{Config, ConfigText};
 use toml_edit::{Document, DocumentMut, Item, Table};
 
 use crate::commands::setup::change::{Change, read};
-use crate::context::Context;
-use crate::error::Error;
 
 /// Enables or disables a pack.
 pub(super) fn write(name: &str, enabled: bool, config: &Config, context: &Context) -> Result<(), Error> {

@@ -1,11 +1,10 @@
 //! Edits our entries in a client's JSON file, with or without comments. Everything else in the file, including its
 //! formatting, stays unchanged.
 
+use agent_side::client::Client;
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
 use serde_json::Value;
-
-use super::client::Client;
 
 /// One entry of ours.
 #[derive(Debug)]

@@ -4,9 +4,9 @@
 
 use std::path::PathBuf;
 
+use agent_side::client::Client;
 use serde_json::{Value, json};
 
-use super::client::Client;
 use super::json_file::JsonEdit;
 use super::plan::{Edit, SetupPlan, SetupTarget};
 
@@ -15,18 +15,6 @@ pub(super) const NAME: &str = "agent-magic-tool";
 
 /// How long Goose waits for an answer, in seconds: a call may wait for a human.
 const GOOSE_SECONDS: u32 = 600;
-
-impl Client {
-    /// Whether it can be given an MCP server in files of the user.
-    pub(super) const fn has_user_servers(self) -> bool {
-        !matches!(self, Self::Aider | Self::AgentsMd)
-    }
-
-    /// Whether it can be given an MCP server in files of a project.
-    pub(super) const fn has_project_servers(self) -> bool {
-        self.has_user_servers() && !matches!(self, Self::ClaudeDesktop | Self::LmStudio | Self::Goose)
-    }
-}
 
 pub(super) fn plan(target: &SetupTarget) -> SetupPlan {
     let mut plan = SetupPlan::default();

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use agent_side::client::Client;
 use protocol::duration::PositiveDuration;
 use protocol::paths::Paths;
 use serde_json::{Value, json};
 
-use super::client::Client;
 use super::json_file::JsonEdit;
 use super::section::SectionMarks;
 

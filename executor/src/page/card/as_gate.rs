@@ -1,10 +1,10 @@
 //! A card as JSON, for a client with an API key: the same content, without what only a browser can use.
 
-use ground::base::invisible;
 use ground::page_client::api_client::{
     Gate, GateCaller, GateChange, GateField, GateFile, GateForm, GateNeed, PlainText,
 };
 use ground::task::confirmation::Assurance;
+use protocol::invisible;
 use protocol::task::TaskId;
 use runner::ask_user::UserQuestion;
 

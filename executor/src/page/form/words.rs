@@ -2,7 +2,7 @@
 //!
 //! What a client sends back stays as it is: values, names of fields, patterns.
 
-use ground::base::invisible;
+use protocol::invisible;
 use serde_json::{Map, Value};
 
 use super::plain;

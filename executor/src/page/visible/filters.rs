@@ -3,9 +3,9 @@
 //! A template gets the names, descriptions and labels of definitions, servers and agents as they are. It writes each of
 //! them through one of these.
 
-use ground::base::invisible;
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
+use protocol::invisible;
 
 use super::{VisibleLine, VisibleText, line, notes};
 

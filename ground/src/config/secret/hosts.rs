@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::base::file_state::FileState;
+use protocol::file_state::FileState;
 use protocol::regular_file;
 use protocol::wording::quoted;
 use url::{Host, Url};

@@ -5,11 +5,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use protocol::command_names::shell_words;
+use protocol::invisible;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use url::Url;
 
 use super::SecretName;
-use crate::base::invisible;
 
 /// A domain whose hosts all belong to one service, which has one account for all of them.
 const SHARED_DOMAIN: &str = "googleapis.com";

@@ -3,6 +3,9 @@
 use agent_loop::driver::LoopCommand;
 use agent_loop::input::{ChatCommand, InputPlace};
 use agent_loop::machine::Spending;
+use agent_side::error::Error;
+use agent_side::in_process::InProcess;
+use agent_side::sanitized::sanitize;
 use protocol::shell::Shell as _;
 use protocol::task::State;
 use protocol::wording::{counted, inflected};
@@ -13,9 +16,6 @@ use super::running::RunningSession;
 use super::state::Activity;
 use super::text::{format_duration, one_line, short_id};
 use super::{Chat, ChatFlow, WIDTH, ensure_alive, farewell};
-use crate::error::Error;
-use crate::in_process::InProcess;
-use crate::sanitized::sanitize;
 
 impl Chat<'_> {
     pub(super) fn command(&mut self, command: ChatCommand) -> Result<ChatFlow, Error> {

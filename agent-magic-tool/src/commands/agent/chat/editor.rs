@@ -12,6 +12,8 @@ use std::thread::{self, JoinHandle};
 
 use agent_loop::input::InputPlace;
 use agent_loop::journal::SessionStore;
+use agent_side::error::Error;
+use agent_side::output::Output;
 use rustyline::completion::Completer;
 use rustyline::config::Configurer as _;
 use rustyline::error::ReadlineError;
@@ -20,9 +22,6 @@ use rustyline::hint::Hinter;
 use rustyline::history::{FileHistory, History as _};
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Editor as Line, ExternalPrinter as _, Helper};
-
-use crate::error::Error;
-use crate::output::Output;
 
 const PROMPT: &str = "> ";
 /// The width of a terminal that does not report one.

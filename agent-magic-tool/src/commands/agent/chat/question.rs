@@ -4,10 +4,9 @@
 
 use std::fmt::Write as _;
 
+use agent_side::sanitized::sanitize;
 use ground::page_client::terminal::PendingQuestion;
 use serde_json::{Map, Value};
-
-use crate::sanitized::sanitize;
 
 /// Returns whether the question can be answered in one line: it has one field, and asks for no secret.
 pub(super) fn fits_a_line(pending: &PendingQuestion) -> bool {

@@ -10,6 +10,8 @@ use agent_loop::journal::{self, SessionStore};
 use agent_loop::model::conversation::JournalEntry;
 use agent_loop::model_factory::ModelFactory;
 use agent_loop::session::Session;
+use agent_side::context::Context;
+use agent_side::error::Error;
 use ground::config::Config;
 use protocol::error::ErrorBody;
 use protocol::mailbox::Mailbox;
@@ -18,8 +20,6 @@ use super::super::{Args, open};
 use super::screen::Screen;
 use super::state::{ChatState, WatchRequest};
 use super::watch::{PageAccess, watch};
-use crate::context::Context;
-use crate::error::Error;
 
 /// The session that the chat shows.
 #[derive(Debug)]

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_loop::driver::{LoopEvent, LoopObserver};
 use agent_loop::model::conversation::{EndedTask, StopReason, ToolResult};
+use agent_side::result::ResultFile;
+use agent_side::sanitized::sanitize;
 use ground::results::shown::{preview, result_text};
 use protocol::caller::Caller;
 use protocol::mailbox::Mailbox;
@@ -15,8 +17,6 @@ use protocol::mailbox::Mailbox;
 use super::super::wording;
 use super::state::{Activity, ChatState};
 use super::text::{format_duration, one_line, prefix_lines, row_end, short_id};
-use crate::result::ResultFile;
-use crate::sanitized::sanitize;
 
 /// The longest line about a call, in characters.
 const WIDTH: usize = 120;

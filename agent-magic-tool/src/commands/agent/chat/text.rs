@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use agent_side::sanitized::sanitize;
 use protocol::excerpt;
 use protocol::task::TaskId;
-
-use crate::sanitized::sanitize;
 
 /// Characters in these ranges are two columns wide.
 const WIDE: [std::ops::RangeInclusive<char>; 5] = [

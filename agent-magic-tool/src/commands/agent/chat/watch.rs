@@ -7,6 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::result::ResultFile;
 use ground::page_client::client::PageClientError;
 use ground::page_client::terminal::{PendingQuestion, TerminalSession};
 use notify::RecommendedWatcher;
@@ -22,9 +25,6 @@ use super::screen::Screen;
 use super::state::{ChatState, WatchRequest};
 use super::text::{format_duration, short_id};
 use crate::commands::executor::open_page::{self as page_command, PageLink};
-use crate::context::Context;
-use crate::error::Error;
-use crate::result::ResultFile;
 
 /// How often to check without a file event, since events can be missed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);

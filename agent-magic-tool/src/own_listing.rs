@@ -1,0 +1,78 @@
+//! The listing of the definitions as they are, which `list` reads here whether an executor runs or not.
+
+use agent_side::commands::list;
+use agent_side::context::Context;
+use agent_side::error::Error;
+use agent_side::listing_source::{ListFailure, ListingSource};
+use catalog::absent::why_absent;
+use catalog::{Sources, listing_cache};
+use ground::config::Config;
+use ground::config::secret::Secrets;
+use listing::Listing;
+use protocol::code::{Code, Exit};
+use protocol::error::ErrorBody;
+use protocol::mailbox::for_callers::{ListingAnswer, ListingQuestion};
+use protocol::paths::Paths;
+use protocol::tool_scope::ToolScope;
+use serde_json::Value;
+
+/// The listing of this user's definitions.
+struct OwnListing {
+    config: Config,
+    sources: Sources,
+    secrets: Secrets,
+    paths: Paths,
+}
+
+impl OwnListing {
+    fn of(paths: &Paths) -> Result<Self, Error> {
+        let config = Config::read(paths)?;
+        let (sources, secrets) = (Sources::of(paths, &config), Secrets::of(paths, &config));
+        Ok(Self { config, sources, secrets, paths: paths.clone() })
+    }
+}
+
+impl ListingSource for OwnListing {
+    fn read<T>(&self, read: impl Fn(&Listing) -> Result<T, ListFailure>) -> Result<T, ListFailure> {
+        // Only a damaged listing is a reason to build it again.
+        listing_cache::read(&self.sources, &self.paths.listing(), |listing| match read(listing) {
+            Err(ListFailure::Unusable(error)) => Err(error),
+            outcome => Ok(outcome),
+        })?
+    }
+
+    fn ask(&self, question: ListingQuestion) -> Result<ListingAnswer, ListFailure> {
+        Ok(self.config.lacking(&question, &self.secrets))
+    }
+
+    fn why_absent(
+        &self,
+        name: &str,
+        tool_scope: &ToolScope,
+        listing: &Listing,
+    ) -> Result<Option<ErrorBody>, ListFailure> {
+        Ok(why_absent(name, tool_scope, &self.sources, listing.problems()))
+    }
+
+    fn learns(&self) -> bool {
+        self.config.catalog.learn
+    }
+}
+
+/// `list` in this program.
+pub(crate) fn list(args: &list::Args, context: &Context) -> Result<Exit, Error> {
+    list::run(args, &OwnListing::of(&context.paths)?, context).map_err(|failure| match failure {
+        ListFailure::Failed(error) => error,
+        ListFailure::Unusable(error) => Error::new(Code::Internal, format!("failed to read the listing: {error}"))
+            .hint(format!("remove it and try again: rm '{}'", context.paths.listing().display())),
+        ListFailure::Elsewhere => Error::internal("the listing was looked for elsewhere"),
+    })
+}
+
+/// The names of the input fields of a subtool; `None` if there is no such subtool.
+pub(crate) fn fields_of(subtool: &str, paths: &Paths) -> Option<Vec<String>> {
+    let find = |listing: &Listing| Ok(listing.find(subtool)?.map(|number| listing.entry(number)).transpose()?);
+    let entry = OwnListing::of(paths).ok()?.read(find).ok()??;
+    let input: Value = serde_json::from_str(entry.input.get()).unwrap_or_default();
+    Some(input["properties"].as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default())
+}

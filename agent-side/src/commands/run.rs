@@ -1,0 +1,191 @@
+//! `run`: delegates a task, and returns as soon as its result file exists.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use protocol::code::Exit;
+use protocol::command_executor::DEFAULT_WAIT;
+use protocol::duration::PositiveDuration;
+use protocol::handover::Reply;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::presence::ConfigProblem;
+use protocol::mailbox::request::{Answer, IfNoApprover, Operation, RunRequest};
+use protocol::schedule;
+use protocol::task::{State, TaskId};
+use serde_json::{Map, Value};
+
+pub use self::input::read_input;
+use crate::answer;
+use crate::context::Context;
+use crate::error::Error;
+use crate::handover;
+use crate::option_value::not_empty;
+use crate::result::ResultFile;
+use crate::result_data;
+use crate::waiting::{self, WaitMode};
+use crate::wake_promise::WakePromise;
+
+mod input;
+
+/// The hint for JSON from which a shell has removed the quotes.
+pub const USE_STDIN: &str = "the shell removed the quotes; write the fields as key=value, or pass the JSON on \
+standard input: agent-magic-tool run NAME --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF";
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The subtool's name, as shown by `list`
+    name: String,
+    /// The input: a JSON object, `@FILE` to read it from a file, or `-` to read it from standard input
+    #[arg(long, short, value_name = "JSON|@FILE|-")]
+    input: Option<String>,
+    /// Single input fields: `key=text` (converted to the type in the schema) or `key:=JSON`. `key=@FILE` takes the value from a
+    /// file, `key=@-` from standard input, `key=@ID` or `key=@ID.jq` from the result of a task, `key=@@x` is the text `@x`
+    #[arg(value_name = "KEY=VALUE")]
+    fields: Vec<String>,
+    /// Wait up to this long [60s if no duration is given] and print the result as it is then
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_WAIT)]
+    wait: Option<PositiveDuration>,
+    /// With --wait: print only what this jq expression returns, which sees only the data: `.[0].id`
+    #[arg(long, value_name = "EXPR", requires = "wait")]
+    jq: Option<String>,
+    /// For a caller that waits in a step of its own: the jq expression of that step, checked before anything starts
+    #[arg(long, value_name = "EXPR", hide = true)]
+    checked_jq: Option<String>,
+    /// Read all pages of a list, not only the first: up to 500, joined to one result
+    #[arg(long)]
+    all: bool,
+    /// Start it at this time: 2026-05-01T09:00:00+02:00, or in local time 2026-05-01T09:00 or 09:00
+    #[arg(long, value_name = "TIME", conflicts_with = "after", allow_hyphen_values = true)]
+    at: Option<String>,
+    /// Start it after this long, like 90m or 2d
+    #[arg(long = "in", value_name = "DURATION", allow_hyphen_values = true)]
+    after: Option<PositiveDuration>,
+    /// Check everything and show what would be sent, with secrets masked, but do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Make retries safe: repeating a run with the same key and input returns the same task
+    #[arg(long, value_name = "KEY", value_parser = not_empty)]
+    idempotency_key: Option<String>,
+    /// Why you want this, in one sentence, for the human who has to confirm it
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// What to do if a human must confirm it but the page is not open anywhere: wait, or fail at once
+    #[arg(long, value_name = "wait|fail", default_value = "wait", hide_default_value = true, value_parser = if_no_approver())]
+    if_no_approver: IfNoApprover,
+}
+
+/// The parser of `--if-no-approver`.
+pub fn if_no_approver() -> impl TypedValueParser<Value = IfNoApprover> {
+    PossibleValuesParser::new(["wait", "fail"]).map(|choice| match choice.as_str() {
+        "fail" => IfNoApprover::Fail,
+        _ => IfNoApprover::Wait,
+    })
+}
+
+/// Whether and how to print the result at once.
+struct WaitOptions {
+    wait: Option<PositiveDuration>,
+    jq: Option<String>,
+}
+
+pub fn run(args: Args, context: &Context) -> Result<Exit, Error> {
+    if let Some(expression) = args.jq.as_deref().or(args.checked_jq.as_deref()) {
+        result_data::check_jq(expression)?;
+    }
+    let input = match &args.input {
+        Some(text) => read_input(text, &args.name, context)?,
+        None => Map::new(),
+    };
+    let at = match (&args.at, args.after) {
+        (Some(time), _) => Some(schedule::parse_local(time)?),
+        (None, Some(span)) => Some(schedule::after(span.get())?),
+        (None, None) => None,
+    };
+    let wait_options = WaitOptions { wait: args.wait, jq: args.jq };
+    let mut request = RunRequest {
+        tool: args.name,
+        input,
+        words: Map::new(),
+        idempotency_key: args.idempotency_key,
+        dry_run: args.dry_run,
+        all_pages: args.all,
+        reason: args.reason,
+        if_no_approver: args.if_no_approver,
+        at,
+        data_class: None,
+        found_by: None,
+    };
+    let values = args.fields.iter().filter_map(|field| Some(field.split_once('=')?.1));
+    request.data_class = input::class_of_sources(values.chain(args.input.as_deref()), context)?;
+    for field in &args.fields {
+        input::read_field(field, &mut request, context)?;
+    }
+    let has_key = request.idempotency_key.is_some();
+    let is_scheduled = request.at.is_some();
+    let mailbox = Mailbox::open(&context.paths.mailbox)?;
+    request.found_by = mailbox.words_that_found(context.caller.session.as_deref(), &request.tool);
+    let reply = handover::ask(context, &mailbox, Operation::run(request))?;
+    if let Some(problem) = mailbox.config_problem() {
+        let ConfigProblem { message, since, .. } = problem;
+        context.output.note(&format!(
+            "the configuration is broken since {since} and the last good one stays in force; tell the user: {message}"
+        ));
+    }
+    match reply {
+        Reply::Accepted(id) => accepted(id, &wait_options, &mailbox, context),
+        Reply::Answer(Answer::SameAs(id)) => {
+            let file = ResultFile::read(&mailbox, id, &context.caller)?;
+            let start = match file.field("run_at").as_str() {
+                Some(at) => format!("; it starts at {at}"),
+                None if is_scheduled => "; it keeps its own start time".to_owned(),
+                None => String::new(),
+            };
+            context.output.note(&if has_key {
+                format!("a run with this idempotency key was made before; this is its task{start}")
+            } else if file.state == State::AwaitingConfirmation {
+                format!(
+                    "the same run already waits for the user; this is its task, and they are not asked twice{start}"
+                )
+            } else {
+                format!("the same run was already requested; this is its task, and the user is not asked twice{start}")
+            });
+            if wait_options.wait.is_some() {
+                return accepted(id, &wait_options, &mailbox, context);
+            }
+            context.output.json(&answer::document(&file))?;
+            Ok(Exit::Ok)
+        }
+        Reply::Answer(Answer::Plan(plan)) => {
+            if wait_options.jq.is_some() {
+                context.output.note("a dry run has no result, so --jq is left out and the plan is printed whole");
+            }
+            // What the caller wrote itself is the first thing to leave out.
+            let plan = if context.output.fits(&plan) { plan } else { shortened(&plan, context) };
+            context.output.json_or(&plan, "try it with a smaller input")?;
+            Ok(Exit::Ok)
+        }
+        Reply::Answer(Answer::Refused(error)) => Err(error.into()),
+        Reply::Answer(_) => Err(Error::unexpected_answer("run")),
+    }
+}
+
+/// A plan with its long texts cut.
+fn shortened(plan: &Value, context: &Context) -> Value {
+    let bytes = plan.to_string().len();
+    context.output.note(&format!("the plan has {bytes} bytes, so its long texts are cut, where `…` is; all of it into a pipe or file: add --whole"));
+    answer::echoed(plan, answer::MAX_ECHOED_CHARS)
+}
+
+fn accepted(id: TaskId, options: &WaitOptions, mailbox: &Mailbox, context: &Context) -> Result<Exit, Error> {
+    let Some(wait) = options.wait else {
+        let wakes = WakePromise::of(context, mailbox).is_made();
+        let file = ResultFile::read(mailbox, id, &context.caller).map_err(|error| {
+            error
+                .detail("id", id.to_string())
+                .hint(format!("the task was accepted; to see how it ends: agent-magic-tool wait {id}"))
+        })?;
+        let starts_later = waiting::starts_after(&file, || waiting::configured_limit(mailbox));
+        context.output.json(&answer::receipt(&file, mailbox, wakes, starts_later))?;
+        return Ok(Exit::Ok);
+    };
+    let files = waiting::wait_for(&[id], WaitMode::All, Some(wait.get()), mailbox, context)?;
+    answer::print(&files, options.jq.as_deref(), mailbox, context)
+}

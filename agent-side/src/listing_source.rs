@@ -1,0 +1,116 @@
+//! Where `list` reads: the listing that the executor publishes in the mailbox, or that of the full program.
+
+use std::cell::Cell;
+use std::fs::File;
+
+use listing::Listing;
+use protocol::error::ErrorBody;
+use protocol::file_state::FileState;
+use protocol::handover::Reply;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::for_callers::{ListingAnswer, ListingQuestion};
+use protocol::mailbox::request::{Answer, Operation};
+use protocol::tool_scope::ToolScope;
+use search::Unusable;
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::{full_program, handover};
+
+/// A listing, and what is known of the machine that it is of.
+pub trait ListingSource {
+    /// Gives `read` the listing.
+    fn read<T>(&self, read: impl Fn(&Listing) -> Result<T, ListFailure>) -> Result<T, ListFailure>;
+
+    /// What is lacking of the secrets and programs in `question`; fails if the listing that was read is not current.
+    fn ask(&self, question: ListingQuestion) -> Result<ListingAnswer, ListFailure>;
+
+    /// Why the listing has no subtool of this name, if there is more to say than that.
+    fn why_absent(
+        &self,
+        name: &str,
+        tool_scope: &ToolScope,
+        listing: &Listing,
+    ) -> Result<Option<ErrorBody>, ListFailure>;
+
+    /// Whether searches remember which subtool was run after them.
+    fn learns(&self) -> bool;
+}
+
+/// Why nothing was listed.
+#[derive(Debug)]
+pub enum ListFailure {
+    /// It cannot be said here, or not yet, but by the full program.
+    Elsewhere,
+    /// The listing is missing or damaged.
+    Unusable(Unusable),
+    Failed(Error),
+}
+
+impl From<Unusable> for ListFailure {
+    fn from(error: Unusable) -> Self {
+        Self::Unusable(error)
+    }
+}
+
+impl From<Error> for ListFailure {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The listing in the mailbox. The executor says whether it is current, after it has seen every edit so far.
+#[derive(Debug)]
+pub struct PublishedListing<'a> {
+    mailbox: Mailbox,
+    learns: bool,
+    /// The state of the file from which it was read.
+    read: Cell<Option<FileState>>,
+    context: &'a Context,
+}
+
+impl<'a> PublishedListing<'a> {
+    /// `None` if no executor is there to ask.
+    pub fn of(context: &'a Context) -> Option<Self> {
+        let mailbox = Mailbox::open(&context.paths.mailbox).ok()?;
+        let learns = mailbox.settings()?.learns;
+        Some(Self { mailbox, learns, read: Cell::default(), context })
+    }
+
+    fn answer(&self, question: ListingQuestion) -> Result<ListingAnswer, Error> {
+        match handover::ask(self.context, &self.mailbox, Operation::Listing(question))? {
+            Reply::Answer(Answer::Listing(answer)) => Ok(answer),
+            Reply::Answer(Answer::Refused(error)) => Err(error.into()),
+            Reply::Accepted(_) | Reply::Answer(_) => Err(Error::unexpected_answer("listing")),
+        }
+    }
+}
+
+impl ListingSource for PublishedListing<'_> {
+    fn read<T>(&self, read: impl Fn(&Listing) -> Result<T, ListFailure>) -> Result<T, ListFailure> {
+        let opened = File::open(self.mailbox.listing()).and_then(|file| Ok((FileState::of_file(&file)?, file)));
+        let Some((state, listing)) = opened.ok().and_then(|(state, file)| Some((state, Listing::of_file(file).ok()?)))
+        else {
+            // The executor publishes one for the next command.
+            self.answer(ListingQuestion::default())?;
+            return Err(ListFailure::Elsewhere);
+        };
+        self.read.set(Some(state));
+        read(&listing)
+    }
+
+    fn ask(&self, question: ListingQuestion) -> Result<ListingAnswer, ListFailure> {
+        let answer = self.answer(ListingQuestion { file: self.read.get(), ..question })?;
+        if answer.is_current { Ok(answer) } else { Err(ListFailure::Elsewhere) }
+    }
+
+    fn why_absent(&self, _: &str, _: &ToolScope, _: &Listing) -> Result<Option<ErrorBody>, ListFailure> {
+        self.ask(ListingQuestion::default())?;
+        // The full program looks into the definitions.
+        if full_program::path().is_some() { Err(ListFailure::Elsewhere) } else { Ok(None) }
+    }
+
+    fn learns(&self) -> bool {
+        self.learns
+    }
+}

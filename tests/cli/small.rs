@@ -1,0 +1,170 @@
+//! The small program: the agent's side alone. What it does itself it does as the full one, and the rest it hands on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::skip::skip;
+use crate::world::{PROGRAM, Transcript, World};
+
+/// The small program beside the full one.
+fn small() -> PathBuf {
+    let small = Path::new(PROGRAM).with_file_name("agent-magic-tool-small");
+    assert!(small.exists(), "build it first: cargo build -p agent-magic-tool-agent-side");
+    small
+}
+
+fn run(world: &World, program: &Path, arguments: &[&str]) -> Transcript {
+    world.transcript(&world.within(program, arguments).output().expect("it starts"))
+}
+
+/// The small program in a folder of its own, so that it finds no full one.
+fn alone(world: &World) -> PathBuf {
+    let folder = world.folder().join("alone");
+    fs::create_dir_all(&folder).expect("made");
+    let program = folder.join("agent-magic-tool");
+    fs::copy(small(), &program).expect("copied");
+    program
+}
+
+/// A definition whose description has this word.
+fn define(world: &World, word: &str) {
+    let echo = json!({"description": format!("Echoes {word}."), "annotations": {"readOnlyHint": true},
+        "input": {"type": "object", "properties": {"text": {"type": "string"}}},
+        "run": {"process": {"argv": ["echo", "{{ text }}"]}}});
+    world.define("echo.json", &json!({ "echo_text": echo }));
+}
+
+#[test]
+fn it_prints_what_the_full_program_prints() {
+    let world = World::new();
+    world.configure("[catalog]\nlearn = false\n");
+    define(&world, "words");
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    // Makes the executor publish its listing.
+    assert_eq!(run(&world, &small(), &["list", "tools", "echo_text"]).exit, 0);
+    for arguments in [
+        &["list", "tools", "--query=echo words"][..],
+        &["list", "tools", "--query=send mail", "--format=typescript"],
+        &["list", "tools", "--limit=3", "--format=names"],
+        &["list", "tools", "echo_text"],
+        &["list", "packs"],
+        &["list", "tools", "echo_txt"],
+        &["list", "tools", "--in=none"],
+        &["list", "nonsense"],
+        &["list", "tools", "--nonsense"],
+        &["run", "echo_text", "text=hello", "--dry-run"],
+        &["run", "echo_txt"],
+        &["run", "echo_text", "--text=hello"],
+        &["echo_text"],
+        &["wait", "nonsense"],
+        &["read"],
+        &["help", "read"],
+        &["inspect", "echo_text"],
+        &["--help"],
+        &["search", "mail"],
+        &[],
+    ] {
+        let (full, small) = (world.run(arguments), run(&world, &small(), arguments));
+        assert_eq!((small.exit, small.stdout, small.stderr), (full.exit, full.stdout, full.stderr), "{arguments:?}");
+    }
+}
+
+#[test]
+fn every_edit_is_seen_by_the_next_list() {
+    let world = World::new();
+    define(&world, "start");
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    for program in [small(), alone(&world)] {
+        for word in ["apple", "banana", "cherry", "damson", "elder"] {
+            define(&world, word);
+            let listed = run(&world, &program, &["list", "tools", "echo_text"]);
+            assert!(listed.stdout.contains(&format!("Echoes {word}.")), "{word}: {listed}");
+            let found = run(&world, &program, &["list", "tools", "--query", word, "--format=names"]);
+            assert_eq!(found.json()[0], "echo_text", "{word}: {found}");
+        }
+    }
+}
+
+#[test]
+fn a_listing_that_someone_changed_in_the_mailbox_is_not_believed() {
+    let world = World::new();
+    define(&world, "words");
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    let (program, published) = (alone(&world), world.mailbox().join("listing"));
+    let listed = || run(&world, &program, &["list", "tools", "echo_text"]).stdout;
+    assert!(listed().contains("Echoes words."));
+    let original = fs::read(&published).expect("it is published");
+    let words = |bytes: &[u8], from: &[u8], to: &[u8]| {
+        let at = bytes.windows(from.len()).position(|part| part == from).expect("the description");
+        [&bytes[..at], to, &bytes[at + from.len()..]].concat()
+    };
+    let forged = words(&original, b"Echoes words.", b"Echoes lies!!");
+    for change in ["in place", "by another file"] {
+        match change {
+            "in place" => fs::write(&published, &forged).expect("written"),
+            _ => {
+                fs::write(world.mailbox().join("other"), &forged).expect("written");
+                fs::rename(world.mailbox().join("other"), &published).expect("renamed");
+            }
+        }
+        let said = listed();
+        assert!(said.contains("Echoes words.") && !said.contains("lies"), "{change}: {said}");
+    }
+    assert!(world.run(&["list", "tools", "echo_text"]).stdout.contains("Echoes words."), "the cache is another file");
+}
+
+#[test]
+fn it_says_what_a_hit_lacks_without_seeing_the_secrets() {
+    let world = World::new();
+    let subtool = json!({"description": "Counts the stars.", "input": {}, "annotations": {"readOnlyHint": true},
+        "run": {"http": {"base_url": "https://stars.example", "path": "/", "auth": {"bearer": "secret:stars"}}}});
+    world.define("stars.json", &json!({ "stars_count": subtool }));
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    let program = alone(&world);
+    let needs = || run(&world, &program, &["list", "tools", "stars_count"]).json()["stars_count"]["needs"].clone();
+    assert!(needs().as_str().is_some_and(|needs| needs.contains("secret set stars")), "{}", needs());
+    assert_eq!(world.run_with(&["secret", "set", "stars", "--weak"], "0123456789abcdef").exit, 0);
+    assert_eq!(needs(), json!(null));
+}
+
+#[test]
+fn a_full_program_of_another_version_is_refused() {
+    let world = World::new();
+    let refused = world.run(&["--for-version=0.0.1", "list", "tools"]);
+    assert_eq!((refused.exit, refused.error()["code"].as_str()), (1, Some("cannot-start")), "{refused}");
+    assert!(refused.error()["message"].as_str().is_some_and(|said| said.contains("0.0.1")), "{refused}");
+}
+
+#[test]
+fn a_sandbox_needs_nothing_but_it_and_the_mailbox() {
+    let world = World::new();
+    define(&world, "words");
+    assert_eq!(world.run(&["executor", "start"]).exit, 0);
+    let mailbox = world.mailbox().display().to_string();
+    let program = alone(&world).display().to_string();
+    let sandbox = |arguments: &[&str]| {
+        let words = ["--ro-bind", &program, "/agent-magic-tool", "--bind", &mailbox, "/mailbox", "--dev", "/dev"];
+        let options = ["--unshare-all", "--die-with-parent", "--clearenv", "--setenv", "HOME", "/home"];
+        let own = ["--setenv", "AGENT_MAGIC_TOOL_DIR", "/mailbox", "--", "/agent-magic-tool"];
+        let words = [&words[..], &options, &own, arguments].concat();
+        world.transcript(&world.within("bwrap", &words).output().expect("bwrap"))
+    };
+    let version = sandbox(&["--version"]);
+    if version.exit != 0 {
+        return skip(&format!("no bubblewrap sandbox here: {}", version.stderr.trim()));
+    }
+    let listed = sandbox(&["list", "tools", "--query=echo words", "--format=names"]);
+    assert_eq!((listed.exit, &listed.json()[0]), (0, &json!("echo_text")), "{listed}");
+    let ran = sandbox(&["run", "echo_text", "text=hello"]);
+    assert_eq!((ran.exit, &ran.json()["status"]), (0, &json!("pending")), "{ran}");
+    let id = ran.json()["id"].as_str().expect("an id").to_owned();
+    let waited = sandbox(&["wait", &id]);
+    assert_eq!((waited.exit, &waited.json()["data"]), (0, &json!("hello")), "{waited}");
+    let read = sandbox(&["read", &id, "--jq", "length"]);
+    assert_eq!((read.exit, read.stdout.as_str()), (0, "5\n"), "{read}");
+    assert_eq!(sandbox(&["tasks"]).json()[0]["id"], json!(id));
+    let refused = sandbox(&["doctor"]);
+    assert_eq!((refused.exit, refused.error()["code"].as_str()), (1, Some("cannot-start")), "{refused}");
+}
