@@ -42,7 +42,6 @@ pub mod fault;
 pub mod handover;
 pub mod json;
 pub mod layout;
-pub mod lease;
 pub mod mailbox;
 pub mod nearest;
 pub mod part;
