@@ -45,7 +45,12 @@ pub(crate) struct Transcript {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let root = tempfile::Builder::new().prefix("amt-").tempdir().expect("a folder for the world");
+        Self::below(&tempfile::env::temp_dir())
+    }
+
+    /// A world in a new folder in `parent`.
+    pub(crate) fn below(parent: &Path) -> Self {
+        let root = tempfile::Builder::new().prefix("amt-").tempdir_in(parent).expect("a folder for the world");
         let world = Self { root };
         for folder in [world.home(), world.folder(), world.subtools()] {
             fs::create_dir_all(folder).expect("made");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::ops::Range;
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
@@ -30,7 +31,15 @@ const FIELDS: &[&str] = &[
 
 /// A world with this many subtools, of which the benchmarks use `noop` and `files_read`.
 pub(crate) fn world(subtools: usize) -> World {
-    let world = World::new();
+    with_subtools(World::new(), subtools)
+}
+
+/// Like [`world`], in a new folder in `parent`.
+pub(crate) fn world_below(parent: &Path, subtools: usize) -> World {
+    with_subtools(World::below(parent), subtools)
+}
+
+fn with_subtools(world: World, subtools: usize) -> World {
     world.configure("[catalog]\npacks = [\"files\"]\n");
     world.define(
         "own.json",

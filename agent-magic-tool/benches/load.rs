@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::table::{Table, Verdict};
 use crate::world::{World, until};
-use crate::{Effort, generated, measure};
+use crate::{Effort, disk, generated, measure};
 
 const CALLERS: usize = 64;
 /// How often each rate is measured, in turns; the median is reported.
@@ -25,8 +25,11 @@ const ROUNDS: usize = 5;
 const MEMORY_FOLDER: &str = "/dev/shm";
 
 pub(crate) fn measure(effort: Effort, table: &mut Table) {
+    for place in disk::places("load", table) {
+        let world = generated::world_below(&place.folder, 10);
+        measure_at(&world.mailbox(), place.note, &world, effort, table);
+    }
     let world = generated::world(10);
-    measure_at(&world.mailbox(), "", &world, effort, table);
     match tempfile::Builder::new().prefix("amt-").tempdir_in(MEMORY_FOLDER) {
         Ok(folder) => measure_at(&folder.path().join("mailbox"), ", mailbox in memory", &world, effort, table),
         Err(error) => table.skip("load with a mailbox in memory", error),

@@ -12,6 +12,7 @@ mod ceilings;
 mod commands;
 mod context;
 mod daemon;
+mod disk;
 mod floor;
 mod generated;
 mod guard;

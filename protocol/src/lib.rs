@@ -44,7 +44,6 @@ pub mod handover;
 pub mod invisible;
 pub mod json;
 pub mod layout;
-pub mod lease;
 pub mod mailbox;
 pub mod nearest;
 pub mod part;

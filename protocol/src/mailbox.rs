@@ -43,7 +43,6 @@ pub mod queries;
 mod reading;
 pub mod request;
 pub mod result;
-pub mod reuse;
 pub mod sweep;
 pub mod wakeups;
 pub mod watch;
@@ -53,8 +52,6 @@ pub const MAX_REQUEST_BYTES: u64 = 1 << 20;
 
 /// Far more than the executor writes into one file that is read as a whole.
 const MAX_FILE_BYTES: u64 = 1 << 30;
-/// The mode of every file in the mailbox.
-const FILE_MODE: u32 = 0o600;
 /// The error message for a file that is not trusted.
 const UNTRUSTED_FILE: &str = "it is not a regular file that only this user can write to";
 
@@ -210,7 +207,7 @@ impl Mailbox {
         Ok(unanswered)
     }
 
-    /// Removes a taken request that became a task.
+    /// Removes a taken request, if it is still there: the answer of a refused one has replaced it.
     pub fn remove_taken(&self, id: TaskId) -> io::Result<()> {
         ignore_not_found(fs::remove_file(self.taken().join(format!("{id}.json"))))
     }
@@ -324,32 +321,24 @@ fn replace(path: &Path, bytes: &[u8], what: &str) -> io::Result<()> {
 }
 
 fn replace_with(path: &Path, what: &str, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
-    let temporary = create_temporary(path, write)?;
-    fault::point(what, "written");
-    let renamed = fs::rename(&temporary, path);
-    if renamed.is_err() {
-        ignore_not_found(fs::remove_file(&temporary))?;
-    }
-    fault::point(what, "renamed");
-    renamed
-}
-
-/// Writes a file of mode 0600 under a hidden name in the folder of `path`, as a whole or not at all.
-fn create_temporary(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<PathBuf> {
     // Unique without a system call for each file: an id for this process, and a number.
     static PROCESS: LazyLock<TaskId> = LazyLock::new(TaskId::new);
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_file_name(format!(".{name}.{}-{number}", *PROCESS));
-    let mut file = fs::OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(&temporary)?;
-    match write(&mut file) {
-        Ok(()) => Ok(temporary),
-        Err(error) => {
-            ignore_not_found(fs::remove_file(&temporary))?;
-            Err(error)
-        }
+    let replaced = (|| {
+        let mut file = fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&temporary)?;
+        write(&mut file)?;
+        fault::point(what, "written");
+        fs::rename(&temporary, path)?;
+        fault::point(what, "renamed");
+        Ok(())
+    })();
+    if replaced.is_err() {
+        ignore_not_found(fs::remove_file(&temporary))?;
     }
+    replaced
 }
 
 fn ensure_private(folder: &Path) -> Result<(), MailboxError> {
@@ -438,6 +427,26 @@ mod tests {
         assert_eq!(serde_json::from_slice::<request::Answer>(&collected).expect("failed to parse the answer"), answer);
         mailbox.answer(open, &answer).expect("failed to answer");
         assert!(mailbox.unanswered().expect("failed to read").is_empty());
+    }
+
+    #[test]
+    fn a_result_file_is_replaced_as_a_whole() {
+        let (_folder, mailbox) = mailbox();
+        let (id, blocked) = (TaskId::new(), TaskId::new());
+        mailbox.publish(id, "pending, and longer").expect("failed to publish");
+        let mut reader = fs::File::open(mailbox.result_file(id)).expect("failed to open the result");
+        mailbox.publish(id, "final").expect("failed to publish");
+        assert_eq!(mailbox.read_result(id).expect("failed to read"), b"final");
+        let mut text = String::new();
+        reader.read_to_string(&mut text).expect("failed to read");
+        assert_eq!(text, "pending, and longer", "a reader keeps what it opened");
+        let mode = fs::metadata(mailbox.result_file(id)).expect("failed to look").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+
+        fs::create_dir_all(mailbox.result_file(blocked).join("not-empty")).expect("failed to create");
+        mailbox.publish(blocked, "final").expect_err("a folder is in its place");
+        assert!(mailbox.result_file(blocked).join("not-empty").is_dir());
+        assert_eq!(fs::read_dir(mailbox.results()).expect("failed to read").count(), 2, "no temporary file remains");
     }
 
     #[test]

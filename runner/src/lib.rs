@@ -43,6 +43,7 @@ mod fields;
 mod heard_class;
 pub mod http;
 mod input_file;
+mod lease;
 pub mod llm;
 pub mod mcp;
 pub mod process;

@@ -114,7 +114,7 @@ fn deleting_a_chat_deletes_its_results() {
     assert_eq!(ids(&world.run(&["tasks"]).json()), [other.as_str()]);
 }
 
-/// Spare result files and the log of the database have the text of what was forgotten, unless they are cleared as well.
+/// The log of the database has the text of what was forgotten, unless it is cleared as well.
 #[test]
 fn no_file_keeps_the_text_of_a_forgotten_session() {
     const CANARY: &str = "canary-of-the-forgotten-session";

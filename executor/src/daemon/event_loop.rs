@@ -209,9 +209,7 @@ impl Daemon {
         self.tasks.retry_record()?;
         let (record, hooks) = (&mut self.tasks.record, self.tasks.hooks.names());
         unless_exhausted(self.sweeper.sweep_due(record, &mut self.tasks.dispatcher, &hooks))?;
-        if unless_exhausted(self.sweeper.forget_some(record))? == Some(true) {
-            self.tasks.publisher.remove_spares();
-        }
+        unless_exhausted(self.sweeper.forget_some(record))?;
         self.tasks.do_due()?;
         self.publish_disk_problem();
         self.notifier.notify_due(&self.tasks.dispatcher, self.tasks.page.origin(), self.tasks.clock.now());

@@ -3,7 +3,6 @@
 //! Everything written here is a copy of what is already durable in the record. So attempts go on when the mailbox's
 //! disk is full, and the copies are written later.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +11,6 @@ use ground::results::result_file::{ApproverStatus, DataFile, render};
 use ground::task::Task;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::Answer;
-use protocol::mailbox::reuse::{RequestFile, ResultWriter};
 use protocol::regular_file;
 use protocol::task::TaskId;
 use store::{Store, StoreError};
@@ -24,9 +22,6 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct Publisher {
     mailbox: Mailbox,
-    results: ResultWriter,
-    /// The requests of the current step that lie in `taken/`.
-    requests: HashSet<TaskId>,
     /// Data of more bytes goes to a file of its own.
     inline_bytes: usize,
     approver: Arc<ApproverPresence>,
@@ -52,8 +47,6 @@ impl Publisher {
             tracing::warn!(%error, "commands that wait are not woken; they poll");
         }
         Self {
-            results: ResultWriter::new(mailbox.clone()),
-            requests: HashSet::new(),
             mailbox,
             inline_bytes,
             approver,
@@ -63,18 +56,6 @@ impl Publisher {
             is_silent: false,
             is_news: false,
         }
-    }
-
-    /// Begins a step with these requests, which lie in `taken/`. The request of a task that is published in this step
-    /// may become its result file.
-    pub(super) fn begin_step(&mut self, requests: impl Iterator<Item = TaskId>) {
-        self.requests.clear();
-        self.requests.extend(requests);
-    }
-
-    /// Whether the request still lies in `taken/`, as far as the publisher knows.
-    pub(super) fn has_request(&self, id: TaskId) -> bool {
-        self.requests.contains(&id)
     }
 
     /// Data of more bytes than this is stored in a file beside the result file from now on.
@@ -107,11 +88,6 @@ impl Publisher {
             self.late.push(LateWrite::Answer(request, answer));
             self.late_count += 1;
         }
-    }
-
-    /// Removes the files that are kept for later results: they hold what tasks were given that are forgotten now.
-    pub(super) fn remove_spares(&mut self) {
-        self.results.remove_spares();
     }
 
     /// Wakes the commands that wait, if anything was written since the last call.
@@ -179,7 +155,7 @@ impl Publisher {
         Ok(())
     }
 
-    fn write(&mut self, task: &Task, position: Option<usize>) -> io::Result<()> {
+    fn write(&self, task: &Task, position: Option<usize>) -> io::Result<()> {
         let name = |extension: &str| self.mailbox.data_file(task.id, extension).display().to_string();
         let approver = ApproverStatus {
             queue_position: position,
@@ -201,11 +177,7 @@ impl Publisher {
             },
             None => {}
         }
-        let request = if self.requests.contains(&task.id) { RequestFile::Taken } else { RequestFile::Gone };
-        if self.results.publish(task.id, &file.text, request)? == RequestFile::Gone {
-            self.requests.remove(&task.id);
-        }
-        Ok(())
+        self.mailbox.publish(task.id, &file.text)
     }
 }
 

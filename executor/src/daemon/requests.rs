@@ -29,7 +29,6 @@ impl Daemon {
             let earlier = events.iter().take_while(|event| matches!(event, Event::RulesChanged(_))).count();
             events.insert(earlier, changed);
         }
-        self.tasks.publisher.begin_step(requests.iter().map(|request| request.id));
         let read: Result<_, DaemonError> = requests.iter().try_for_each(|request| {
             events.extend(self.read_request(request)?);
             Ok(())
@@ -46,9 +45,7 @@ impl Daemon {
                 telemetry.answer_written(request.written_at);
             }
             fault::point("request", "answered");
-            if self.tasks.publisher.has_request(request.id) {
-                self.mailbox.remove_taken(request.id)?;
-            }
+            self.mailbox.remove_taken(request.id)?;
             fault::point("request", "done");
         }
         Ok(())
@@ -107,7 +104,6 @@ impl Daemon {
         if !self.sweeper.forget(&ids, &mut self.tasks.record)? {
             return Ok(Answer::Refused(disk_full()));
         }
-        self.tasks.publisher.remove_spares();
         self.tasks.learner.forget(session);
         if let Err(error) = self.mailbox.forget_query(Some(session)) {
             tracing::warn!(%error, "failed to remove the last search of a session");

@@ -98,18 +98,17 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Forgets some of the tasks that the last sweep found. Returns whether there were any.
-    pub(super) fn forget_some(&mut self, record: &mut RecordKeeper) -> Result<bool, DaemonError> {
+    /// Forgets some of the tasks that the last sweep found.
+    pub(super) fn forget_some(&mut self, record: &mut RecordKeeper) -> Result<(), DaemonError> {
         let ids: Vec<_> = self.to_forget.drain(..self.to_forget.len().min(MAX_BATCH)).collect();
         if ids.is_empty() {
-            return Ok(false);
+            return Ok(());
         }
-        let is_forgotten = self.forget(&ids, record)?;
-        if !is_forgotten {
+        if !self.forget(&ids, record)? {
             tracing::warn!("the disk is full: old tasks are not forgotten yet");
             self.to_forget.clear();
         }
-        Ok(is_forgotten)
+        Ok(())
     }
 
     /// Forgets tasks: their records, results and data. Returns false, without forgetting any, if the disk is full.

@@ -1,6 +1,6 @@
 //! Drives the dispatcher: hands it events, commits the changes that follow, then carries out the actions.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use dispatcher::{Action, Dispatcher, Effects, Event};
@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use protocol::fault;
 use protocol::mailbox::request::Answer;
 use protocol::task::{State, TaskId};
-use store::StoreError;
 use store::switched_off::{SwitchedOffTool, SwitchedOffTools};
+use store::{Change, StoreError};
 
 use super::attempts::AttemptPool;
 use super::hooks::{DeliveryReport, HookDeliveries};
@@ -184,11 +184,19 @@ impl TaskDriver {
         }
         // Callers wait for their result files and answers; attempts, which compete with that for processors, start after.
         // What stops an attempt keeps its place after what starts it: both may come from one step.
-        let starts =
+        let is_start =
             |action: &Action| matches!(action, Action::Perform { .. } | Action::Preview { .. } | Action::Interrupt(..));
-        let (starts, replies): (Vec<_>, Vec<_>) = outcome.actions.into_iter().partition(starts);
+        let (starts, replies): (Vec<_>, Vec<_>) = outcome.actions.into_iter().partition(is_start);
+        let accepted: HashSet<_> = outcome.changes.iter().filter_map(accepted).collect();
         for action in replies {
-            self.act(action);
+            match action {
+                // Its result file exists: it was accepted in an earlier step.
+                Action::Publish(task) if task.state == State::Running && !accepted.contains(&task.id) => {
+                    self.page.on_change(&task);
+                    self.started.push_back((Instant::now() + MIN_RUNNING, task.id));
+                }
+                other => self.act(other),
+            }
         }
         self.publisher.announce();
         for action in starts {
@@ -214,11 +222,6 @@ impl TaskDriver {
 
     fn act(&mut self, action: Action) {
         match action {
-            // Its result file exists: it was queued in an earlier step.
-            Action::Publish(task) if task.state == State::Running && !self.publisher.has_request(task.id) => {
-                self.page.on_change(&task);
-                self.started.push_back((Instant::now() + MIN_RUNNING, task.id));
-            }
             Action::Publish(task) => self.publish(&task),
             Action::Answer(id, answer) => self.answer(id, answer),
             Action::Reply(ticket, result) => self.page.reply(ticket, result),
@@ -245,4 +248,9 @@ impl TaskDriver {
             Err(error) => tracing::error!(tool, %error, "failed to switch off a subtool"),
         }
     }
+}
+
+/// The task that a change adds to the record.
+fn accepted(change: &Change) -> Option<TaskId> {
+    if let Change::Accept(task) = change { Some(task.id) } else { None }
 }

@@ -25,7 +25,7 @@ fn an_expired_task_is_removed_with_all_its_files() {
     executor.stop();
     world.configure("keep = \"1ms\"");
     let _executor = world.serve();
-    eventually("the files are removed", || world.all_files().is_empty().then_some(()));
+    eventually("the files are removed", || world.files().is_empty().then_some(()));
 }
 
 /// Records a task that ended `ago`, with `bytes` of data.

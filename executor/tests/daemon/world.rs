@@ -195,15 +195,8 @@ impl World {
         eventually("the result is final", || self.result(id).filter(|result| result["status"] != "pending"))
     }
 
-    /// The names of all files of requests and tasks in the mailbox, without spare result files.
-    pub(crate) fn files(&self) -> Vec<String> {
-        let mut files = self.all_files();
-        files.retain(|file| !file.starts_with("results/.result-"));
-        files
-    }
-
     /// The names of all files of requests and tasks in the mailbox.
-    pub(crate) fn all_files(&self) -> Vec<String> {
+    pub(crate) fn files(&self) -> Vec<String> {
         let mut files = Vec::new();
         for folder in ["inbox", "taken", "answers", "results"] {
             for entry in fs::read_dir(self.mailbox.root().join(folder)).expect("a folder") {

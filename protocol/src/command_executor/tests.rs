@@ -304,8 +304,9 @@ fn only_result_files_can_be_read() {
     let name = path.rsplit('/').next().expect("the path has a file name");
     assert_eq!(bench.text(&format!("ls {name}; ls")), format!("{name}\n{name}\n"));
     let id = TaskId::new();
-    let spare = format!(".result-{id}.json.{}-3", "0".repeat(32));
-    let hidden = [spare, format!(".result-{id}.json"), format!("result-{id}.json~"), format!("result-{id}.data.exe")];
+    let temporary = format!(".result-{id}.json.{}-3", "0".repeat(32));
+    let hidden =
+        [temporary, format!(".result-{id}.json"), format!("result-{id}.json~"), format!("result-{id}.data.exe")];
     for name in &hidden {
         fs::write(results.join(name), r#"{"data": "another's secret"}"#).expect("failed to write");
     }

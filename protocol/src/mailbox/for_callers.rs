@@ -8,13 +8,13 @@
 //!
 //! Nothing here is trusted with more than what is shown and how long is waited: what a caller may do, the executor decides.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Seek as _};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_FILE_BYTES, Mailbox, create_temporary, replace};
+use super::{MAX_FILE_BYTES, Mailbox, replace, replace_with};
 use crate::command_executor::ForeignCommands;
 use crate::duration::PositiveDuration;
 use crate::file_state::FileState;
@@ -109,19 +109,20 @@ impl Mailbox {
     /// Returns the copy.
     pub fn publish_listing(&self, mut listing: &File) -> io::Result<File> {
         let mut copy = None;
-        let temporary = create_temporary(&self.listing(), |file| {
+        replace_with(&self.listing(), "listing", |file| {
             listing.rewind()?;
             io::copy(&mut listing, file)?;
             copy = Some(file.try_clone()?);
             Ok(())
         })?;
-        fs::rename(temporary, self.listing())?;
         copy.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

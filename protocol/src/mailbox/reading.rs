@@ -28,7 +28,7 @@ impl Mailbox {
     }
 
     /// Opens a result file or a data file by its name, with the checks of [`Mailbox::read_result`]. Whatever else is in
-    /// the results folder is not there: a spare file still has another task's result.
+    /// the results folder is not there.
     pub fn open_result(&self, name: &OsStr) -> io::Result<fs::File> {
         if result_id(name).is_none() {
             return Err(io::ErrorKind::NotFound.into());

@@ -19,10 +19,10 @@ use ground::base::write_access::WriteAccess;
 use ground::task::failure::Failure;
 use ground::task::fingerprint::{FileRole, Fingerprint, hash_copy};
 use protocol::code::Code;
-use protocol::lease::{self, Lease, LeaseKind};
 use protocol::regular_file;
 
 use super::startup::{Startup, StartupArgument, interpreter_kind};
+use crate::lease::{self, Lease};
 
 /// The variable with the true path of a script that is held.
 pub(super) const SCRIPT: &str = "AGENT_MAGIC_TOOL_SCRIPT";
@@ -134,8 +134,8 @@ fn open_binary(shown: &Fingerprint, agent: u32) -> Result<Option<File>, Failure>
         return compare(shown).map(|()| None);
     }
     let mut file = regular_file::open(&shown.path).map_err(|error| unreadable(&shown.path, &error))?;
-    let held = match lease::acquire(&file, LeaseKind::Read) {
-        Lease::InUse => return Err(changed(&shown.path)),
+    let held = match lease::acquire(&file) {
+        Lease::OpenForWriting => return Err(changed(&shown.path)),
         Lease::Unsupported => return copied(&mut file, shown).map(Some),
         Lease::Held => hash_copy(&mut file, &mut io::sink()),
     };
