@@ -89,14 +89,19 @@ impl<'a> PublishedListing<'a> {
 impl ListingSource for PublishedListing<'_> {
     fn read<T>(&self, read: impl Fn(&Listing) -> Result<T, ListFailure>) -> Result<T, ListFailure> {
         let opened = File::open(self.mailbox.listing()).and_then(|file| Ok((FileState::of_file(&file)?, file)));
-        let Some((state, listing)) = opened.ok().and_then(|(state, file)| Some((state, Listing::of_file(file).ok()?)))
-        else {
-            // The executor publishes one for the next command.
-            self.answer(ListingQuestion::default())?;
-            return Err(ListFailure::Elsewhere);
-        };
-        self.read.set(Some(state));
-        read(&listing)
+        let opened = opened.ok().and_then(|(state, file)| Some((state, Listing::of_file(file).ok()?)));
+        let outcome = opened.map(|(state, listing)| {
+            self.read.set(Some(state));
+            read(&listing)
+        });
+        match outcome {
+            None | Some(Err(ListFailure::Unusable(_))) => {
+                // The executor publishes another one for the next command.
+                self.answer(ListingQuestion::default())?;
+                Err(ListFailure::Elsewhere)
+            }
+            Some(outcome) => outcome,
+        }
     }
 
     fn ask(&self, question: ListingQuestion) -> Result<ListingAnswer, ListFailure> {

@@ -145,7 +145,18 @@ fn a_sandbox_needs_nothing_but_it_and_the_mailbox() {
     let mailbox = world.mailbox().display().to_string();
     let program = alone(&world).display().to_string();
     let sandbox = |arguments: &[&str]| {
-        let words = ["--ro-bind", &program, "/agent-magic-tool", "--bind", &mailbox, "/mailbox", "--dev", "/dev"];
+        let words = [
+            "--ro-bind",
+            &program,
+            "/agent-magic-tool",
+            "--bind",
+            &mailbox,
+            "/mailbox",
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+        ];
         let options = ["--unshare-all", "--die-with-parent", "--clearenv", "--setenv", "HOME", "/home"];
         let own = ["--setenv", "AGENT_MAGIC_TOOL_DIR", "/mailbox", "--", "/agent-magic-tool"];
         let words = [&words[..], &options, &own, arguments].concat();
