@@ -30,6 +30,7 @@ impl InProcess {
     }
 
     /// The same with other folders.
+    #[must_use]
     pub fn in_mailbox(self, paths: &Paths) -> Self {
         Self { paths: paths.clone(), ..self }
     }

@@ -29,7 +29,7 @@ const OWN_COMMANDS: [&str; 4] = ["command-executor", "hook", "jq", "jq-worker"];
 /// The commands of agents that only the full program has.
 const FULL_COMMANDS: [&str; 3] = ["inspect", "lint", "doctor"];
 /// How long to wait for a listing that the executor is making.
-const MAX_WAIT_FOR_LISTING: Duration = Duration::from_secs(60);
+const MAX_WAIT_FOR_LISTING: Duration = Duration::from_mins(1);
 const MAX_PAUSE: Duration = Duration::from_millis(50);
 
 /// One shell command that gives an AI agent any number of tools.
@@ -96,9 +96,7 @@ fn call(arguments: &[String], context: &Context) -> Exit {
         None => Err(full_program::become_it(&[])),
     };
     let is_for_agents = arguments.first().is_some_and(|name| AGENT_COMMANDS.contains(&name.as_str()));
-    let result = if !is_own(&words) {
-        elsewhere()
-    } else {
+    let result = if is_own(&words) {
         match parse(&words, &context.output) {
             Ok(command) if is_for_agents && !command.has_human_only_arguments() => {
                 command.execute(context, |args, context| list_or(args, context, elsewhere))
@@ -107,6 +105,8 @@ fn call(arguments: &[String], context: &Context) -> Exit {
                 .hint("if it is needed, ask the user to run it in a terminal")),
             Err(exit) => return exit,
         }
+    } else {
+        elsewhere()
     };
     result.unwrap_or_else(|error| report(&error, &context.output))
 }

@@ -56,6 +56,7 @@ pub fn replies() -> impl io::Write {
 }
 
 impl Output {
+    #[expect(clippy::new_without_default, reason = "it looks at the process")]
     pub fn new() -> Self {
         let (stdout_is_terminal, stderr_is_terminal) = (io::stdout().is_terminal(), io::stderr().is_terminal());
         Self {

@@ -17,12 +17,12 @@ fn alone(arguments: &[&str]) -> Output {
 
 #[test]
 fn it_is_linked_without_libraries() {
+    const INTERPRETER: usize = 3;
     let program = fs::read(SMALL).expect("it is there");
     // ELF64: where the program headers are, how large each is, and how many there are.
     let number =
         |at: usize, bytes: usize| program[at..at + bytes].iter().rev().fold(0, |all, it| all << 8 | usize::from(*it));
     let (start, size, count) = (number(32, 8), number(54, 2), number(56, 2));
-    const INTERPRETER: usize = 3;
     let kinds: Vec<_> = (0..count).map(|index| number(start + index * size, 4)).collect();
     assert!(count > 0 && !kinds.contains(&INTERPRETER), "{kinds:?}: it is loaded by an interpreter");
 }

@@ -219,7 +219,7 @@ impl CommandExecutor {
                 PipelineCondition::Success => status == 0,
                 PipelineCondition::Failure => status != 0,
             };
-            let (mut piped, mut failed) = (Vec::new(), None);
+            let (mut piped, mut before) = (Vec::new(), None);
             for (index, command) in pipeline.commands.iter().enumerate() {
                 let mut words = command.words.clone();
                 if allowed::is_run(&words) {
@@ -236,13 +236,13 @@ impl CommandExecutor {
                 }
                 let stdin = line.stdin_of(command).map_or(piped, |text| text.as_bytes().to_vec());
                 let printed = self.call(&words, stdin, &mut output, report);
-                let printed = unless_in_vain(printed, failed.take());
+                let printed = unless_in_vain(printed, before.take());
                 status = printed.status;
                 piped = redirect(printed, command, &mut output);
                 if later.is_empty() {
                     output.print(&std::mem::take(&mut piped));
                 } else if allowed::is_jq(&later[0].words) && allowed::arguments(&words).is_some() {
-                    failed = (status != 0).then(|| (status, piped.clone()));
+                    before = Some((status, piped.clone()));
                     let note;
                     (piped, note) = ResultReader::new(&self.mailbox, &*self.shell, &self.caller).with_whole_data(piped);
                     output.print_error(&note.map(|note| format!("note: {note}\n")).unwrap_or_default());
@@ -299,15 +299,26 @@ impl CommandExecutor {
     }
 }
 
-/// What `jq` printed of the result of a command that `failed`: that result itself if there was nothing in it to be found.
-fn unless_in_vain(printed: ProgramOutput, failed: Option<(u8, Vec<u8>)>) -> ProgramOutput {
+/// What `jq` printed of the result of the command `before` it, given as its status and its output. If that failed and `jq` found
+/// nothing, it is what the command said; if `jq` failed on a result, it is also where the data is.
+fn unless_in_vain(mut printed: ProgramOutput, before: Option<(u8, Vec<u8>)>) -> ProgramOutput {
+    let Some((status, stdout)) = before else { return printed };
     let is_in_vain = printed.status != 0 || matches!(printed.stdout.trim_ascii(), b"" | b"null");
-    match failed.filter(|_| is_in_vain) {
-        Some((status, stdout)) => {
+    match (status, printed.status) {
+        (0, 0) => printed,
+        (0, _) => {
+            let id = result_of(&json_or_null(&String::from_utf8_lossy(&stdout))).map(|(id, _)| id.to_string());
+            let again = id.map(|id| format!(", so do not run it again: agent-magic-tool wait {id} | jq '.data'"));
+            let again = again.unwrap_or_default();
+            let note = format!("note: after `|`, jq sees the whole result, and its data is `.data`{again}\n");
+            printed.stderr.push_str(&note);
+            printed
+        }
+        _ if is_in_vain => {
             let stderr = "note: jq found nothing, since the command before it did not succeed; this is what it said\n";
             ProgramOutput { status, stdout, stderr: stderr.to_owned() }
         }
-        None => printed,
+        _ => printed,
     }
 }
 

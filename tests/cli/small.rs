@@ -29,8 +29,8 @@ fn alone(world: &World) -> PathBuf {
 }
 
 /// A definition whose description has this word.
-fn define(world: &World, word: &str) {
-    let echo = json!({"description": format!("Echoes {word}."), "annotations": {"readOnlyHint": true},
+fn define(world: &World, echoed: &str) {
+    let echo = json!({"description": format!("Echoes {echoed}."), "annotations": {"readOnlyHint": true},
         "input": {"type": "object", "properties": {"text": {"type": "string"}}},
         "run": {"process": {"argv": ["echo", "{{ text }}"]}}});
     world.define("echo.json", &json!({ "echo_text": echo }));
@@ -102,12 +102,11 @@ fn a_listing_that_someone_changed_in_the_mailbox_is_not_believed() {
     };
     let forged = words(&original, b"Echoes words.", b"Echoes lies!!");
     for change in ["in place", "by another file"] {
-        match change {
-            "in place" => fs::write(&published, &forged).expect("written"),
-            _ => {
-                fs::write(world.mailbox().join("other"), &forged).expect("written");
-                fs::rename(world.mailbox().join("other"), &published).expect("renamed");
-            }
+        if change == "in place" {
+            fs::write(&published, &forged).expect("written");
+        } else {
+            fs::write(world.mailbox().join("other"), &forged).expect("written");
+            fs::rename(world.mailbox().join("other"), &published).expect("renamed");
         }
         let said = listed();
         assert!(said.contains("Echoes words.") && !said.contains("lies"), "{change}: {said}");

@@ -6,7 +6,7 @@
 //! another one is told that it is not current.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek as _};
+use std::io::{self, BufReader, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -82,7 +82,7 @@ async fn publish(sources: Sources, cache: PathBuf, mailbox: Mailbox) -> io::Resu
     let copied = tokio::task::spawn_blocking(move || copy(&sources, &cache, &mailbox)).await;
     let (source, copy, stamp) = copied.map_err(io::Error::other)??;
     tokio::time::sleep(CLOCK_STEP).await;
-    let state = tokio::task::spawn_blocking(move || state_of_copy(source, copy)).await.map_err(io::Error::other)??;
+    let state = tokio::task::spawn_blocking(move || state_of_copy(source, &copy)).await.map_err(io::Error::other)??;
     Ok((stamp, state))
 }
 
@@ -96,9 +96,9 @@ fn copy(sources: &Sources, cache: &Path, mailbox: &Mailbox) -> io::Result<(File,
 }
 
 /// The state of `copy`, which has the content of `source` and had it for as long as the file has had this state.
-fn state_of_copy(source: File, copy: File) -> io::Result<FileState> {
-    let state = FileState::of_file(&copy)?;
-    if !is_same(source, copy.try_clone()?)? || FileState::of_file(&copy)? != state {
+fn state_of_copy(source: File, copy: &File) -> io::Result<FileState> {
+    let state = FileState::of_file(copy)?;
+    if !is_same(source, copy.try_clone()?)? || FileState::of_file(copy)? != state {
         return Err(io::Error::other("it was changed meanwhile"));
     }
     Ok(state)

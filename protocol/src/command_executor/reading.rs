@@ -154,7 +154,8 @@ impl<'a> ResultReader<'a> {
 
     fn data_in_file(&mut self, path: &str) -> Option<Value> {
         let bytes = self.read(path).ok()?;
-        let as_json = serde_json::from_slice(&bytes).ok().filter(|_| path.ends_with(".json"));
+        let is_json = Path::new(path).extension() == Some(OsStr::new("json"));
+        let as_json = serde_json::from_slice(&bytes).ok().filter(|_| is_json);
         Some(as_json.unwrap_or_else(|| String::from_utf8_lossy(&bytes).into()))
     }
 

@@ -117,6 +117,10 @@ fn jq_sees_the_data_of_every_result_and_hides_no_failure() {
             answer.text
         );
     }
+    let done = json!({"id": id, "status": "succeeded", "data": [1]});
+    let bench = Bench::new(vec![("read", printed(0, done)), ("jq", printed(5, json!("no")))]);
+    let text = bench.text(&read);
+    assert!(text.contains("its data is `.data`") && text.contains(&format!("wait {id} | jq")), "{text}");
     let bench = Bench::new(vec![("read", printed(1, failed)), ("jq", printed(0, json!("http-status")))]);
     assert_eq!(bench.text(&read), "\"http-status\"\n");
 }

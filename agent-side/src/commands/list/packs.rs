@@ -125,7 +125,8 @@ mod tests {
     use super::*;
 
     fn group(number: usize) -> ListedGroup {
-        let about = (number % 2 == 0).then(|| format!("What number {number} is for, in a line. And more than that."));
+        let about =
+            number.is_multiple_of(2).then(|| format!("What number {number} is for, in a line. And more than that."));
         ListedGroup { name: format!("group-{number}"), about, subtools: number }
     }
 

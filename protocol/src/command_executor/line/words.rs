@@ -150,6 +150,9 @@ impl WordReader {
                 }
                 '~' if is_tilde_expanded => return Err(Refusal::shell("~", "write the full path, or quote it")),
                 '{' if self.take("}") => word.text.push_str("{}"),
+                '{' if word.text.ends_with('=') => {
+                    return Err(Refusal::shell("{", "an object is JSON in quotes after `:=`: KEY:='{\"a\": 1}'"));
+                }
                 '{' => return Err(Refusal::shell("{", SINGLE_QUOTES)),
                 _ => {
                     word.text.push(c);
