@@ -20,6 +20,7 @@ use crate::commands::{
     agent, approver, completions, demo, doctor, executor as daemon, import, inspect, lint, logs, man, mcp, new, pack,
     secret, serve, setup, test, verify,
 };
+use crate::own_listing::FullProgram;
 use crate::{grouped_help, own_listing};
 
 /// One shell command that gives an AI agent any number of tools.
@@ -187,7 +188,7 @@ impl Command {
 
 fn execute(command: Command, arguments: &[OsString], context: &Context) -> Exit {
     let result = match command {
-        Command::OfAgents(command) => command.execute(context, own_listing::list),
+        Command::OfAgents(command) => command.execute(context, &FullProgram),
         Command::Inspect(args) => inspect::run(&args, context),
         Command::New(args) => new::run(&args, context),
         Command::Import(args) => import::run(&args, context),

@@ -1,5 +1,6 @@
 //! The listing of the definitions as they are, which `list` reads here whether an executor runs or not.
 
+use agent_side::cli::Program;
 use agent_side::commands::list;
 use agent_side::context::Context;
 use agent_side::error::Error;
@@ -8,10 +9,11 @@ use catalog::absent::why_absent;
 use catalog::{Sources, listing_cache};
 use ground::config::Config;
 use ground::config::secret::Secrets;
-use listing::Listing;
+use listing::{Listing, ListingEntry};
 use protocol::code::{Code, Exit};
 use protocol::error::ErrorBody;
-use protocol::mailbox::for_callers::{ListingAnswer, ListingQuestion};
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::for_callers::{CallerSettings, Lacking};
 use protocol::paths::Paths;
 use protocol::tool_scope::ToolScope;
 use serde_json::Value;
@@ -41,8 +43,8 @@ impl ListingSource for OwnListing {
         })?
     }
 
-    fn ask(&self, question: ListingQuestion) -> Result<ListingAnswer, ListFailure> {
-        Ok(self.config.lacking(&question, &self.secrets))
+    fn lacking(&self, entries: &[&ListingEntry]) -> Result<Lacking, ListFailure> {
+        Ok(self.config.lacking(entries.iter().map(|entry| entry.needs()), &self.secrets))
     }
 
     fn why_absent(
@@ -59,14 +61,23 @@ impl ListingSource for OwnListing {
     }
 }
 
-/// `list` in this program.
-pub(crate) fn list(args: &list::Args, context: &Context) -> Result<Exit, Error> {
-    list::run(args, &OwnListing::of(&context.paths)?, context).map_err(|failure| match failure {
-        ListFailure::Failed(error) => error,
-        ListFailure::Unusable(error) => Error::new(Code::Internal, format!("failed to read the listing: {error}"))
-            .hint(format!("remove it and try again: rm '{}'", context.paths.listing().display())),
-        ListFailure::Elsewhere => Error::internal("the listing was looked for elsewhere"),
-    })
+/// This program.
+pub(crate) struct FullProgram;
+
+impl Program for FullProgram {
+    fn list(&self, args: &list::Args, context: &Context) -> Result<Exit, Error> {
+        list::run(args, &OwnListing::of(&context.paths)?, context).map_err(|failure| match failure {
+            ListFailure::Failed(error) => error,
+            ListFailure::Unusable(error) => Error::new(Code::Internal, format!("failed to read the listing: {error}"))
+                .hint(format!("remove it and try again: rm '{}'", context.paths.listing().display())),
+            ListFailure::Elsewhere => Error::internal("the listing was looked for elsewhere"),
+        })
+    }
+
+    /// Those of the configuration itself: what lies in the mailbox, others may have written.
+    fn settings(&self, paths: &Paths, _: &Mailbox) -> Result<CallerSettings, Error> {
+        Ok(Config::read(paths)?.for_callers())
+    }
 }
 
 /// The names of the input fields of a subtool; `None` if there is no such subtool.

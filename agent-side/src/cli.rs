@@ -6,6 +6,8 @@ use std::iter;
 
 use clap::Subcommand;
 use protocol::code::Exit;
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::for_callers::CallerSettings;
 use protocol::paths::Paths;
 use protocol::tool_scope::ToolScope;
 
@@ -50,6 +52,14 @@ pub const ABOUT: &str = "One shell command that gives an AI agent any number of 
 
 /// What `--version` prints.
 pub const VERSION: &str = concat!("agent-magic-tool ", env!("CARGO_PKG_VERSION"), "\n");
+
+/// What the two programs do each in their own way.
+pub trait Program {
+    fn list(&self, args: &list::Args, context: &Context) -> Result<Exit, Error>;
+
+    /// The settings that callers go by.
+    fn settings(&self, paths: &Paths, mailbox: &Mailbox) -> Result<CallerSettings, Error>;
+}
 
 /// The commands that agents call, and those that their clients and we ourselves call for them.
 #[derive(Debug, Subcommand)]
@@ -107,22 +117,20 @@ impl AgentCommand {
         matches!(self, Self::Tasks(args) if args.forgets())
     }
 
-    /// Runs the command; `list` is how this program lists.
-    pub fn execute(
-        self,
-        context: &Context,
-        list: impl FnOnce(&list::Args, &Context) -> Result<Exit, Error>,
-    ) -> Result<Exit, Error> {
+    /// Runs the command as `program` does.
+    pub fn execute(self, context: &Context, program: &impl Program) -> Result<Exit, Error> {
         match self {
-            Self::List(args) => list(&args, context),
+            Self::List(args) => program.list(&args, context),
             Self::Run(args) => run::run(args, context),
             Self::Wait(args) => wait::run(&args, context),
             Self::Read(args) => read::run(&args, context),
             Self::Tasks(args) => tasks::run(&args, context),
             Self::Cancel(args) => cancel::run(&args, context),
             Self::Resolve(args) => resolve::run(args, context),
-            Self::OneTool(args) => command_executor::run(&args, context),
-            Self::Hook(args) => Ok(hook::run(&args, context)),
+            Self::OneTool(args) => {
+                command_executor::run(&args, context, |mailbox| program.settings(&context.paths, mailbox))
+            }
+            Self::Hook(args) => Ok(hook::run(&args, context, |paths, mailbox| program.settings(paths, mailbox))),
             Self::Jq(args) => jq::run(&args, context),
             Self::JqWorker => jq_worker::run(),
         }

@@ -14,6 +14,7 @@ use protocol::task::TaskId;
 use crate::backoff::Backoff;
 use crate::context::Context;
 use crate::error::Error;
+use crate::full_program;
 use crate::launch::Launch;
 use crate::other_configuration::other_than_own;
 use crate::wake_promise::WakePromise;
@@ -73,7 +74,8 @@ fn note_other_configuration(context: &Context, mailbox: &Mailbox) {
     if mailbox.names_configuration(&context.paths.config_file()) {
         return;
     }
-    let file = mailbox.identity().and_then(|identity| identity.config);
+    // Where only the small program is, nothing can be done about it.
+    let file = mailbox.identity().filter(|_| full_program::path().is_some()).and_then(|identity| identity.config);
     if let Some(message) = file.and_then(|file| other_than_own(&file, context)) {
         context.output.note(&message);
     }

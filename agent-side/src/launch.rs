@@ -196,19 +196,19 @@ pub fn program() -> std::io::Result<PathBuf> {
     Ok(replaced.filter(|path| path.exists()).unwrap_or(program))
 }
 
-/// The settings that callers go by. Starts an executor if none has told them.
-pub fn settings(paths: &Paths, mailbox: &Mailbox) -> Result<CallerSettings, Error> {
+/// The settings that the executor tells its callers; the defaults if it tells none, or none can be started here.
+pub fn settings(paths: &Paths, mailbox: &Mailbox) -> CallerSettings {
     let mut launch = Launch::new(paths, mailbox);
     let mut backoff = Backoff::new(MAX_PAUSE);
+    let is_serving = || mailbox.identity().is_some_and(|identity| identity.phase == ExecutorPhase::Serving);
     loop {
         if let Some(settings) = mailbox.settings() {
-            return Ok(settings);
+            return settings;
         }
-        launch.ensure()?;
-        if let Some(reason) = launch.reason_to_give_up() {
-            return Err(Error::new(Code::NoExecutor, reason).hint(START_BY_HAND));
+        match launch.ensure() {
+            Ok(runs) if !(runs && is_serving()) && launch.reason_to_give_up().is_none() => backoff.pause(None),
+            Ok(_) | Err(_) => return mailbox.settings().unwrap_or_default(),
         }
-        backoff.pause(None);
     }
 }
 

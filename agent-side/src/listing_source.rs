@@ -1,15 +1,15 @@
 //! Where `list` reads: the listing that the executor publishes in the mailbox, or that of the full program.
 
 use std::cell::Cell;
-use std::fs::File;
 
-use listing::Listing;
+use listing::{Listing, ListingEntry};
 use protocol::error::ErrorBody;
 use protocol::file_state::FileState;
 use protocol::handover::Reply;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::for_callers::{ListingAnswer, ListingQuestion};
+use protocol::mailbox::for_callers::{Lacking, ListingAnswer, ListingQuestion};
 use protocol::mailbox::request::{Answer, Operation};
+use protocol::regular_file;
 use protocol::tool_scope::ToolScope;
 use search::Unusable;
 
@@ -22,8 +22,8 @@ pub trait ListingSource {
     /// Gives `read` the listing.
     fn read<T>(&self, read: impl Fn(&Listing) -> Result<T, ListFailure>) -> Result<T, ListFailure>;
 
-    /// What is lacking of the secrets and programs in `question`; fails if the listing that was read is not current.
-    fn ask(&self, question: ListingQuestion) -> Result<ListingAnswer, ListFailure>;
+    /// What these subtools lack; fails if the listing that was read is not current.
+    fn lacking(&self, entries: &[&ListingEntry]) -> Result<Lacking, ListFailure>;
 
     /// Why the listing has no subtool of this name, if there is more to say than that.
     fn why_absent(
@@ -73,7 +73,8 @@ impl<'a> PublishedListing<'a> {
     /// `None` if no executor is there to ask.
     pub fn of(context: &'a Context) -> Option<Self> {
         let mailbox = Mailbox::open(&context.paths.mailbox).ok()?;
-        let learns = mailbox.settings()?.learns;
+        mailbox.executor().ok()??;
+        let learns = mailbox.settings().unwrap_or_default().learns;
         Some(Self { mailbox, learns, read: Cell::default(), context })
     }
 
@@ -88,7 +89,8 @@ impl<'a> PublishedListing<'a> {
 
 impl ListingSource for PublishedListing<'_> {
     fn read<T>(&self, read: impl Fn(&Listing) -> Result<T, ListFailure>) -> Result<T, ListFailure> {
-        let opened = File::open(self.mailbox.listing()).and_then(|file| Ok((FileState::of_file(&file)?, file)));
+        let file = regular_file::open_itself(&self.mailbox.listing());
+        let opened = file.and_then(|file| Ok((FileState::of_file(&file)?, file)));
         let opened = opened.ok().and_then(|(state, file)| Some((state, Listing::of_file(file).ok()?)));
         let outcome = opened.map(|(state, listing)| {
             self.read.set(Some(state));
@@ -104,13 +106,14 @@ impl ListingSource for PublishedListing<'_> {
         }
     }
 
-    fn ask(&self, question: ListingQuestion) -> Result<ListingAnswer, ListFailure> {
-        let answer = self.answer(ListingQuestion { file: self.read.get(), ..question })?;
-        if answer.is_current { Ok(answer) } else { Err(ListFailure::Elsewhere) }
+    fn lacking(&self, entries: &[&ListingEntry]) -> Result<Lacking, ListFailure> {
+        let subtools = entries.iter().map(|entry| entry.name.clone()).collect();
+        let answer = self.answer(ListingQuestion { file: self.read.get(), subtools })?;
+        if answer.is_current { Ok(answer.lacking) } else { Err(ListFailure::Elsewhere) }
     }
 
     fn why_absent(&self, _: &str, _: &ToolScope, _: &Listing) -> Result<Option<ErrorBody>, ListFailure> {
-        self.ask(ListingQuestion::default())?;
+        self.lacking(&[])?;
         // The full program looks into the definitions.
         if full_program::path().is_some() { Err(ListFailure::Elsewhere) } else { Ok(None) }
     }

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use agent_side::backoff::Backoff;
-use agent_side::cli::{self, AgentCommand};
+use agent_side::cli::{self, AgentCommand, Program};
 use agent_side::commands::list;
 use agent_side::context::Context;
 use agent_side::error::Error;
 use agent_side::full_program;
 use agent_side::in_process::call_program;
+use agent_side::launch;
 use agent_side::listing_source::{ListFailure, PublishedListing};
 use agent_side::output::Output;
 use agent_side::usage::usage_error;
@@ -20,7 +21,9 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use listing::Listing;
 use protocol::code::{Code, Exit};
-use protocol::command_names::AGENT_COMMANDS;
+use protocol::command_names::{AGENT_COMMANDS, OTHER_COMMANDS};
+use protocol::mailbox::Mailbox;
+use protocol::mailbox::for_callers::CallerSettings;
 use protocol::paths::Paths;
 use serde_json::Value;
 
@@ -69,10 +72,8 @@ fn run(arguments: &[OsString], output: Output) -> Exit {
     };
     match cli::context_of_process(arguments, output, call) {
         Ok(Some(context)) => {
-            let list = |args: &list::Args, context: &Context| {
-                list_or(args, context, || Err(full_program::become_it(&arguments[1..])))
-            };
-            command.execute(&context, list).unwrap_or_else(|error| report(&error, &context.output))
+            let program = SmallProgram { elsewhere: || Err(full_program::become_it(&arguments[1..])) };
+            command.execute(&context, &program).unwrap_or_else(|error| report(&error, &context.output))
         }
         Ok(None) => Exit::Ok,
         Err(error) => report(&error, &Output::new()),
@@ -83,8 +84,9 @@ fn run(arguments: &[OsString], output: Output) -> Exit {
 fn is_own(arguments: &[OsString]) -> bool {
     let words = cli::without_help_command(arguments);
     let Some(name) = words.get(1).and_then(|word| word.to_str()) else { return false };
-    let is_known = OWN_COMMANDS.contains(&name) || AGENT_COMMANDS.contains(&name) && !FULL_COMMANDS.contains(&name);
-    is_known || full_program::path().is_none() && !FULL_COMMANDS.contains(&name)
+    let is_of_full = FULL_COMMANDS.contains(&name) || OTHER_COMMANDS.contains(&name) && !OWN_COMMANDS.contains(&name);
+    let is_known = OWN_COMMANDS.contains(&name) || AGENT_COMMANDS.contains(&name);
+    !is_of_full && (is_known || full_program::path().is_none())
 }
 
 /// Runs the command line of an agent, given without the program's name, in this process if it can.
@@ -99,7 +101,7 @@ fn call(arguments: &[String], context: &Context) -> Exit {
     let result = if is_own(&words) {
         match parse(&words, &context.output) {
             Ok(command) if is_for_agents && !command.has_human_only_arguments() => {
-                command.execute(context, |args, context| list_or(args, context, elsewhere))
+                command.execute(context, &SmallProgram { elsewhere })
             }
             Ok(_) => Err(Error::new(Code::HumansOnly, "this command is not for agents")
                 .hint("if it is needed, ask the user to run it in a terminal")),
@@ -139,33 +141,42 @@ fn parse(arguments: &[OsString], output: &Output) -> Result<AgentCommand, Exit> 
 /// The names of a subtool's input fields, as they are published.
 fn fields_of(subtool: &str) -> Option<Vec<String>> {
     let paths = Paths::from_env().ok()?;
-    let mailbox = protocol::mailbox::Mailbox::open(&paths.mailbox).ok()?;
+    let mailbox = Mailbox::open(&paths.mailbox).ok()?;
     let listing = Listing::open(&mailbox.listing()).ok()?;
     let entry = listing.entry(listing.find(subtool).ok()??).ok()?;
     let input: Value = serde_json::from_str(entry.input.get()).ok()?;
     Some(input["properties"].as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default())
 }
 
-/// Lists what the executor published. If it has published nothing, or that of earlier definitions, the full program lists
-/// instead; without one the executor is waited for.
-fn list_or(
-    args: &list::Args,
-    context: &Context,
-    elsewhere: impl FnOnce() -> Result<Exit, Error>,
-) -> Result<Exit, Error> {
-    let mut backoff = Backoff::new(MAX_PAUSE);
-    let has_full_program = full_program::path().is_some();
-    loop {
-        let Some(source) = PublishedListing::of(context) else {
-            return if has_full_program { elsewhere() } else { Err(no_executor()) };
-        };
-        match list::run(args, &source, context) {
-            Ok(exit) => return Ok(exit),
-            Err(ListFailure::Failed(error)) => return Err(error),
-            Err(ListFailure::Elsewhere | ListFailure::Unusable(_)) if has_full_program => return elsewhere(),
-            Err(_) if backoff.waited() < MAX_WAIT_FOR_LISTING => backoff.pause(None),
-            Err(_) => return Err(no_executor()),
+/// This program; `elsewhere` has the full one run the command line.
+struct SmallProgram<E: Fn() -> Result<Exit, Error>> {
+    elsewhere: E,
+}
+
+impl<E: Fn() -> Result<Exit, Error>> Program for SmallProgram<E> {
+    /// Lists what the executor published. If it has published nothing, or that of earlier definitions, the full program lists
+    /// instead; without one the executor is waited for.
+    fn list(&self, args: &list::Args, context: &Context) -> Result<Exit, Error> {
+        let mut backoff = Backoff::new(MAX_PAUSE);
+        let has_full_program = full_program::path().is_some();
+        loop {
+            let Some(source) = PublishedListing::of(context) else {
+                return if has_full_program { (self.elsewhere)() } else { Err(no_executor()) };
+            };
+            match list::run(args, &source, context) {
+                Ok(exit) => return Ok(exit),
+                Err(ListFailure::Failed(error)) => return Err(error),
+                Err(ListFailure::Elsewhere | ListFailure::Unusable(_)) if has_full_program => {
+                    return (self.elsewhere)();
+                }
+                Err(_) if backoff.waited() < MAX_WAIT_FOR_LISTING => backoff.pause(None),
+                Err(_) => return Err(no_executor()),
+            }
         }
+    }
+
+    fn settings(&self, paths: &Paths, mailbox: &Mailbox) -> Result<CallerSettings, Error> {
+        Ok(launch::settings(paths, mailbox))
     }
 }
 

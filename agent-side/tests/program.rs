@@ -36,6 +36,7 @@ fn alone_it_explains_itself_and_says_what_is_missing() {
     }
     for (arguments, exit, code, words) in [
         (&["doctor"][..], 1, "cannot-start", "libexec"),
+        (&["pack", "list"], 1, "cannot-start", "libexec"),
         (&["list", "tools"], 7, "no-executor", "executor start"),
         (&["run", "x"], 7, "no-executor", ""),
         (&["nonsense"], 2, "usage", "list"),

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use protocol::command_executor::ForeignCommands;
 use protocol::duration::PositiveDuration;
-use protocol::mailbox::for_callers::{CallerSettings, ListingAnswer, ListingQuestion};
+use protocol::mailbox::for_callers::{CallerSettings, Lacking};
 use protocol::paths::Paths;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use url::Url;
@@ -396,17 +396,22 @@ impl Config {
         }
     }
 
-    /// Those of the secrets and programs in `question` that are not there. Whether a listing is current is not known here.
-    pub fn lacking(&self, question: &ListingQuestion, secrets: &Secrets) -> ListingAnswer {
-        let is_missing = |program: &&PathBuf| {
-            let found = programs::find(program, self.programs.path.iter().cloned());
-            found.is_none_or(|found| !programs::is_program(&found))
-        };
-        ListingAnswer {
-            is_current: true,
-            lacking_secrets: question.secrets.iter().filter(|name| !secrets.is_set(name)).cloned().collect(),
-            lacking_programs: question.programs.iter().filter(is_missing).cloned().collect(),
+    /// Those of these secrets and programs that are not there.
+    pub fn lacking<'a>(
+        &self,
+        wanted: impl Iterator<Item = (&'a [String], Option<&'a PathBuf>)>,
+        secrets: &Secrets,
+    ) -> Lacking {
+        let mut lacking = Lacking::default();
+        for (names, program) in wanted {
+            lacking.secrets.extend(names.iter().filter(|name| !secrets.is_set(name)).cloned());
+            let is_missing = |program: &&PathBuf| {
+                let found = programs::find(program, self.programs.path.iter().cloned());
+                found.is_none_or(|found| !programs::is_program(&found))
+            };
+            lacking.programs.extend(program.filter(is_missing).cloned());
         }
+        lacking
     }
 
     /// Reads the configuration of this user. A missing file means the defaults, unless it was in force before.

@@ -70,6 +70,13 @@ pub struct ListingEntry {
     pub lacks_server: bool,
 }
 
+impl ListingEntry {
+    /// The secrets and the program without which it cannot run.
+    pub fn needs(&self) -> (&[String], Option<&PathBuf>) {
+        (&self.secrets, self.program.as_ref())
+    }
+}
+
 /// Identifies the state of the definitions that a listing is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp(pub [u8; 32]);

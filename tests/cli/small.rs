@@ -88,7 +88,7 @@ fn every_edit_is_seen_by_the_next_list() {
 }
 
 #[test]
-fn a_listing_that_someone_changed_in_the_mailbox_is_not_believed() {
+fn a_listing_that_was_changed_or_damaged_in_the_mailbox_is_made_anew() {
     let world = World::new();
     define(&world, "words");
     assert_eq!(world.run(&["executor", "start"]).exit, 0);
@@ -101,12 +101,20 @@ fn a_listing_that_someone_changed_in_the_mailbox_is_not_believed() {
         [&bytes[..at], to, &bytes[at + from.len()..]].concat()
     };
     let forged = words(&original, b"Echoes words.", b"Echoes lies!!");
-    for change in ["in place", "by another file"] {
-        if change == "in place" {
-            fs::write(&published, &forged).expect("written");
-        } else {
-            fs::write(world.mailbox().join("other"), &forged).expect("written");
-            fs::rename(world.mailbox().join("other"), &published).expect("renamed");
+    let other = world.mailbox().join("other");
+    for change in ["in place", "by another file", "by a pipe", "by nothing", "with damaged settings"] {
+        match change {
+            "in place" => fs::write(&published, &forged).expect("written"),
+            "by another file" => {
+                fs::write(&other, &forged).expect("written");
+                fs::rename(&other, &published).expect("renamed");
+            }
+            "by a pipe" => {
+                nix::unistd::mkfifo(&other, nix::sys::stat::Mode::S_IRWXU).expect("made");
+                fs::rename(&other, &published).expect("renamed");
+            }
+            "by nothing" => fs::remove_file(&published).expect("removed"),
+            _ => fs::write(world.mailbox().join("for-callers.json"), "{").expect("written"),
         }
         let said = listed();
         assert!(said.contains("Echoes words.") && !said.contains("lies"), "{change}: {said}");

@@ -12,6 +12,7 @@ use std::thread;
 use protocol::code::{Code, Exit};
 use protocol::command_executor::{CommandExecutor, CommandOutput, Dialect};
 use protocol::json;
+use protocol::mailbox::for_callers::CallerSettings;
 use protocol::mailbox::{MAX_REQUEST_BYTES, Mailbox};
 use protocol::shell::Shell;
 use serde::Deserialize;
@@ -20,7 +21,6 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::error::Error;
 use crate::in_process::InProcess;
-use crate::launch;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -70,15 +70,18 @@ struct InputLine {
 /// How many lines are processed at once; each takes a thread. More are processed one after another.
 const MAX_PARALLEL: usize = 64;
 
-pub fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
+pub fn run(
+    args: &Args,
+    context: &Context,
+    settings: impl FnOnce(&Mailbox) -> Result<CallerSettings, Error>,
+) -> Result<Exit, Error> {
     if let Some(dialect) = args.definition {
         context.output.whole_json(&dialect.definition())?;
         return Ok(Exit::Ok);
     }
     let shell: Arc<dyn Shell> = Arc::new(InProcess::of(context));
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
-    // Where none can be started, as in a sandbox, what is known to be safe holds until one runs.
-    let settings = launch::settings(&context.paths, &mailbox).unwrap_or_default();
+    let settings = settings(&mailbox)?;
     let executor =
         CommandExecutor::new(shell, mailbox, context.caller.clone()).with_foreign_commands(settings.foreign_commands);
     let mut stdin = io::stdin().lock();

@@ -18,6 +18,7 @@ use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
 use protocol::duration::PositiveDuration;
 use protocol::mailbox::Mailbox;
+use protocol::mailbox::for_callers::CallerSettings;
 use protocol::mailbox::wakeups::WakeTarget;
 use protocol::paths::Paths;
 use protocol::task::TaskId;
@@ -26,7 +27,7 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
-use crate::launch::{self, Launch};
+use crate::launch::Launch;
 use crate::output::Output;
 use crate::result::ResultFile;
 use crate::waiting::{self, NextLook, WATCH_AFTER};
@@ -75,8 +76,15 @@ enum HookEvent {
     TurnEnd,
 }
 
-pub fn run(args: &Args, context: &Context) -> Exit {
-    match wake(args, context) {
+/// How a program learns the settings that callers go by.
+type SettingsOf<'a> = &'a dyn Fn(&Paths, &Mailbox) -> Result<CallerSettings, Error>;
+
+pub fn run(
+    args: &Args,
+    context: &Context,
+    settings: impl Fn(&Paths, &Mailbox) -> Result<CallerSettings, Error>,
+) -> Exit {
+    match wake(args, context, &settings) {
         Ok(exit) => exit,
         Err(error) => {
             // Without a log there is no other place to report the error.
@@ -86,7 +94,7 @@ pub fn run(args: &Args, context: &Context) -> Exit {
     }
 }
 
-fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
+fn wake(args: &Args, context: &Context, settings: SettingsOf<'_>) -> Result<Exit, Error> {
     let input = read_input()?;
     let call = match args.client {
         Client::ClaudeCode => claude_code::parse(&input),
@@ -119,7 +127,7 @@ fn wake(args: &Args, context: &Context) -> Result<Exit, Error> {
     }
     let wait = match args.wait {
         Some(wait) => wait,
-        None => args.client.wait(&launch::settings(&paths, &mailbox)?),
+        None => args.client.wait(&settings(&paths, &mailbox)?),
     };
     let waiter = Waiter {
         caller: context.caller.clone(),

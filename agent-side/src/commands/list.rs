@@ -7,7 +7,7 @@ use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
 use protocol::command_names;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::for_callers::{ListingAnswer, ListingQuestion};
+use protocol::mailbox::for_callers::Lacking;
 use protocol::mailbox::queries::LastQuery;
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::sentences::first_sentences;
@@ -111,14 +111,14 @@ enum Need {
 
 impl Need {
     /// Why a subtool cannot run now, if these are lacking.
-    fn of(entry: &ListingEntry, lacking: &ListingAnswer) -> Option<Self> {
+    fn of(entry: &ListingEntry, lacking: &Lacking) -> Option<Self> {
         if entry.lacks_server {
             return Some(Self::Server);
         }
-        if let Some(missing) = entry.secrets.iter().find(|name| lacking.lacking_secrets.contains(name)) {
+        if let Some(missing) = entry.secrets.iter().find(|name| lacking.secrets.contains(name)) {
             return Some(Self::Secret(missing.clone()));
         }
-        let program = entry.program.as_ref().filter(|program| lacking.lacking_programs.contains(program))?;
+        let program = entry.program.as_ref().filter(|program| lacking.programs.contains(program))?;
         Some(Self::Program(program.display().to_string()))
     }
 
@@ -184,7 +184,7 @@ pub fn run(args: &Args, source: &impl ListingSource, context: &Context) -> Resul
         What::Tools(names) => names,
         What::Packs => {
             let groups = source.read(|listing| {
-                source.ask(ListingQuestion::default())?;
+                source.lacking(&[])?;
                 Ok(packs::usable(listing, &context.caller)?)
             })?;
             packs::print(&groups, args.format, context)?;
@@ -357,12 +357,7 @@ impl ListQuery<'_> {
             let entry = listing.entry(*number)?;
             lines.push(Line { entry, hit: hit.clone(), detail: Detail::Schema, needs: None });
         }
-        let mut question = ListingQuestion::default();
-        for Line { entry, .. } in &lines {
-            question.secrets.extend(entry.secrets.iter().cloned());
-            question.programs.extend(entry.program.iter().cloned());
-        }
-        let lacking = source.ask(question)?;
+        let lacking = source.lacking(&lines.iter().map(|line| &line.entry).collect::<Vec<_>>())?;
         for line in &mut lines {
             line.needs = Need::of(&line.entry, &lacking);
         }

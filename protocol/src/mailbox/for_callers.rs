@@ -7,6 +7,7 @@
 //! ```
 //!
 //! Nothing here is trusted with more than what is shown and how long is waited: what a caller may do, the executor decides.
+//! Whoever may write to the mailbox can change it, as they can change results.
 
 use std::fs::File;
 use std::io::{self, Seek as _};
@@ -14,11 +15,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_FILE_BYTES, Mailbox, replace, replace_with};
+use super::{Mailbox, replace, replace_with};
 use crate::command_executor::ForeignCommands;
 use crate::duration::PositiveDuration;
 use crate::file_state::FileState;
 use crate::regular_file;
+
+/// Far more than the settings take.
+const MAX_SETTINGS_BYTES: u64 = 16 << 10;
 
 /// The settings of the executor that concern its callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,10 +66,15 @@ pub struct ListingQuestion {
     /// The state of the file from which the listing was read; without one, there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileState>,
-    /// Names of secrets and programs that what was found needs.
+    /// The subtools that are to be printed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subtools: Vec<String>,
+}
+
+/// What subtools need and the machine does not have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lacking {
     pub secrets: Vec<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<PathBuf>,
 }
 
@@ -75,9 +84,8 @@ pub struct ListingAnswer {
     /// Whether it is the very file that the executor has published of the definitions as they are. If not, a new one is being
     /// made.
     pub is_current: bool,
-    /// Those of the secrets and programs that are not there.
-    pub lacking_secrets: Vec<String>,
-    pub lacking_programs: Vec<PathBuf>,
+    /// What the subtools lack, if it is.
+    pub lacking: Lacking,
 }
 
 impl Mailbox {
@@ -98,7 +106,7 @@ impl Mailbox {
 
     /// The settings of the executor that runs; `None` if none does, or it has not come so far.
     pub fn settings(&self) -> Option<CallerSettings> {
-        let text = regular_file::read_text(&self.settings_file(), MAX_FILE_BYTES).ok()?;
+        let text = regular_file::read_text(&self.settings_file(), MAX_SETTINGS_BYTES).ok()?;
         let published: PublishedSettings = serde_json::from_str(&text).ok()?;
         // From inside a container its id is not visible.
         let executor = self.executor().ok()??;

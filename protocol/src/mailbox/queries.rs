@@ -41,6 +41,10 @@ impl Mailbox {
     pub fn keep_query(&self, session: Option<&str>, query: &LastQuery) -> io::Result<()> {
         let path = self.query_file(session);
         let bytes = serde_json::to_vec(query)?;
+        let is_elsewhere = |found: fs::Metadata| !found.is_dir();
+        if fs::symlink_metadata(self.root.join(FOLDER)).is_ok_and(is_elsewhere) {
+            return Err(io::Error::other("the folder of the searches is not a folder"));
+        }
         match replace(&path, &bytes, "query") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 ensure_private(&self.root.join(FOLDER)).map_err(io::Error::other)?;
