@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Nothing here is trusted with more than what is shown and how long is waited: what a caller may do, the executor decides.
-//! Whoever may write to the mailbox can change it, as they can change results.
+//! All who may write to the mailbox can change it, as they can change results.
 
 use std::fs::File;
 use std::io::{self, Seek as _};
@@ -113,7 +113,7 @@ impl Mailbox {
         (executor == published.pid || executor == 0).then_some(published.settings)
     }
 
-    /// Publishes a copy of `listing`, never the file itself: whoever may write to the mailbox may change what lies there.
+    /// Publishes a copy of `listing`, never the file itself: all who may write to the mailbox may change what lies there.
     /// Returns the copy.
     pub fn publish_listing(&self, mut listing: &File) -> io::Result<File> {
         let mut copy = None;
