@@ -135,7 +135,8 @@ impl<'a> Launch<'a> {
     }
 
     fn start(&self) -> Result<StartedExecutor, Error> {
-        if let Some(obstacle) = sandbox::obstacle(self.paths) {
+        let is_alone = || full_program::path().is_none().then(|| "the full program is not here".to_owned());
+        if let Some(obstacle) = sandbox::obstacle(self.paths).or_else(is_alone) {
             let mailbox = self.paths.mailbox.display();
             return Err(Error::new(Code::NoExecutor, format!("no executor is running, and one cannot be started here: {obstacle}"))
                 .hint(format!("ask the user to start it outside the sandbox: AGENT_MAGIC_TOOL_DIR={mailbox} agent-magic-tool executor start")));

@@ -116,7 +116,7 @@ mod tests {
         }});
         assert_eq!(
             signature(&input, "issues with labels").as_deref(),
-            Some("(repo, labels?: string[], start?: {date?, zone?}, page?: number, state?: open|closed, …)")
+            Some("(repo, state?: open|closed, labels?: string[], start?: {date?, zone?}, page?: number, …)")
         );
         assert_eq!(signature(&json!({"type": "object"}), "").as_deref(), Some("()"));
     }
