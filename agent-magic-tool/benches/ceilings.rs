@@ -37,18 +37,18 @@ pub(crate) const CEILINGS: [Ceiling; 4] = [
 
 /// The same of the small program.
 pub(crate) const SMALL_CEILINGS: [Ceiling; 4] = [
-    Ceiling { what: "--version, small program", arguments: &["--version"], release: 95, debug: 95 },
+    Ceiling { what: "--version, small program", arguments: &["--version"], release: 90, debug: 95 },
     Ceiling {
         what: "list --query, 100 subtools, small program",
         arguments: &["list", "tools", "--query=search mail message"],
-        release: 9_000,
+        release: 4_000,
         debug: 60_000,
     },
-    Ceiling { what: "list, 100 subtools, small program", arguments: &["list", "tools"], release: 3_000, debug: 20_000 },
+    Ceiling { what: "list, 100 subtools, small program", arguments: &["list", "tools"], release: 2_000, debug: 20_000 },
     Ceiling {
         what: "run until it returns, small program",
         arguments: &["run", "files_read", "path=note.txt"],
-        release: 400,
+        release: 360,
         debug: 1_250,
     },
 ];

@@ -66,9 +66,13 @@ fn run(arguments: &[OsString], output: Output) -> Exit {
     if !is_own(arguments) {
         return report(&full_program::become_it(&arguments[1..]), &output);
     }
-    let command = match parse(arguments, &output) {
+    let words = cli::without_help_command(arguments);
+    let command = match parse(&words, &output) {
         Ok(command) => command,
-        Err(exit) => return exit,
+        Err(none) => {
+            let said = none.said(&words, || Err(full_program::become_it(&arguments[1..])));
+            return said.unwrap_or_else(|error| report(&error, &output));
+        }
     };
     match cli::context_of_process(arguments, output, call) {
         Ok(Some(context)) => {
@@ -99,13 +103,13 @@ fn call(arguments: &[String], context: &Context) -> Exit {
     };
     let is_for_agents = arguments.first().is_some_and(|name| AGENT_COMMANDS.contains(&name.as_str()));
     let result = if is_own(&words) {
-        match parse(&words, &context.output) {
+        match parse(&cli::without_help_command(&words), &context.output) {
             Ok(command) if is_for_agents && !command.has_human_only_arguments() => {
                 command.execute(context, &SmallProgram { elsewhere })
             }
             Ok(_) => Err(Error::new(Code::HumansOnly, "this command is not for agents")
                 .hint("if it is needed, ask the user to run it in a terminal")),
-            Err(exit) => return exit,
+            Err(none) => none.said(&words, elsewhere),
         }
     } else {
         elsewhere()
@@ -113,12 +117,32 @@ fn call(arguments: &[String], context: &Context) -> Exit {
     result.unwrap_or_else(|error| report(&error, &context.output))
 }
 
-/// Parses `arguments`; prints help or a usage error and returns the exit status if they are no command.
-fn parse(arguments: &[OsString], output: &Output) -> Result<AgentCommand, Exit> {
+/// Why the arguments are no command.
+enum NoCommand {
+    /// Help was asked for, and printed.
+    Printed(Exit),
+    /// They are wrong.
+    Wrong(clap::Error),
+}
+
+impl NoCommand {
+    /// Says what is wrong. The full program knows more about it, if it is here: it knows all subtools.
+    fn said(self, arguments: &[OsString], elsewhere: impl FnOnce() -> Result<Exit, Error>) -> Result<Exit, Error> {
+        match self {
+            Self::Printed(exit) => Ok(exit),
+            // The client would take any output, or a failing exit status, for a wake-up.
+            Self::Wrong(_) if cli::is_hook(arguments) => Ok(Exit::Ok),
+            Self::Wrong(_) if full_program::path().is_some() => elsewhere(),
+            Self::Wrong(error) => Err(usage_error(&error, arguments, &fields_of)),
+        }
+    }
+}
+
+/// Parses `arguments`; prints help if they ask for it.
+fn parse(arguments: &[OsString], output: &Output) -> Result<AgentCommand, NoCommand> {
     if let Some(command) = AgentCommand::parse_alone(arguments) {
         return Ok(command);
     }
-    let arguments = &*cli::without_help_command(arguments);
     match Cli::try_parse_from(arguments) {
         Ok(Cli { command: Some(command), whole }) => {
             if whole {
@@ -126,14 +150,14 @@ fn parse(arguments: &[OsString], output: &Output) -> Result<AgentCommand, Exit> 
             }
             Ok(command)
         }
-        Ok(Cli { command: None, .. }) => Err(printed(output.text(&cli::introduction()), output)),
+        Ok(Cli { command: None, .. }) => Err(NoCommand::Printed(printed(output.text(&cli::introduction()), output))),
         Err(error) => Err(match error.kind() {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => printed(output.text(&error.to_string()), output),
-            // The client would take any output, or a failing exit status, for a wake-up.
-            _ if cli::is_hook(arguments) => Exit::Ok,
-            _ => report(&usage_error(&error, arguments, &fields_of), output),
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                NoCommand::Printed(printed(output.text(&error.to_string()), output))
+            }
+            _ => NoCommand::Wrong(error),
         }),
     }
 }
