@@ -13,7 +13,7 @@ use agent_side::usage::usage_error;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use protocol::code::{Code, Exit};
-use protocol::command_names::{AGENT_COMMANDS, INSTALLATION_COMMANDS};
+use protocol::command_names::AGENT_COMMANDS;
 use protocol::paths::{NoHomeFolder, Paths};
 
 use crate::commands::{
@@ -110,14 +110,7 @@ pub(crate) fn call(arguments: &[String], context: &Context) -> Exit {
     let is_for_agents = first.is_some_and(|name| AGENT_COMMANDS.contains(&name));
     let arguments: Vec<OsString> =
         iter::once("agent-magic-tool").chain(arguments.iter().map(String::as_str)).map(Into::into).collect();
-    let shows_installation = first.is_some_and(|name| INSTALLATION_COMMANDS.contains(&name));
-    // `inspect` keeps to the tool scope by itself.
-    let is_scoped = !context.caller.tool_scope.is_everything() && first != Some("inspect");
-    let has_only_a_part = context.caller.client().is_some() || is_scoped;
-    if let Some(name) = first.filter(|_| shows_installation && has_only_a_part) {
-        let message = format!("`{name}` shows the whole installation, and you may use a part of it");
-        let error = Error::new(Code::HumansOnly, message)
-            .hint("the fields of a subtool: agent-magic-tool list tools NAME; leave the rest to those who run it");
+    if let Some(error) = cli::refuse_installation(first, context) {
         return report(&error, &arguments, &context.output);
     }
     match parse(&arguments, &context.output, || Ok(context.paths.clone())) {

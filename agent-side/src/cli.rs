@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::iter;
 
 use clap::Subcommand;
-use protocol::code::Exit;
+use protocol::code::{Code, Exit};
+use protocol::command_names::INSTALLATION_COMMANDS;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::for_callers::CallerSettings;
 use protocol::paths::Paths;
@@ -135,6 +136,19 @@ impl AgentCommand {
             Self::JqWorker => jq_worker::run(),
         }
     }
+}
+
+/// Why a caller who may use a part of the installation may not run this command, which shows all of it.
+pub fn refuse_installation(command: Option<&str>, context: &Context) -> Option<Error> {
+    // `inspect` keeps to the tool scope by itself.
+    let is_scoped = !context.caller.tool_scope.is_everything() && command != Some("inspect");
+    let has_only_a_part = context.caller.client().is_some() || is_scoped;
+    let command = command.filter(|name| has_only_a_part && INSTALLATION_COMMANDS.contains(name))?;
+    let message = format!("`{command}` shows the whole installation, and you may use a part of it");
+    Some(
+        Error::new(Code::HumansOnly, message)
+            .hint("the fields of a subtool: agent-magic-tool list tools NAME; leave the rest to those who run it"),
+    )
 }
 
 /// Whether the arguments only ask for the version.

@@ -101,7 +101,11 @@ fn call(arguments: &[String], context: &Context) -> Exit {
         Some(program) => call_program(program, arguments, context),
         None => Err(full_program::become_it(&[])),
     };
-    let is_for_agents = arguments.first().is_some_and(|name| AGENT_COMMANDS.contains(&name.as_str()));
+    let first = arguments.first().map(String::as_str);
+    if let Some(error) = cli::refuse_installation(first, context) {
+        return report(&error, &context.output);
+    }
+    let is_for_agents = first.is_some_and(|name| AGENT_COMMANDS.contains(&name));
     let result = if is_own(&words) {
         match parse(&cli::without_help_command(&words), &context.output) {
             Ok(command) if is_for_agents && !command.has_human_only_arguments() => {

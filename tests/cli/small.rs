@@ -1,7 +1,9 @@
 //! The small program: the agent's side alone. What it does itself it does as the full one, and the rest it hands on.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use serde_json::json;
 
@@ -134,6 +136,27 @@ fn it_says_what_a_hit_lacks_without_seeing_the_secrets() {
     assert!(needs().as_str().is_some_and(|needs| needs.contains("secret set stars")), "{}", needs());
     assert_eq!(world.run_with(&["secret", "set", "stars", "--weak"], "0123456789abcdef").exit, 0);
     assert_eq!(needs(), json!(null));
+}
+
+#[test]
+fn its_one_tool_refuses_what_that_of_the_full_program_refuses() {
+    let world = World::new();
+    define(&world, "words");
+    let answers = |program: &Path| {
+        ["doctor", "lint", "inspect files_read", "secret list", "list tools files_read", "tasks --forget-session=x"]
+            .map(|line| {
+                let mut command = world.within(program, &["command-executor"]);
+                command.env("AGENT_MAGIC_TOOL_SCOPE", "[[\"echo_text\"]]").stdin(Stdio::piped()).stdout(Stdio::piped());
+                let mut child = command.spawn().expect("it starts");
+                let mut stdin = child.stdin.take().expect("a pipe");
+                writeln!(stdin, "{}", json!({ "command": line })).expect("written");
+                drop(stdin);
+                String::from_utf8(child.wait_with_output().expect("it ends").stdout).expect("UTF-8")
+            })
+    };
+    let of_small = answers(&small());
+    assert_eq!(of_small, answers(Path::new(PROGRAM)));
+    assert!(of_small.iter().all(|answer| !answer.contains("\"exit\":0")), "{of_small:?}");
 }
 
 #[test]
