@@ -16,7 +16,6 @@ use protocol::mailbox::Mailbox;
 use protocol::mailbox::for_callers::{CallerSettings, Lacking};
 use protocol::paths::Paths;
 use protocol::tool_scope::ToolScope;
-use serde_json::Value;
 
 /// The listing of this user's definitions.
 struct OwnListing {
@@ -83,7 +82,5 @@ impl Program for FullProgram {
 /// The names of the input fields of a subtool; `None` if there is no such subtool.
 pub(crate) fn fields_of(subtool: &str, paths: &Paths) -> Option<Vec<String>> {
     let find = |listing: &Listing| Ok(listing.find(subtool)?.map(|number| listing.entry(number)).transpose()?);
-    let entry = OwnListing::of(paths).ok()?.read(find).ok()??;
-    let input: Value = serde_json::from_str(entry.input.get()).unwrap_or_default();
-    Some(input["properties"].as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default())
+    Some(OwnListing::of(paths).ok()?.read(find).ok()??.fields())
 }

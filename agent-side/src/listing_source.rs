@@ -7,7 +7,7 @@ use protocol::error::ErrorBody;
 use protocol::file_state::FileState;
 use protocol::handover::Reply;
 use protocol::mailbox::Mailbox;
-use protocol::mailbox::for_callers::{Lacking, ListingAnswer, ListingQuestion};
+use protocol::mailbox::for_callers::{CallerSettings, Lacking, ListingAnswer, ListingQuestion};
 use protocol::mailbox::request::{Answer, Operation};
 use protocol::regular_file;
 use protocol::tool_scope::ToolScope;
@@ -73,8 +73,9 @@ impl<'a> PublishedListing<'a> {
     /// `None` if no executor is there to ask.
     pub fn of(context: &'a Context) -> Option<Self> {
         let mailbox = Mailbox::open(&context.paths.mailbox).ok()?;
-        mailbox.executor().ok()??;
-        let learns = mailbox.settings().unwrap_or_default().learns;
+        // An executor whose settings are damaged answers all the same.
+        let settings = mailbox.settings().or_else(|| mailbox.executor().ok()?.map(|_| CallerSettings::default()));
+        let learns = settings?.learns;
         Some(Self { mailbox, learns, read: Cell::default(), context })
     }
 

@@ -25,7 +25,6 @@ use protocol::command_names::{AGENT_COMMANDS, OTHER_COMMANDS};
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::for_callers::CallerSettings;
 use protocol::paths::Paths;
-use serde_json::Value;
 
 /// The commands that are parsed here, beside those of agents.
 const OWN_COMMANDS: [&str; 4] = ["command-executor", "hook", "jq", "jq-worker"];
@@ -171,9 +170,7 @@ fn fields_of(subtool: &str) -> Option<Vec<String>> {
     let paths = Paths::from_env().ok()?;
     let mailbox = Mailbox::open(&paths.mailbox).ok()?;
     let listing = Listing::open(&mailbox.listing()).ok()?;
-    let entry = listing.entry(listing.find(subtool).ok()??).ok()?;
-    let input: Value = serde_json::from_str(entry.input.get()).ok()?;
-    Some(input["properties"].as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default())
+    Some(listing.entry(listing.find(subtool).ok()??).ok()?.fields())
 }
 
 /// This program; `elsewhere` has the full one run the command line.
@@ -186,15 +183,16 @@ impl<E: Fn() -> Result<Exit, Error>> Program for SmallProgram<E> {
     /// instead; without one the executor is waited for.
     fn list(&self, args: &list::Args, context: &Context) -> Result<Exit, Error> {
         let mut backoff = Backoff::new(MAX_PAUSE);
-        let has_full_program = full_program::path().is_some();
+        // Looked for only when it is needed.
+        let has_full_program = || full_program::path().is_some();
         loop {
             let Some(source) = PublishedListing::of(context) else {
-                return if has_full_program { (self.elsewhere)() } else { Err(no_executor()) };
+                return if has_full_program() { (self.elsewhere)() } else { Err(no_executor()) };
             };
             match list::run(args, &source, context) {
                 Ok(exit) => return Ok(exit),
                 Err(ListFailure::Failed(error)) => return Err(error),
-                Err(ListFailure::Elsewhere | ListFailure::Unusable(_)) if has_full_program => {
+                Err(ListFailure::Elsewhere | ListFailure::Unusable(_)) if has_full_program() => {
                     return (self.elsewhere)();
                 }
                 Err(_) if backoff.waited() < MAX_WAIT_FOR_LISTING => backoff.pause(None),

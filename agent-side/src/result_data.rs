@@ -106,7 +106,7 @@ fn incompleteness(meta: &Value) -> Option<String> {
         return Some(format!("the work is not finished: {why}"));
     }
     let note = extent::note(meta)?;
-    let all = meta[extent::MORE_WITH].as_str().map(|option| format!("; all pages in one result: run it with {option}"));
+    let all = extent::all_pages(meta).map(|all| format!("; {all}"));
     Some(format!("{note}; in EXPR this is `{META_VARIABLE}`{}", all.unwrap_or_default()))
 }
 

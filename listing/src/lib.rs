@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use search::{Hit, Index, LearnedRequests, MatchedWords, Unusable};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use self::header::{FACT_BYTES, Header, READ_ONLY, Summary};
@@ -71,6 +72,12 @@ pub struct ListingEntry {
 }
 
 impl ListingEntry {
+    /// The names of the input fields.
+    pub fn fields(&self) -> Vec<String> {
+        let input: Value = serde_json::from_str(self.input.get()).unwrap_or_default();
+        input["properties"].as_object().map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
+    }
+
     /// The secrets and the program without which it cannot run.
     pub fn needs(&self) -> (&[String], Option<&PathBuf>) {
         (&self.secrets, self.program.as_ref())

@@ -107,6 +107,11 @@ pub fn note(meta: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
+/// How all pages are read into one result, if that is possible.
+pub fn all_pages(meta: &Value) -> Option<String> {
+    meta[MORE_WITH].as_str().map(|option| format!("all pages in one result: run it with {option}"))
+}
+
 fn lowered(meta: &Value) -> Option<String> {
     let asked = meta["asked_limit"].as_u64()?;
     let limit = meta["limit"].as_u64().map(|limit| format!(" to {limit}")).unwrap_or_default();

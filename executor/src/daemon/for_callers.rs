@@ -107,7 +107,7 @@ async fn publish(sources: Sources, cache: PathBuf, mailbox: Mailbox) -> io::Resu
 fn copy(sources: &Sources, cache: &Path, mailbox: &Mailbox) -> io::Result<(File, File, Listing)> {
     listing_cache::read(sources, cache, |_| Ok(())).map_err(io::Error::other)?;
     let source = File::open(cache)?;
-    let listing = Listing::of_file(File::open(cache)?).map_err(io::Error::other)?;
+    let listing = Listing::of_file(source.try_clone()?).map_err(io::Error::other)?;
     let copy = mailbox.publish_listing(&source)?;
     Ok((source, copy, listing))
 }

@@ -137,11 +137,9 @@ impl<'a> ResultReader<'a> {
         };
         let file = self.read(&self.mailbox.result_file(id).display().to_string()).ok();
         let file: Value = file.and_then(|file| serde_json::from_slice(&file).ok()).unwrap_or_default();
-        let (meta, all) = (&file["_meta"], &file["_meta"][extent::MORE_WITH]);
-        let note = extent::note(meta).map(|note| match all.as_str() {
-            Some(option) => format!("{note}; all pages in one result: run it with {option}"),
-            None => note,
-        });
+        let meta = &file["_meta"];
+        let note = extent::note(meta).map(|note| [Some(note), extent::all_pages(meta)].into_iter().flatten());
+        let note = note.map(|parts| parts.collect::<Vec<_>>().join("; "));
         if result.contains_key("data") {
             return (printed, note);
         }
