@@ -104,7 +104,7 @@ fn a_listing_that_was_changed_or_damaged_in_the_mailbox_is_made_anew() {
     };
     let forged = words(&original, b"Echoes words.", b"Echoes lies!!");
     let other = world.mailbox().join("other");
-    for change in ["in place", "by another file", "by a pipe", "by nothing", "with damaged settings"] {
+    for change in ["in place", "by another file", "by a pipe", "by a folder", "by nothing", "with damaged settings"] {
         match change {
             "in place" => fs::write(&published, &forged).expect("written"),
             "by another file" => {
@@ -114,6 +114,10 @@ fn a_listing_that_was_changed_or_damaged_in_the_mailbox_is_made_anew() {
             "by a pipe" => {
                 nix::unistd::mkfifo(&other, nix::sys::stat::Mode::S_IRWXU).expect("made");
                 fs::rename(&other, &published).expect("renamed");
+            }
+            "by a folder" => {
+                fs::remove_file(&published).expect("removed");
+                fs::create_dir_all(published.join("more")).expect("made");
             }
             "by nothing" => fs::remove_file(&published).expect("removed"),
             _ => fs::write(world.mailbox().join("for-callers.json"), "{").expect("written"),

@@ -9,7 +9,7 @@
 //! Nothing here is trusted with more than what is shown and how long is waited: what a caller may do, the executor decides.
 //! All who may write to the mailbox can change it, as they can change results.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Seek as _};
 use std::path::PathBuf;
 
@@ -20,6 +20,7 @@ use crate::command_executor::ForeignCommands;
 use crate::duration::PositiveDuration;
 use crate::file_state::FileState;
 use crate::regular_file;
+use crate::task::TaskId;
 
 /// Far more than the settings take.
 const MAX_SETTINGS_BYTES: u64 = 16 << 10;
@@ -116,6 +117,10 @@ impl Mailbox {
     /// Publishes a copy of `listing`, never the file itself: all who may write to the mailbox may change what lies there.
     /// Returns the copy.
     pub fn publish_listing(&self, mut listing: &File) -> io::Result<File> {
+        // A folder in its place cannot be replaced by a file; it is put aside, not deleted.
+        if fs::symlink_metadata(self.listing()).is_ok_and(|found| found.is_dir()) {
+            fs::rename(self.listing(), self.root().join(format!(".listing-folder.{}", TaskId::new())))?;
+        }
         let mut copy = None;
         replace_with(&self.listing(), "listing", |file| {
             listing.rewind()?;
@@ -129,8 +134,6 @@ impl Mailbox {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
