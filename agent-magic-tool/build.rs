@@ -1,10 +1,9 @@
-//! Links the program so that it starts fast: every command is a process of its own. See BENCHMARKS.md.
+//! Links the program without `libgcc_s.so`, if the compiler has it as an archive: every command is a process of its own, to
+//! load a library takes a tenth of a millisecond, and the few functions of this one, which print where a panic came from,
+//! are small.
 //!
-//! At a fixed address: in a position-independent executable the loader first relocates 50,000 pointers in 900 KB of
-//! tables that belong to the executor (TLS, schemas, SQL), which took more than half of the instructions of a `run`.
-//!
-//! Without `libgcc_s.so`, if the compiler has it as an archive: to load a library takes a tenth of a millisecond, and
-//! the few functions of this one, which print where a panic came from, are small.
+//! It stays position-independent, with all relocations read-only, as rustc links it: the executor holds secrets and
+//! reads what strangers send. What an agent starts again and again is the small program (`agent-side/build.rs`).
 
 use std::env;
 use std::fs;
@@ -17,7 +16,6 @@ fn main() {
     if target("OS") != "linux" {
         return;
     }
-    println!("cargo::rustc-link-arg-bins=-no-pie");
     let is_native = env::var("HOST") == env::var("TARGET");
     if is_native
         && target("ENV") == "gnu"

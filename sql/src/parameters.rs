@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Query, Select, Statement, Visit as _, Visitor};
+use sqlparser::ast::{Query, Select, Statement};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::dialect::Dialect;
-use crate::guard::{on_a_deep_stack, parse_one, parser_dialect};
+use crate::guard::{Visitor, on_a_deep_stack, parse_one, parser_dialect, walk};
 
 /// Begins the text that stands for a parameter.
 const MARK: &str = "value of parameter ";
@@ -297,7 +297,7 @@ fn kind_of(dialect: Dialect, sql: &str) -> DeclaredKind {
 
 fn kind_of_statement(statement: &Statement) -> DeclaredKind {
     match statement {
-        Statement::Query(query) if query.visit(&mut WriteSearch).is_break() => DeclaredKind::Write,
+        Statement::Query(query) if walk(query, &mut WriteSearch).is_break() => DeclaredKind::Write,
         Statement::Query(_) => DeclaredKind::Read,
         Statement::Explain { analyze: false, options: None, statement, .. } => kind_of_statement(statement),
         Statement::ShowVariable { .. }
@@ -311,19 +311,17 @@ fn kind_of_statement(statement: &Statement) -> DeclaredKind {
 /// Looks for a part of a query that writes or locks, however deep.
 struct WriteSearch;
 
-impl Visitor for WriteSearch {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+impl Visitor<()> for WriteSearch {
+    fn visit_query(&mut self, query: &Query) -> ControlFlow<()> {
         if query.locks.is_empty() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+    fn visit_select(&mut self, select: &Select) -> ControlFlow<()> {
         if select.into.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
     /// A statement inside of a query is an insert, update, delete or merge.
-    fn pre_visit_statement(&mut self, _: &Statement) -> ControlFlow<()> {
+    fn visit_statement(&mut self, _: &Statement) -> ControlFlow<()> {
         ControlFlow::Break(())
     }
 }

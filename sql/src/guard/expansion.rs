@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{ObjectName, Query, Statement, Visit as _, Visitor, visit_relations};
+use sqlparser::ast::{ObjectName, Query, Statement};
 
+use super::one_walk::{Visitor, walk, walk_relations};
 use super::refusal::{Refusal, RefusalKind};
 
 /// How many tables a statement may name in the end.
@@ -16,7 +17,7 @@ const MAX_EXPANDED_TABLES: u64 = 1_000;
 /// Fails if the statement names too many tables, those inside of CTEs counted wherever a CTE is named.
 pub(super) fn check(statement: &Statement) -> Result<(), Refusal> {
     let mut ctes = CteBodies(BTreeMap::new());
-    let visited = statement.visit(&mut ctes);
+    let visited = walk(statement, &mut ctes);
     debug_assert!(visited.is_continue());
     if ctes.0.is_empty() {
         return Ok(());
@@ -39,10 +40,8 @@ pub(super) fn check(statement: &Statement) -> Result<(), Refusal> {
 /// The relations that the CTEs of each name use. CTEs of one name count together.
 struct CteBodies(BTreeMap<String, Vec<String>>);
 
-impl Visitor for CteBodies {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+impl Visitor<()> for CteBodies {
+    fn visit_query(&mut self, query: &Query) -> ControlFlow<()> {
         for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
             self.0.entry(cte.alias.name.value.to_lowercase()).or_default().extend(relations(cte.query.as_ref()));
         }
@@ -52,7 +51,7 @@ impl Visitor for CteBodies {
 
 fn relations(node: &impl sqlparser::ast::Visit) -> Vec<String> {
     let mut names = Vec::new();
-    let visited = visit_relations(node, |name: &ObjectName| {
+    let visited = walk_relations(node, |name: &ObjectName| {
         let last = name.0.last().and_then(|part| part.as_ident());
         names.extend(last.map(|ident| ident.value.to_lowercase()));
         ControlFlow::<()>::Continue(())

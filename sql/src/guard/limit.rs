@@ -2,11 +2,12 @@
 
 use sqlparser::ast::{
     Expr, Fetch, FunctionArguments, GroupByExpr, LimitClause, Offset, Query, Select, SelectItem, SetExpr, Statement,
-    UnaryOperator, Value, Visit as _, Visitor,
+    UnaryOperator, Value,
 };
 use std::ops::ControlFlow;
 
 use super::dialects::push_limit;
+use super::one_walk::{Visitor, walk};
 use super::print::print;
 use super::refusal::Refusal;
 use crate::dialect::Dialect;
@@ -206,14 +207,13 @@ fn gives_a_row_for_each(select: &Select) -> bool {
 
 fn calls_a_function(expr: &Expr) -> bool {
     struct FunctionSearch;
-    impl Visitor for FunctionSearch {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+    impl Visitor<()> for FunctionSearch {
+        fn visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
             match expr {
                 Expr::Function(function) if !matches!(function.args, FunctionArguments::None) => ControlFlow::Break(()),
                 _ => ControlFlow::Continue(()),
             }
         }
     }
-    expr.visit(&mut FunctionSearch).is_break()
+    walk(expr, &mut FunctionSearch).is_break()
 }

@@ -9,13 +9,13 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     Assignment, Expr, FromTable, ObjectName, ObjectNamePart, OnConflictAction, OnInsert, Query, Select, SetExpr,
-    SqliteOnConflict, Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind, Visit as _, Visitor,
-    visit_relations,
+    SqliteOnConflict, Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind,
 };
 
 use super::catalog::{Catalog, WrittenTable};
 use super::dialects::folded;
 use super::functions::may_call;
+use super::one_walk::{Visitor, walk, walk_relations};
 use super::set_off::{TableChange, set_off};
 use super::text::{on_a_deep_stack, parse_one};
 use super::touched::targets;
@@ -256,12 +256,12 @@ fn written_tables(catalog: &Catalog<'_>, statement: &Statement) -> Option<Writte
         set_columns: Some(BTreeSet::new()),
         may_do_anything: false,
     };
-    let reading = visit_relations(statement, |name: &ObjectName| {
+    let reading = walk_relations(statement, |name: &ObjectName| {
         search.add(name, TableAccess::Read);
         ControlFlow::<()>::Continue(())
     });
     debug_assert!(reading.is_continue());
-    let walked = statement.visit(&mut search);
+    let walked = walk(statement, &mut search);
     debug_assert!(walked.is_continue());
     let TableSearch { found: tables, deletes, set_columns, may_do_anything, .. } = search;
     (!may_do_anything).then_some(WrittenTables { tables, deletes, set_columns })
@@ -392,33 +392,31 @@ impl TableSearch<'_> {
     }
 }
 
-impl Visitor for TableSearch<'_> {
-    type Break = ();
-
+impl Visitor<()> for TableSearch<'_> {
     /// Also a statement inside of another one: `WITH gone AS (DELETE …)`, `EXPLAIN UPDATE …`.
-    fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<()> {
+    fn visit_statement(&mut self, statement: &Statement) -> ControlFlow<()> {
         self.changes(statement);
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+    fn visit_query(&mut self, query: &Query) -> ControlFlow<()> {
         self.body(&query.body);
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+    fn visit_select(&mut self, select: &Select) -> ControlFlow<()> {
         self.may_do_anything |= select.into.is_some();
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<()> {
+    fn visit_expr(&mut self, expression: &Expr) -> ControlFlow<()> {
         if let Expr::Function(function) = expression {
             self.calls(&function.name);
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+    fn visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
         if let TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } = factor {
             self.calls(name);
         }

@@ -6,13 +6,13 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    Assignment, ConflictTarget, Insert, OnConflictAction, OnInsert, SetExpr, SqliteOnConflict, Statement, Visit as _,
-    Visitor,
+    Assignment, ConflictTarget, Insert, OnConflictAction, OnInsert, SetExpr, SqliteOnConflict, Statement,
 };
 
 use super::Guard;
 use super::catalog::WrittenTable;
 use super::dialects::{folded, same};
+use super::one_walk::{Visitor, walk};
 use super::set_off::{TableChange, set_off};
 use super::text::{on_a_deep_stack, parse_one};
 use super::touched::Assigned;
@@ -85,16 +85,14 @@ pub fn may_replace(dialect: Dialect, sql: &str) -> bool {
             let mut words = lowered.split(|character: char| !character.is_alphanumeric() && character != '_');
             return words.any(|word| ["replace", "conflict", "duplicate", "update"].contains(&word));
         };
-        statement.visit(&mut ReplacementSearch).is_break()
+        walk(&statement, &mut ReplacementSearch).is_break()
     })
 }
 
 struct ReplacementSearch;
 
-impl Visitor for ReplacementSearch {
-    type Break = ();
-
-    fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<()> {
+impl Visitor<()> for ReplacementSearch {
+    fn visit_statement(&mut self, statement: &Statement) -> ControlFlow<()> {
         let insert = match statement {
             Statement::Insert(insert) => insert,
             Statement::Update(update) if update.from.is_some() || !update.table.joins.is_empty() => {
@@ -107,9 +105,9 @@ impl Visitor for ReplacementSearch {
         if is_one { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn pre_visit_query(&mut self, query: &sqlparser::ast::Query) -> ControlFlow<()> {
+    fn visit_query(&mut self, query: &sqlparser::ast::Query) -> ControlFlow<()> {
         match query.body.as_ref() {
-            SetExpr::Insert(inner) | SetExpr::Update(inner) => self.pre_visit_statement(inner),
+            SetExpr::Insert(inner) | SetExpr::Update(inner) => self.visit_statement(inner),
             _ => ControlFlow::Continue(()),
         }
     }

@@ -4,17 +4,17 @@
 //! that takes all columns of a table with hidden ones counts as showing them.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
-    Query, Select, SelectItem, SetExpr, Statement, TableFactor, Visit as _, Visitor, visit_relations,
+    Query, Select, SelectItem, SetExpr, Statement, TableFactor,
 };
 
 use super::catalog::Catalog;
 use super::dialects::{folded, same};
 use super::functions;
+use super::one_walk::{Visitor, walk, walk_relations};
 use super::text::{parse_one, shortened};
 use crate::schema::{TableKind, TableName};
 
@@ -43,9 +43,9 @@ pub(super) fn read_tables(
     let query = query_of(catalog, definition)?;
     let mut names = Vec::new();
     let mut ctes = CteNames(Vec::new());
-    // A visitor that never ends early.
-    let ControlFlow::Continue(()) = query.visit(&mut ctes);
-    let found = visit_relations(&query, |name: &ObjectName| match catalog.written_table(name) {
+    let walked = walk(&query, &mut ctes);
+    debug_assert!(walked.is_continue());
+    let found = walk_relations(&query, |name: &ObjectName| match catalog.written_table(name) {
         Ok(written) => {
             names.push(written);
             ControlFlow::Continue(())
@@ -84,10 +84,8 @@ pub(super) fn read_tables(
 /// The names of `WITH`.
 struct CteNames(Vec<Ident>);
 
-impl Visitor for CteNames {
-    type Break = Infallible;
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Infallible> {
+impl Visitor<()> for CteNames {
+    fn visit_query(&mut self, query: &Query) -> ControlFlow<()> {
         self.0.extend(query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| cte.alias.name.clone()));
         ControlFlow::Continue(())
     }
@@ -115,7 +113,7 @@ fn is_harmless(catalog: &Catalog<'_>, definition: &str, depth: usize) -> Result<
         relations: Vec::new(),
         takes_all: false,
     };
-    if let ControlFlow::Break(why) = query.visit(&mut survey) {
+    if let ControlFlow::Break(why) = walk(&query, &mut survey) {
         return Err(why);
     }
     survey.tables.iter().try_for_each(|table| survey.check_table(table, depth))
@@ -201,10 +199,8 @@ impl Survey<'_, '_> {
     }
 }
 
-impl Visitor for Survey<'_, '_> {
-    type Break = String;
-
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
+impl Visitor<String> for Survey<'_, '_> {
+    fn visit_query(&mut self, query: &Query) -> ControlFlow<String> {
         for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
             let name = folded(self.catalog.dialect, &cte.alias.name);
             // A name of `WITH` that is also a table's may mean either.
@@ -217,7 +213,7 @@ impl Visitor for Survey<'_, '_> {
         if has_other_bodies(&query.body) { unclear("a part that is no `SELECT`") } else { ControlFlow::Continue(()) }
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<String> {
+    fn visit_select(&mut self, select: &Select) -> ControlFlow<String> {
         for item in &select.projection {
             match item {
                 SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => self.takes_all = true,
@@ -242,7 +238,7 @@ impl Visitor for Survey<'_, '_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<String> {
+    fn visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<String> {
         let Ok(written) = self.catalog.written_table(relation) else { return unclear("a name of many parts") };
         if written.schema.is_none() && self.ctes.contains(&written.name.to_lowercase()) {
             return ControlFlow::Continue(());
@@ -262,7 +258,7 @@ impl Visitor for Survey<'_, '_> {
         }
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<String> {
+    fn visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<String> {
         match factor {
             TableFactor::Table { args: None, alias, .. }
             | TableFactor::Derived { alias, .. }
@@ -279,7 +275,7 @@ impl Visitor for Survey<'_, '_> {
         }
     }
 
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<String> {
+    fn visit_expr(&mut self, expr: &Expr) -> ControlFlow<String> {
         match expr {
             Expr::Function(function) => self.function(function),
             Expr::Identifier(ident) => {
@@ -293,7 +289,7 @@ impl Visitor for Survey<'_, '_> {
         }
     }
 
-    fn pre_visit_ident(&mut self, ident: &Ident) -> ControlFlow<String> {
+    fn visit_ident(&mut self, ident: &Ident) -> ControlFlow<String> {
         self.names.push(folded(self.catalog.dialect, ident));
         ControlFlow::Continue(())
     }

@@ -3,10 +3,9 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, Value, Visit as _, Visitor,
-};
+use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, Value};
 
+use super::one_walk::{Visitor, walk};
 use super::text::shortened;
 use crate::dialect::Dialect;
 
@@ -61,7 +60,7 @@ const TIMES: &[&str] = &["now", "today", "tomorrow", "yesterday"];
 
 /// Returns what of a change is volatile, as it is written there.
 pub(super) fn volatile(dialect: Dialect, statement: &Statement) -> Option<String> {
-    match statement.visit(&mut VolatileSearch { dialect }) {
+    match walk(statement, &mut VolatileSearch { dialect }) {
         ControlFlow::Break(found) => Some(shortened(&found)),
         ControlFlow::Continue(()) => None,
     }
@@ -103,10 +102,8 @@ fn is_time_value(value: &Value) -> bool {
     TIMES.contains(&text.trim().to_lowercase().as_str())
 }
 
-impl Visitor for VolatileSearch {
-    type Break = String;
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<String> {
+impl Visitor<String> for VolatileSearch {
+    fn visit_expr(&mut self, expr: &Expr) -> ControlFlow<String> {
         let is_volatile = match expr {
             Expr::Function(function) => self.is_volatile(function),
             // Some are words without parentheses.
