@@ -14,7 +14,7 @@ const MAX_LINES: usize = 600;
 const PRINTING: &[&str] = &["println!", "eprintln!", "print!(", "eprint!(", "dbg!(", "io::stdout()", "io::stderr()"];
 
 /// The crates of the workspace.
-pub(crate) const CRATES: [&str; 20] = [
+pub(crate) const CRATES: [&str; 21] = [
     "agent-loop",
     "agent-magic-tool",
     "agent-side",
@@ -31,6 +31,7 @@ pub(crate) const CRATES: [&str; 20] = [
     "net",
     "protocol",
     "runner",
+    "script",
     "search",
     "serve",
     "sql",
