@@ -22,6 +22,7 @@ mod result_space;
 mod rule_targets;
 mod sandbox;
 mod schedules;
+mod script;
 mod secret_hosts;
 mod soak;
 mod sql;

@@ -18,7 +18,7 @@ use protocol::paths::{NoHomeFolder, Paths};
 
 use crate::commands::{
     agent, approver, completions, demo, doctor, executor as daemon, import, inspect, lint, logs, man, mcp, new, pack,
-    secret, serve, setup, test, verify,
+    script_worker, secret, serve, setup, test, verify,
 };
 use crate::own_listing::FullProgram;
 use crate::{grouped_help, own_listing};
@@ -82,6 +82,9 @@ enum Command {
     Completions(completions::Args),
     /// Print the manual page
     Man(man::Args),
+    /// Used by the executor: runs a script
+    #[command(hide = true)]
+    ScriptWorker,
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -201,6 +204,7 @@ fn execute(command: Command, arguments: &[OsString], context: &Context) -> Exit 
         Command::Demo(args) => demo::run(&args, context),
         Command::Completions(args) => completions::run(&args, Cli::command(), context),
         Command::Man(args) => man::run(&args, Cli::command(), context),
+        Command::ScriptWorker => script_worker::run(),
     };
     result.unwrap_or_else(|error| report(&error, arguments, &context.output))
 }

@@ -14,6 +14,7 @@ pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod new;
 pub(crate) mod pack;
+pub(crate) mod script_worker;
 pub(crate) mod secret;
 pub(crate) mod serve;
 pub(crate) mod setup;

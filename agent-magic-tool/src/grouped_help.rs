@@ -4,7 +4,7 @@ use clap::Command;
 
 /// The commands that are shown, by what they are for.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("What agents call", &["list", "run", "wait", "read", "tasks", "cancel", "resolve"]),
+    ("What agents call", &["list", "run", "wait", "read", "tasks", "cancel", "script", "resolve"]),
     (
         "To look after the installation",
         &["inspect", "lint", "doctor", "logs", "secret", "executor", "approver", "verify"],

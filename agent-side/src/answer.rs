@@ -22,7 +22,7 @@ pub const MAX_ECHOED_CHARS: usize = 400;
 /// The fields of `_meta` with which a caller can read large data.
 const LARGE_FIELDS: [&str; 6] = ["bytes", "content_type", "shape", "preview", "data_file", "read"];
 /// The other fields of `_meta` that a caller must know to understand the data.
-const NOTABLE_FIELDS: [&str; 17] = [
+const NOTABLE_FIELDS: [&str; 18] = [
     "http_status",
     "file_name",
     "text",
@@ -36,6 +36,7 @@ const NOTABLE_FIELDS: [&str; 17] = [
     "not_fetched",
     "unfinished",
     "stderr",
+    "notes",
     "output_problems",
     "truncated",
     "open",

@@ -12,7 +12,7 @@ use protocol::mailbox::for_callers::CallerSettings;
 use protocol::paths::Paths;
 use protocol::tool_scope::ToolScope;
 
-use crate::commands::{cancel, command_executor, hook, jq, jq_worker, list, read, resolve, run, tasks, wait};
+use crate::commands::{cancel, command_executor, hook, jq, jq_worker, list, read, resolve, run, script, tasks, wait};
 use crate::context::{Context, Dispatch};
 use crate::error::Error;
 use crate::output::Output;
@@ -39,6 +39,7 @@ Commands:
   wait ID ...                           wait for results, print them
   read ID [--jq EXPR] [--lines A-B]     a result, or a part of a large one
   tasks, cancel ID                      what is under way; stop one
+  script <<'EOF'                        a program in JavaScript that calls tools; first: help script
 Options of a command: agent-magic-tool help COMMAND. Every command, also those for people: agent-magic-tool --help
 ";
 
@@ -77,6 +78,8 @@ pub enum AgentCommand {
     Tasks(tasks::Args),
     /// Cancel a task
     Cancel(cancel::Args),
+    /// Run a program that calls subtools: one result for any number of calls
+    Script(script::Args),
     /// Record whether an `unknown` task took effect; the first answer is final
     Resolve(resolve::Args),
     /// Serve your own agent's one tool: JSON lines in, JSON lines out
@@ -108,6 +111,7 @@ impl AgentCommand {
             "read" => parsed(arguments).map(Self::Read),
             "tasks" => parsed(arguments).map(Self::Tasks),
             "cancel" => parsed(arguments).map(Self::Cancel),
+            "script" => parsed(arguments).map(Self::Script),
             "hook" => parsed(arguments).map(Self::Hook),
             _ => None,
         }
@@ -127,6 +131,7 @@ impl AgentCommand {
             Self::Read(args) => read::run(&args, context),
             Self::Tasks(args) => tasks::run(&args, context),
             Self::Cancel(args) => cancel::run(&args, context),
+            Self::Script(args) => script::run(args, context),
             Self::Resolve(args) => resolve::run(args, context),
             Self::OneTool(args) => {
                 command_executor::run(&args, context, |mailbox| program.settings(&context.paths, mailbox))

@@ -9,5 +9,6 @@ pub mod list;
 pub mod read;
 pub mod resolve;
 pub mod run;
+pub mod script;
 pub mod tasks;
 pub mod wait;

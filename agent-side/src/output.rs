@@ -51,8 +51,8 @@ enum OutputTarget {
 }
 
 /// Standard output for replies to the parent process, which are not for a reader.
-pub fn replies() -> impl io::Write {
-    io::stdout().lock()
+pub fn replies() -> impl io::Write + Send + 'static {
+    io::stdout()
 }
 
 impl Output {

@@ -39,7 +39,7 @@ macro_rules! shipped {
 
 /// All packs that ship with the program.
 pub const SHIPPED: &[Pack] = shipped!(
-    "calendar" "drive" "files" "git" "github" "gmail" "human" "magento" "magento-db" "models" "search" "shell"
+    "calendar" "drive" "files" "git" "github" "gmail" "human" "magento" "magento-db" "models" "script" "search" "shell"
     "shopware" "typo3" "web"
 );
 

@@ -12,6 +12,7 @@ pub mod http;
 pub mod llm;
 pub mod mcp;
 pub mod process;
+pub mod script;
 pub mod sql;
 pub mod steps;
 
@@ -40,6 +41,8 @@ pub enum Run {
     Mcp(Box<mcp::Mcp>),
     /// Several subtools, one after another or side by side.
     Steps(steps::Steps),
+    /// A program that calls other subtools.
+    Script(script::Script),
     /// A statement in a database.
     Sql(Box<sql::Sql>),
 }
@@ -109,6 +112,7 @@ impl Run {
             Self::Agent(agent) => agent,
             Self::Mcp(mcp) => &**mcp,
             Self::Steps(steps) => steps,
+            Self::Script(script) => script,
             Self::Sql(sql) => &**sql,
         }
     }
@@ -123,6 +127,7 @@ impl Run {
             Self::Agent(_) => "agent",
             Self::Mcp(_) => "mcp",
             Self::Steps(_) => "steps",
+            Self::Script(_) => "script",
             Self::Sql(_) => "sql",
         }
     }
@@ -149,13 +154,13 @@ impl Run {
             Self::Process(process) => process.reads_files(),
             Self::Mcp(mcp) => !mcp.files.is_empty(),
             Self::Builtin(builtin) => builtin.reads_files(),
-            Self::Sql(_) | Self::Llm(_) | Self::Agent(_) | Self::AskUser(_) | Self::Steps(_) => false,
+            Self::Sql(_) | Self::Llm(_) | Self::Agent(_) | Self::AskUser(_) | Self::Steps(_) | Self::Script(_) => false,
         }
     }
 
     /// Whether the runner may wait for another task: those that it delegates, its steps, or a question to the human.
     pub fn waits_for_tasks(&self) -> bool {
-        self.delegates() || matches!(self, Self::Mcp(_) | Self::Steps(_))
+        self.delegates() || matches!(self, Self::Mcp(_) | Self::Steps(_) | Self::Script(_))
     }
 
     /// The change in a database that it makes, which can be tried.
@@ -172,6 +177,11 @@ impl Run {
             Self::Steps(steps) => Some(steps),
             _ => None,
         }
+    }
+
+    /// Whether all attempts share the tasks of what it runs, each of which has an effect class of its own.
+    pub fn shares_its_tasks(&self) -> bool {
+        matches!(self, Self::Steps(_) | Self::Script(_))
     }
 
     /// Whether its attempts are safe to repeat because the service knows the task by a key: another task has another one.

@@ -171,7 +171,9 @@ impl Definition {
     /// Whether a session that is restricted to reading may run it. The annotations of a delegating subtool say nothing
     /// about the tasks that it delegates.
     pub fn runs_in_read_only_sessions(&self) -> bool {
-        self.annotations.effect_class() == EffectClass::Read && !self.run.delegates()
+        // A script does nothing but call others, and its calls are of the same session.
+        matches!(self.run, Run::Script(_))
+            || (self.annotations.effect_class() == EffectClass::Read && !self.run.delegates())
     }
 
     /// Whether it may destroy something, or sends something to the world outside: what a human should confirm with a
@@ -184,7 +186,7 @@ impl Definition {
             Run::Http(_) => (false, true),
             Run::Mcp(_) => (true, true),
             Run::Agent(agent) => (agent.url.is_some(), agent.url.is_some()),
-            Run::Process(_) | Run::Builtin(_) | Run::AskUser(_) | Run::Llm(_) | Run::Steps(_) | Run::Sql(_) => {
+            Run::Process(_) | Run::Builtin(_) | Run::AskUser(_) | Run::Llm(_) | Run::Steps(_) | Run::Script(_) | Run::Sql(_) => {
                 (false, false)
             }
         };
@@ -199,8 +201,7 @@ impl Definition {
     pub fn effect_class(&self) -> EffectClass {
         match self.annotations.effect_class() {
             EffectClass::Once if self.verify.is_some() => EffectClass::Verifiable,
-            // All attempts share the tasks of its steps, each of which has an effect class of its own.
-            EffectClass::Once if self.run.steps().is_some() => EffectClass::Idempotent,
+            EffectClass::Once if self.run.shares_its_tasks() => EffectClass::Idempotent,
             class => class,
         }
     }

@@ -48,7 +48,7 @@ impl OpenTask {
     /// What it is to run it once more. All attempts share the tasks of its steps, but a caller that runs it once more has
     /// them run once more.
     fn effect_of_attempt(&self) -> EffectClass {
-        let is_shared = self.definition.run.steps().is_some() && self.task.effect == EffectClass::Idempotent;
+        let is_shared = self.definition.run.shares_its_tasks() && self.task.effect == EffectClass::Idempotent;
         if is_shared { self.definition.annotations.effect_class() } else { self.task.effect }
     }
 

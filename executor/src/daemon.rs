@@ -320,7 +320,7 @@ impl Daemon {
             api_keys: ApiKeys::of(paths),
             _config_watch: config_watch,
             notifier: DesktopNotifier::new(paths, background.clone(), settings),
-            sweeper: Sweeper::new(mailbox.clone(), data_folder, &config.executor),
+            sweeper: Sweeper::new(mailbox.clone(), data_folder, paths.scripts(), &config.executor),
             listings: ListingPublisher::new(mailbox.clone(), paths.listing(), background.clone()),
             mailbox,
             is_restored: false,

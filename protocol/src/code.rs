@@ -199,6 +199,10 @@ codes! {
     ModelFailed = "model-failed", Exit::Failed;
     /// The first argument is not on the subtool's `allow` list.
     NotAllowed = "not-allowed", Exit::Failed;
+    /// A script threw an error, or exceeded one of its limits.
+    ScriptFailed = "script-failed", Exit::Failed;
+    /// A script that was run again did not make the calls that its record has.
+    ScriptDiverged = "script-diverged", Exit::Failed;
     /// A template of the definition could not be filled.
     TemplateFailed = "template-failed", Exit::Failed;
     /// The definition's `result.select` failed on the data.

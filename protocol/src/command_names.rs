@@ -6,14 +6,14 @@
 use crate::nearest::nearest;
 
 /// The commands that agents may use.
-pub const AGENT_COMMANDS: [&str; 10] =
-    ["list", "run", "wait", "read", "tasks", "cancel", "resolve", "inspect", "lint", "doctor"];
+pub const AGENT_COMMANDS: [&str; 11] =
+    ["list", "run", "wait", "read", "tasks", "cancel", "script", "resolve", "inspect", "lint", "doctor"];
 
 /// The commands of agents that show an installation as a whole: not for the clients of a server, who share it.
 pub const INSTALLATION_COMMANDS: [&str; 3] = ["doctor", "lint", "inspect"];
 
 /// The commands for humans and for programs, which agents are told about by name.
-pub const OTHER_COMMANDS: [&str; 20] = [
+pub const OTHER_COMMANDS: [&str; 21] = [
     "secret",
     "pack",
     "executor",
@@ -27,6 +27,7 @@ pub const OTHER_COMMANDS: [&str; 20] = [
     "hook",
     "jq",
     "jq-worker",
+    "script-worker",
     "demo",
     "completions",
     "man",

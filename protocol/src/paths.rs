@@ -246,6 +246,11 @@ impl Paths {
         self.state.join("sessions").join("delegated")
     }
 
+    /// The records of scripts: what each called.
+    pub fn scripts(&self) -> PathBuf {
+        self.state.join("scripts")
+    }
+
     /// The cached index of the catalog that `list` reads.
     pub fn listing(&self) -> PathBuf {
         self.cache.join("listing.index")

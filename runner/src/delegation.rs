@@ -52,6 +52,8 @@ pub struct Delegation {
     pub prompts: PathBuf,
     /// The folder with the journals of sub-agents.
     pub sessions: PathBuf,
+    /// The folder with the records of scripts.
+    pub scripts: PathBuf,
     /// What the models cost, day by day.
     pub ledger: Arc<Ledger>,
     /// The requests for questions that this executor made: no caller asks in the name of a task.
@@ -118,6 +120,7 @@ impl Delegation {
             environment: paths.environment(),
             prompts: paths.prompts(),
             sessions: paths.delegates(),
+            scripts: paths.scripts(),
             ledger: Arc::new(Ledger::in_state(&paths.state)),
             asked: Mutex::default(),
         })
@@ -181,7 +184,7 @@ impl Delegation {
     }
 
     /// Runs `tool` for the caller of the invocation, and waits until the task ends. All attempts share the call with
-    /// this `key`.
+    /// this `key`, whatever its input is.
     pub(super) async fn call_with_key(
         &self,
         invocation: &Invocation,
@@ -190,6 +193,35 @@ impl Delegation {
         input: Map<String, Value>,
         cancel: &CancellationToken,
         on_waiting: impl FnOnce() + Send,
+    ) -> Result<CalledTask, Failure> {
+        let task_of = |reply| called_task(reply, true);
+        self.call_as(invocation, key, tool, input, cancel, on_waiting, task_of).await
+    }
+
+    /// Like [`Self::call_with_key`], but fails if a call with this key had another input.
+    pub(super) async fn call_once(
+        &self,
+        invocation: &Invocation,
+        key: String,
+        tool: &str,
+        input: Map<String, Value>,
+        cancel: &CancellationToken,
+        on_waiting: impl FnOnce() + Send,
+    ) -> Result<CalledTask, Failure> {
+        let task_of = |reply| called_task(reply, false);
+        self.call_as(invocation, key, tool, input, cancel, on_waiting, task_of).await
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "those of a call, and what its reply means")]
+    async fn call_as(
+        &self,
+        invocation: &Invocation,
+        key: String,
+        tool: &str,
+        input: Map<String, Value>,
+        cancel: &CancellationToken,
+        on_waiting: impl FnOnce() + Send,
+        task_of: impl FnOnce(Option<Reply>) -> Result<TaskId, Failure> + Send,
     ) -> Result<CalledTask, Failure> {
         let run = RunRequest {
             tool: tool.to_owned(),
@@ -211,7 +243,7 @@ impl Delegation {
         };
         self.asked().remove(&id);
         let Some(reply) = reply else { return Err(self.cancel_call(invocation, tool, id).await) };
-        let id = called_task(reply)?;
+        let id = task_of(reply)?;
         if self.state(id) == Some(State::AwaitingConfirmation) {
             on_waiting();
         }
@@ -305,14 +337,17 @@ impl Delegation {
     }
 }
 
-/// Returns the task that a run request became.
-fn called_task(reply: Option<Reply>) -> Result<TaskId, Failure> {
+/// Returns the task that a run request became. If a call with its key had another input, that is the earlier task if
+/// `may_differ`, and a failure otherwise.
+fn called_task(reply: Option<Reply>, may_differ: bool) -> Result<TaskId, Failure> {
     match reply {
         Some(Reply::Accepted(id) | Reply::Answer(Answer::SameAs(id))) => Ok(id),
         Some(Reply::Answer(Answer::Refused(error))) => {
             // An earlier attempt made the call with another input; there is one call per invocation.
             let earlier = error.details.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok());
-            earlier.filter(|_| error.code == Code::IdempotencyMismatch).ok_or_else(|| Failure::from(error))
+            earlier
+                .filter(|_| may_differ && error.code == Code::IdempotencyMismatch)
+                .ok_or_else(|| Failure::from(error))
         }
         Some(Reply::Answer(_)) | None => Err(Failure::new(Code::Internal, "unexpected answer to a run request")),
     }

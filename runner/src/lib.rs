@@ -37,6 +37,7 @@ pub mod agent;
 pub mod ask_user;
 pub mod attempt_clock;
 pub mod builtin;
+mod calls_progress;
 pub mod database_snapshot;
 pub mod delegation;
 mod fields;
@@ -48,6 +49,7 @@ pub mod llm;
 pub mod mcp;
 pub mod process;
 pub mod result_space;
+pub mod script;
 pub mod server_snapshot;
 mod spool;
 pub mod sql;
@@ -337,6 +339,7 @@ fn runner(run: &Run) -> &dyn Runner {
         Run::Agent(agent) => agent,
         Run::Mcp(mcp) => &**mcp,
         Run::Steps(steps) => steps,
+        Run::Script(script) => script,
         Run::Sql(sql) => &**sql,
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use definition::run::steps::{MAX_ITEMS, Step, Steps, texts};
 use futures_util::StreamExt as _;
@@ -16,14 +16,14 @@ use futures_util::stream::FuturesUnordered;
 use ground::base::template::TemplateValues;
 use ground::base::template::names::{self, ITEM, STEPS};
 use ground::task::failure::SideEffect;
-use ground::task::notes::AttemptProgress;
 use protocol::extent::{self, DataExtent};
 use protocol::task::TaskId;
 use serde_json::{Map, json};
 
+use super::calls_progress::CallsProgress;
 use super::delegation::{CalledTask, Delegation};
 use super::{
-    CancellationToken, Code, Config, Failure, Feedback, Invocation, Runner, RunnerContext, RunnerOutput, Value,
+    CancellationToken, Code, Config, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Value,
 };
 
 /// What a step left behind.
@@ -167,7 +167,7 @@ async fn perform(
         delegation,
         stop: cancel.child_token(),
         ends: BTreeMap::new(),
-        progress: Arc::new(StepsProgress::of(&steps.0, invocation)),
+        progress: Arc::new(CallsProgress::of(invocation, Some(steps.0.len()))),
     };
     course.run().await;
     course.outcome(cancel)
@@ -181,44 +181,7 @@ struct Course<'a> {
     /// Stops the steps that run, as soon as one that the others need has failed.
     stop: CancellationToken,
     ends: BTreeMap<&'a str, StepEnd>,
-    progress: Arc<StepsProgress>,
-}
-
-/// What is shown of the steps while they run.
-struct StepsProgress {
-    feedback: Feedback,
-    steps: usize,
-    /// How many have ended, and those that wait for a human.
-    now: Mutex<(usize, BTreeSet<String>)>,
-}
-
-impl StepsProgress {
-    fn of(steps: &[Step], invocation: &Invocation) -> Self {
-        Self { feedback: invocation.feedback.clone(), steps: steps.len(), now: Mutex::default() }
-    }
-
-    fn on_waiting(&self, step: &str) {
-        self.change(|(_, waiting)| waiting.extend([step.to_owned()]));
-    }
-
-    fn on_end(&self, step: &str) {
-        self.change(|(ended, waiting)| {
-            *ended += 1;
-            waiting.remove(step);
-        });
-    }
-
-    fn change(&self, change: impl FnOnce(&mut (usize, BTreeSet<String>))) {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut now);
-        let (ended, waiting) = &*now;
-        self.feedback.progress(AttemptProgress {
-            done: Some(count(*ended)),
-            total: Some(count(self.steps)),
-            message: waiting.first().map(|step| format!("the step `{step}` waits for the user")),
-            asks_human: !waiting.is_empty(),
-        });
-    }
+    progress: Arc<CallsProgress>,
 }
 
 impl<'a> Course<'a> {
@@ -258,7 +221,7 @@ impl<'a> Course<'a> {
         Box::pin(async move {
             let end = match inputs {
                 Ok(Some(inputs)) => {
-                    run_step(step, inputs, invocation, delegation, &stopped, &|| progress.on_waiting(&step.name)).await
+                    run_step(step, inputs, invocation, delegation, &stopped, &|| progress.on_waiting(&step.name, format!("the step `{}`", step.name))).await
                 }
                 Ok(None) => StepEnd::LeftOut,
                 Err(failure) => StepEnd::Failed(step_failed(step, failure)),
@@ -330,9 +293,4 @@ impl<'a> Course<'a> {
         let names: Vec<_> = self.steps.iter().filter(is_part).map(|step| format!("`{}`", step.name)).collect();
         (!names.is_empty()).then(|| format!("the data of {} may be only a part", names.join(", ")))
     }
-}
-
-/// A number of steps, which is small.
-fn count(steps: usize) -> f64 {
-    u32::try_from(steps).map_or(f64::MAX, f64::from)
 }

@@ -132,8 +132,8 @@ impl LoadedPack {
                 add("that it uses the system prompt", "", PROMPT);
             }
             Run::Builtin(Builtin::FetchUrl(fetch)) => host(fetch.url.as_str().unwrap_or_default(), &mut add),
-            // Each step is a subtool with its own rules.
-            Run::Llm(_) | Run::Agent(_) | Run::Builtin(_) | Run::AskUser(_) | Run::Steps(_) => {}
+            // Each step, and each call of a script, is a subtool with its own rules.
+            Run::Llm(_) | Run::Agent(_) | Run::Builtin(_) | Run::AskUser(_) | Run::Steps(_) | Run::Script(_) => {}
         }
         found
     }

@@ -39,7 +39,7 @@ const OF_ONE_PAGE: [&str; 5] = ["page", "limit", "asked_limit", "has_next_page",
 pub fn check(name: &SubtoolName, definition: &Definition, config: &Config) -> Result<(), Failure> {
     let why = if definition.effect_class() != EffectClass::Read {
         "it does not only read"
-    } else if definition.run.delegates() || definition.run.steps().is_some() {
+    } else if definition.run.delegates() || definition.run.shares_its_tasks() {
         "it runs other subtools"
     } else if !walks_by_itself(definition) && PageParameters::of(definition).is_none() {
         "its input has no `page` or other number of a page"

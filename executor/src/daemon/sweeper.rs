@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, io};
@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use protocol::clock;
 use protocol::mailbox::Mailbox;
 use protocol::task::TaskId;
+use runner::script;
 use store::retention::{self, RetainedTask, RetentionLimits};
 use store::{Store, StoreError};
 
@@ -36,6 +37,8 @@ const MAX_BATCH: usize = 50;
 pub(super) struct Sweeper {
     mailbox: Mailbox,
     data_folder: Arc<Path>,
+    /// The folder with the records of scripts.
+    scripts: PathBuf,
     limits: RetentionLimits,
     next_sweep: Instant,
     /// Tasks that the last sweep found and that are not forgotten yet.
@@ -43,9 +46,9 @@ pub(super) struct Sweeper {
 }
 
 impl Sweeper {
-    pub(super) fn new(mailbox: Mailbox, data_folder: Arc<Path>, config: &ExecutorSettings) -> Self {
+    pub(super) fn new(mailbox: Mailbox, data_folder: Arc<Path>, scripts: PathBuf, config: &ExecutorSettings) -> Self {
         let limits = retention_limits(config);
-        Self { mailbox, data_folder, limits, next_sweep: Instant::now(), to_forget: VecDeque::new() }
+        Self { mailbox, data_folder, scripts, limits, next_sweep: Instant::now(), to_forget: VecDeque::new() }
     }
 
     /// Keeps what `config` says from the next sweep on, which is now.
@@ -166,6 +169,7 @@ impl Sweeper {
 
     fn remove_files(&self, id: TaskId) -> io::Result<()> {
         self.mailbox.forget(id)?;
+        script::forget_record(&self.scripts, &id.to_string())?;
         match fs::remove_file(self.data_folder.join(id.to_string())) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,

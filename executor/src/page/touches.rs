@@ -37,6 +37,7 @@ pub(super) fn touches(subtool: Option<&Subtool>, plan: &Value, files: &[Fingerpr
         Run::Steps(steps) => {
             return steps.subtools().map(|(_, subtool, _)| format!("subtool {subtool}, by its own rules")).collect();
         }
+        Run::Script(_) => return vec!["the subtools that it calls, by their own rules".to_owned()],
         Run::Sql(sql) => sql.place(config),
         Run::AskUser(_) => return Vec::new(),
     };

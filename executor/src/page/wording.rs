@@ -79,7 +79,7 @@ pub(super) fn state_words(state: State) -> &'static str {
 
 /// What a task of this class does. `definition` is that of its subtool, if it is known.
 pub(super) fn effect_words(effect: EffectClass, definition: Option<&Definition>) -> &'static str {
-    let is_of_steps = definition.is_some_and(|definition| definition.run.steps().is_some());
+    let is_of_steps = definition.is_some_and(|definition| definition.run.shares_its_tasks());
     match effect {
         // What it declares says nothing of its steps. To repeat an attempt is safe, since they are not repeated.
         EffectClass::Read if is_of_steps => "says that it only reads; it runs several subtools, each by its own rules",

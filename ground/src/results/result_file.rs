@@ -193,7 +193,7 @@ fn question(task: &Task, state: State, approver: ApproverStatus) -> Option<(Stri
     } else if let Some(asked) = task.confirmation.as_ref().filter(|_| state == State::AwaitingConfirmation) {
         ("confirmation", confirmation_status(asked, approver))
     } else if asks_human(task) {
-        ("confirmation", json!({"why": "its server asks the user", "approver": approver_status(approver)}))
+        ("confirmation", json!({"why": "something that it calls asks the user", "approver": approver_status(approver)}))
     } else {
         return None;
     };

@@ -83,7 +83,7 @@ pub(super) fn forbidden_call(arguments: &[String]) -> Option<ErrorBody> {
         let message = format!("`agent-magic-tool {command}` is not a command for agents");
         return Some(ErrorBody::new(Code::HumansOnly, message).hint(format!(
             "if it is needed, tell the user to run it in a terminal; the commands for agents are {}",
-            AGENT_COMMANDS[..7].join(", ")
+            AGENT_COMMANDS[..8].join(", ")
         )));
     }
     if !AGENT_COMMANDS.into_iter().chain(AGENT_FLAGS).any(|name| name == command) {

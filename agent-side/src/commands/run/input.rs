@@ -22,6 +22,10 @@ use crate::result_data;
 const WRITE_FIELDS: &str = "write the fields as key=value, or pass the JSON on standard input: \
 agent-magic-tool run NAME --input=- <<'EOF'\n{\"key\": \"value\"}\nEOF";
 
+/// How to pass a script.
+const HERE_DOCUMENT: &str = "pass it on standard input: agent-magic-tool script --wait <<'EOF'\nreturn await \
+NAME({key: \"value\"});\nEOF";
+
 /// Reads the value of `--input`: JSON, `@FILE`, or `-` for standard input.
 pub fn read_input(value: &str, name: &str, context: &Context) -> Result<Map<String, Value>, Error> {
     let text = match (value, value.strip_prefix('@')) {
@@ -56,6 +60,23 @@ pub fn read_input(value: &str, name: &str, context: &Context) -> Result<Map<Stri
                 .hint(hint.replace("NAME", name)))
         }
     }
+}
+
+/// Reads the text of a script from a file, or with `-` from standard input.
+pub(in crate::commands) fn read_program(place: &str, context: &Context) -> Result<String, Error> {
+    let text = if place == "-" {
+        read_stdin(context)?
+    } else {
+        check_file(place, context)?;
+        read_input_file(place).map_err(|error| error.hint(HERE_DOCUMENT))?
+    };
+    check_size(&text)?;
+    let text = String::from_utf8(text)
+        .map_err(|_| Error::new(Code::InvalidInput, "the script is not UTF-8 text").hint(HERE_DOCUMENT))?;
+    if text.trim().is_empty() {
+        return Err(Error::new(Code::InvalidInput, "the script is empty").hint(HERE_DOCUMENT));
+    }
+    Ok(text)
 }
 
 fn read_stdin(context: &Context) -> Result<Vec<u8>, Error> {

@@ -1,0 +1,392 @@
+//! The `script` runner: a program that calls other subtools, and that goes on after a crash where it was.
+//!
+//! The program runs in a process of its own (`script/worker.rs`), which reaches nothing but us. Each of its calls is a task
+//! of its own, with the policy, the limits and the confirmation of its subtool, and belongs to the caller of the whole.
+//! Before a call is made, the record (`script/record.rs`) says so; a later attempt runs the program again from its
+//! start, and each call gets the result that it had, in the order in which they came. The task of a call is known by the
+//! script and the number of the call, so none is made twice. Decides nothing about what a call may do.
+
+use std::collections::BTreeSet;
+use std::iter;
+use std::sync::Arc;
+use std::time::Duration;
+
+use definition::run::script::Script;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use protocol::{clock, fault};
+use script::{Call, Done, Failed, FailedKind, HostMessage, Json, Outcome, Settle, Start, WorkerMessage, called_names};
+use serde_json::json;
+
+use super::calls_progress::CallsProgress;
+use super::delegation::Delegation;
+use super::{CancellationToken, Code, Config, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Value};
+
+mod calls;
+mod record;
+mod worker;
+
+pub use record::forget as forget_record;
+
+use calls::{CallEnd, ScriptCalls};
+use record::{IssuedCall, RecordError, ScriptEntry, ScriptRecord, SettledCall};
+use worker::{ScriptWorker, WorkerError};
+
+/// The process of a script that waited for this long is ended. It is started again when there is news.
+const MAX_IDLE: Duration = Duration::from_secs(10);
+/// The most calls that a result tells about.
+const MAX_TOLD_CALLS: usize = 100;
+/// The name of a script in its errors.
+const NAME: &str = "script.js";
+
+impl Runner for Script {
+    fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
+        let Program { source, input } = Program::of(self, invocation)?;
+        let calls = called_names(&source);
+        Ok(json!({"source": source, "input": input, "may_call": calls}))
+    }
+
+    fn perform<'a>(
+        &'a self,
+        invocation: &'a Invocation,
+        context: &'a RunnerContext,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<RunnerOutput, Failure>> {
+        Box::pin(perform(self, invocation, context, cancel))
+    }
+}
+
+/// What is run.
+struct Program {
+    source: String,
+    input: Value,
+}
+
+impl Program {
+    fn of(script: &Script, invocation: &Invocation) -> Result<Self, Failure> {
+        let values = invocation.values();
+        let source = values.text(&script.source)?;
+        let input = match &script.input {
+            Some(input) => values.value(input)?.unwrap_or_default(),
+            None => Value::Object(invocation.input.clone()),
+        };
+        let input = if input.is_null() { json!({}) } else { input };
+        Ok(Self { source, input })
+    }
+}
+
+async fn perform(
+    script: &Script,
+    invocation: &Invocation,
+    context: &RunnerContext,
+    cancel: &CancellationToken,
+) -> Result<RunnerOutput, Failure> {
+    let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
+    // Each call has the time of its own subtool, and may wait for a human; the program's own time is bounded in its process.
+    let _pause = invocation.clock.pause();
+    let (record, entries) = ScriptRecord::open(&delegation.scripts, &invocation.id)?;
+    let mut course = Course::of(record, entries, invocation, delegation);
+    if course.start.is_none() {
+        course.begin(Program::of(script, invocation)?)?;
+    }
+    course.run(cancel).await
+}
+
+/// The course of one attempt.
+struct Course<'a> {
+    record: ScriptRecord,
+    start: Option<Box<Start>>,
+    issued: Vec<IssuedCall>,
+    settled: Vec<SettledCall>,
+    /// The numbers of the calls that this attempt waits for.
+    awaited: BTreeSet<u64>,
+    calls: ScriptCalls<'a>,
+    /// What the script printed, since its start.
+    notes: Vec<String>,
+}
+
+/// A call that is being performed, with its number.
+type OpenCall<'a> = BoxFuture<'a, (u64, Result<CallEnd, Failure>)>;
+type ScriptEnd = Result<Done, Box<Failed>>;
+
+impl<'a> Course<'a> {
+    fn of(
+        record: ScriptRecord,
+        entries: Vec<ScriptEntry>,
+        invocation: &'a Invocation,
+        delegation: &'a Delegation,
+    ) -> Self {
+        let (mut start, mut issued, mut settled) = (None, Vec::new(), Vec::new());
+        for entry in entries {
+            match entry {
+                ScriptEntry::Start(first) => start = Some(first),
+                ScriptEntry::Issued(call) => issued.push(call),
+                ScriptEntry::Settled(call) => {
+                    invocation.heard.hear(call.class);
+                    settled.push(call);
+                }
+            }
+        }
+        let progress = Arc::new(CallsProgress::of(invocation, None));
+        let calls = ScriptCalls { invocation, delegation, progress };
+        Self { record, start, issued, settled, awaited: BTreeSet::new(), calls, notes: Vec::new() }
+    }
+
+    /// Fixes everything that the script depends on.
+    fn begin(&mut self, program: Program) -> Result<(), Failure> {
+        let start = Start {
+            tools: self.calls.tools(called_names(&program.source)),
+            source: program.source,
+            name: NAME.to_owned(),
+            input: Json::from(&program.input),
+            now: now(),
+            seed: uuid::Uuid::new_v4().as_u64_pair().0,
+            limits: script::Limits::default(),
+        };
+        self.record.append(&[ScriptEntry::Start(Box::new(start.clone()))])?;
+        self.start = Some(Box::new(start));
+        Ok(())
+    }
+
+    async fn run(mut self, cancel: &CancellationToken) -> Result<RunnerOutput, Failure> {
+        // Stops the calls that are open when the script has failed.
+        let stop = cancel.child_token();
+        let mut open = FuturesUnordered::new();
+        let end = tokio::select! {
+            biased;
+            () = cancel.cancelled() => None,
+            end = self.follow(&mut open, &stop) => Some(end),
+        };
+        stop.cancel();
+        while let Some((seq, ended)) = open.next().await {
+            if let Ok(CallEnd { task: Some(task), .. }) = ended {
+                tracing::debug!(script = self.calls.invocation.id, seq, %task, "a call ended after its script");
+            }
+        }
+        match end {
+            Some(end) => self.outcome(end?),
+            None => {
+                let failure = Failure::new(Code::Cancelled, "cancelled, with the calls that were open");
+                Err(failure.detail("script", self.summary()))
+            }
+        }
+    }
+
+    /// Runs the script to its end.
+    async fn follow(
+        &mut self,
+        open: &mut FuturesUnordered<OpenCall<'a>>,
+        stop: &CancellationToken,
+    ) -> Result<ScriptEnd, Failure> {
+        let mut worker = None;
+        let mut news = 0;
+        // A process may be ended by something else than its script. One that ends twice without any progress is not.
+        let mut has_ended = false;
+        loop {
+            let messages = match self.tell(&mut worker, news).await {
+                Err(WorkerError::Ended(_)) if !has_ended => {
+                    (worker, has_ended) = (None, true);
+                    continue;
+                }
+                messages => messages?,
+            };
+            has_ended = false;
+            let (made, end) = self.hear(messages)?;
+            for (call, at) in made {
+                self.awaited.insert(call.seq);
+                open.push(self.calls.perform(call, at, stop.clone()));
+            }
+            if let Some(end) = end {
+                return Ok(end);
+            }
+            let ended = loop {
+                tokio::select! {
+                    biased;
+                    Some(ended) = open.next() => break ended,
+                    () = tokio::time::sleep(MAX_IDLE), if worker.is_some() => worker = None,
+                }
+            };
+            let others = iter::from_fn(|| open.next().now_or_never().flatten());
+            let ended: Vec<_> = iter::once(ended).chain(others).collect();
+            news = ended.len();
+            for (seq, end) in ended {
+                let CallEnd { outcome, class, task } = end?;
+                let call = SettledCall { settle: Settle { seq, now: now(), outcome }, class, task };
+                fault::point("script", "ended");
+                self.record.append(&[ScriptEntry::Settled(call.clone())])?;
+                fault::point("script", "settled");
+                self.settled.push(call);
+                self.calls.progress.on_end(&seq.to_string());
+            }
+        }
+    }
+
+    /// Tells the script the last `news` of what settled, or everything if it has no process.
+    async fn tell(
+        &mut self,
+        worker: &mut Option<ScriptWorker>,
+        news: usize,
+    ) -> Result<Vec<WorkerMessage>, WorkerError> {
+        let settle = |call: &SettledCall| HostMessage::Settle(call.settle.clone());
+        if let Some(worker) = worker {
+            let news: Vec<_> = self.settled[self.settled.len() - news..].iter().map(settle).collect();
+            return worker.exchange(&news).await;
+        }
+        self.notes.clear();
+        let start = self.start.clone().expect("a course that runs has begun");
+        let all: Vec<_> = iter::once(HostMessage::Start(start)).chain(self.settled.iter().map(settle)).collect();
+        worker.insert(ScriptWorker::start().await?).exchange(&all).await
+    }
+
+    /// Records the calls that the script made, and returns those that are to be performed, each with the time when it was
+    /// made, and how the script ended, if it did.
+    fn hear(&mut self, messages: Vec<WorkerMessage>) -> Result<(Vec<(Call, i64)>, Option<ScriptEnd>), Failure> {
+        let (mut calls, mut new, mut end) = (Vec::new(), Vec::new(), None);
+        let known = self.issued.len();
+        for message in messages {
+            match message {
+                WorkerMessage::Call(call) => {
+                    let place = usize::try_from(call.seq).unwrap_or_default().wrapping_sub(1);
+                    let issued = IssuedCall::of(&call, now());
+                    match self.issued.get(place) {
+                        Some(earlier) if issued.is_same_as(earlier) => calls.push((call, earlier.at)),
+                        Some(earlier) => return Err(diverged(&call, Some(earlier))),
+                        None if place == self.issued.len() => {
+                            calls.push((call, issued.at));
+                            new.push(ScriptEntry::Issued(issued.clone()));
+                            self.issued.push(issued);
+                        }
+                        None => return Err(diverged(&call, None)),
+                    }
+                }
+                WorkerMessage::Note(note) => self.notes.push(note),
+                WorkerMessage::Idle(_) => {}
+                WorkerMessage::Done(done) => end = Some(Ok(done)),
+                WorkerMessage::Failed(failed) => end = Some(Err(failed)),
+            }
+        }
+        // Nothing is called before the record says so, and says what came before.
+        if self.issued.len() > known {
+            self.record.append(&new)?;
+            fault::point("script", "issuing");
+            self.record.sync()?;
+            fault::point("script", "issued");
+        }
+        let has_ended: BTreeSet<_> = self.settled.iter().map(|call| call.settle.seq).collect();
+        calls.retain(|(call, _)| !has_ended.contains(&call.seq) && !self.awaited.contains(&call.seq));
+        Ok((calls, end))
+    }
+
+    fn outcome(self, end: ScriptEnd) -> Result<RunnerOutput, Failure> {
+        let (summary, notes) = (self.summary(), self.notes);
+        match end {
+            Ok(Done { value, .. }) => {
+                let value = value.to_value().map_err(WorkerError::BadMessage)?;
+                let output = RunnerOutput::json(value).with_meta("script", summary);
+                Ok(if notes.is_empty() { output } else { output.with_meta("notes", notes) })
+            }
+            Err(failed) => {
+                let failure = failure(*failed).detail("script", summary);
+                Err(if notes.is_empty() { failure } else { failure.detail("notes", notes) })
+            }
+        }
+    }
+
+    /// What the script did.
+    fn summary(&self) -> Value {
+        let task = |seq: u64| self.settled.iter().find(|call| call.settle.seq == seq);
+        let told = |(seq, issued): (u64, &IssuedCall)| {
+            let mut told = json!({"call": seq, "tool": issued.shown_name()});
+            match task(seq) {
+                None => told["status"] = "open".into(),
+                Some(SettledCall { settle, task, .. }) => {
+                    if let Some(task) = task {
+                        told["id"] = json!(task);
+                    }
+                    if let Outcome::Error(error) = &settle.outcome {
+                        told["code"] = error.code.as_str().into();
+                    }
+                }
+            }
+            told
+        };
+        let mut summary = json!({"calls": self.issued.len()});
+        let calls: Vec<_> = (1..).zip(&self.issued).take(MAX_TOLD_CALLS).map(told).collect();
+        if !calls.is_empty() {
+            summary["tasks"] = calls.into();
+        }
+        summary
+    }
+}
+
+/// The failure of a script whose record has another call at this number.
+fn diverged(call: &Call, earlier: Option<&IssuedCall>) -> Failure {
+    let shown = |name: Option<&str>| name.map_or_else(|| "something else".to_owned(), |name| format!("`{name}`"));
+    let line = call.line.map(|line| format!(", in line {line},")).unwrap_or_default();
+    let before = earlier.map_or("no such call", |_| "another call");
+    let message = format!(
+        "call {}{line} is {} now, and the script's record has {before} there{}",
+        call.seq,
+        shown(call.name.as_deref()),
+        earlier.map(|earlier| format!(": {}", shown(Some(earlier.shown_name())))).unwrap_or_default(),
+    );
+    Failure::new(Code::ScriptDiverged, message).hint(
+        "the script or what runs it changed while it was under way; see what it did in `script`, and run what is left",
+    )
+}
+
+fn failure(failed: Failed) -> Failure {
+    let Failed { kind, name, message, hint, line, column, error, seq, stack } = failed;
+    let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    let name = name.filter(|name| kind == FailedKind::Thrown && name != "Error");
+    let name = name.map(|name| format!("{name}: ")).unwrap_or_default();
+    let code = error.as_ref().filter(|_| kind == FailedKind::Call).and_then(CallEnd::code_of);
+    let mut failure = Failure::new(code.unwrap_or(Code::ScriptFailed), format!("{place}{name}{message}"));
+    if let Some(hint) = hint.or_else(|| error.as_ref()?.hint.clone()) {
+        failure = failure.hint(hint);
+    }
+    for (key, value) in [("line", line), ("column", column)] {
+        if let Some(value) = value {
+            failure = failure.detail(key, value);
+        }
+    }
+    if let Some(seq) = seq {
+        failure = failure.detail("call", seq);
+    }
+    if !stack.is_empty() {
+        failure = failure.detail("stack", stack);
+    }
+    // What a call may have done stays in doubt unless the script dealt with it.
+    if code == Some(Code::UnknownOutcome) { failure.effect_possible() } else { failure }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        let message = protocol::error::chain(&error);
+        match error {
+            RecordError::Changed { .. } => Self::new(Code::ScriptDiverged, message)
+                .hint("nothing more was called; what it called before: agent-magic-tool tasks"),
+            RecordError::TooLarge => {
+                Self::new(Code::ScriptFailed, message).hint("ask for less: narrower inputs, fewer calls, or two scripts")
+            }
+            RecordError::Io(_) => Self::new(Code::Io, message),
+        }
+    }
+}
+
+impl From<WorkerError> for Failure {
+    fn from(error: WorkerError) -> Self {
+        let message = protocol::error::chain(&error);
+        match error {
+            WorkerError::CannotStart(_) => Self::new(Code::CannotStart, message),
+            WorkerError::Ended(failed) => failure(*failed),
+            WorkerError::BadMessage(_) => Self::new(Code::Internal, message),
+        }
+    }
+}
+
+/// The time in milliseconds since 1970.
+fn now() -> i64 {
+    clock::now().as_millisecond()
+}

@@ -1,0 +1,119 @@
+//! The process in which a script runs, as its host sees it.
+//!
+//! It gets no environment, no folder and no file but its two pipes. Few live at once: one that waits for long is ended by
+//! its host and started again when there is news.
+
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use ground::base::children::{self, Registered};
+use jq::worker::own_program;
+use script::{Failed, HostMessage, WorkerMessage, worker};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// How many scripts have a process at a time. The others wait until one of those ends or waits for long.
+const MAX_WORKERS: usize = 16;
+/// The longest message: a value of the largest size, and what surrounds it.
+const MAX_MESSAGE_BYTES: u64 = 32 << 20;
+/// How long a process may take to end that writes no more.
+const MAX_END: Duration = Duration::from_secs(1);
+/// A worker that was silent for this long after a message is ended, even if it used little processor time.
+const MAX_SILENCE: Duration = Duration::from_mins(2);
+
+static WORKERS: Semaphore = Semaphore::const_new(MAX_WORKERS);
+
+/// Why a worker gives no more messages.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WorkerError {
+    #[error("failed to start the process of the script")]
+    CannotStart(#[source] io::Error),
+    #[error("{}", .0.message)]
+    Ended(Box<Failed>),
+    #[error("the process of the script sent something unexpected")]
+    BadMessage(#[source] serde_json::Error),
+}
+
+#[derive(Debug)]
+pub(super) struct ScriptWorker {
+    _permit: SemaphorePermit<'static>,
+    child: Child,
+    _registered: Registered,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl ScriptWorker {
+    pub(super) async fn start() -> Result<Self, WorkerError> {
+        let permit = WORKERS.acquire().await.expect("the semaphore is never closed");
+        let mut command = Command::new(own_program());
+        command
+            .arg(worker::COMMAND)
+            .env_clear()
+            .envs(worker::ENVIRONMENT)
+            // Every command finds its folders from this, and uses none.
+            .env("HOME", "/")
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .kill_on_drop(true);
+        let (mut child, registered) = children::spawn(&mut command).map_err(WorkerError::CannotStart)?;
+        let (to, from) =
+            child.stdin.take().zip(child.stdout.take()).ok_or_else(|| WorkerError::CannotStart(io::Error::other("no pipes")))?;
+        Ok(Self { _permit: permit, child, _registered: registered, to, from: BufReader::new(from) })
+    }
+
+    /// Sends `messages` and returns what the script does about them, up to the last [`WorkerMessage::Idle`] or its end.
+    pub(super) async fn exchange(&mut self, messages: &[HostMessage]) -> Result<Vec<WorkerMessage>, WorkerError> {
+        let mut text = Vec::new();
+        for message in messages {
+            serde_json::to_writer(&mut text, message).expect("a message is plain JSON");
+            text.push(b'\n');
+        }
+        let Self { to, from, child, .. } = self;
+        // One that has ended reads no more, and what it said counts.
+        let send = async { drop(to.write_all(&text).await) };
+        let receive = receive(from, messages.len());
+        tokio::pin!(send, receive);
+        let received = tokio::select! {
+            received = &mut receive => received,
+            () = &mut send => receive.await,
+        };
+        match received? {
+            Some(received) => Ok(received),
+            None => {
+                let status = tokio::time::timeout(MAX_END, child.wait()).await.ok().and_then(Result::ok);
+                Err(WorkerError::Ended(Box::new(worker::explain_end(status.unwrap_or_default()))))
+            }
+        }
+    }
+}
+
+/// What the script does until it was idle `times` times, or has ended; `None` if its process ended before.
+async fn receive(from: &mut BufReader<ChildStdout>, times: usize) -> Result<Option<Vec<WorkerMessage>>, WorkerError> {
+    let (mut received, mut idle) = (Vec::new(), 0);
+    while idle < times {
+        let Some(message) = next(from).await? else { return Ok(None) };
+        let is_end = matches!(message, WorkerMessage::Done(_) | WorkerMessage::Failed(_));
+        idle += usize::from(matches!(message, WorkerMessage::Idle(_)));
+        received.push(message);
+        if is_end {
+            break;
+        }
+    }
+    Ok(Some(received))
+}
+
+async fn next(from: &mut BufReader<ChildStdout>) -> Result<Option<WorkerMessage>, WorkerError> {
+    let mut line = Vec::new();
+    let mut bounded = from.take(MAX_MESSAGE_BYTES);
+    let read = tokio::time::timeout(MAX_SILENCE, bounded.read_until(b'\n', &mut line)).await;
+    if !matches!(read, Ok(Ok(_))) || line.last() != Some(&b'\n') {
+        return Ok(None);
+    }
+    serde_json::from_slice(&line).map(Some).map_err(WorkerError::BadMessage)
+}
