@@ -269,7 +269,10 @@ impl<'a> Scanner<'a> {
                 '\\' => is_escaped = true,
                 '[' => is_class = true,
                 ']' => is_class = false,
-                '/' if !is_class => return Some(at + 1),
+                '/' if !is_class => {
+                    let flags = self.rest[at + 1..].find(|letter: char| !letter.is_ascii_lowercase());
+                    return Some(flags.map_or(self.rest.len(), |length| at + 1 + length));
+                }
                 _ => {}
             }
         }

@@ -84,7 +84,7 @@ impl Thrown {
 }
 
 /// The failure of a script that was not compiled.
-pub(super) fn uncompiled(thrown: Thrown, origin: &Origin) -> Failed {
+pub(super) fn uncompiled(thrown: Thrown, origin: &Origin, _run: &Run) -> Failed {
     if thrown.name.as_deref() != Some("SyntaxError") {
         return thrown_without_call(thrown, origin);
     }
@@ -153,5 +153,6 @@ fn frame<'a>(line: &'a str, script: &str) -> Option<Frame<'a>> {
         let (file, line) = rest.rsplit_once(':')?;
         Some((file, (line.parse().ok()?, column.parse().ok()?)))
     })?;
-    (file == script).then_some(Frame { text, line: position.0, column: position.1 })
+    // The code around the source is no function of the script.
+    (file == script && !text.starts_with("<eval> ")).then_some(Frame { text, line: position.0, column: position.1 })
 }

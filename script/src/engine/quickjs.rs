@@ -40,7 +40,7 @@ pub(crate) struct QuickJs {
     /// Promises that were rejected while nothing handled them, and the reasons.
     rejections: Rejections,
     /// The promise of the script itself.
-    main: Persistent<Promise<'static>>,
+    main: Option<Persistent<Promise<'static>>>,
     functions: Functions,
     run: Shared<Run>,
     meter: Rc<Meter>,
@@ -103,23 +103,21 @@ impl QuickJs {
         let context = Context::full(&runtime).map_err(|_| no_memory())?;
         let prepared = context.with(|context| prepare(&context, start, run, meter).map_err(|_| context.catch()).ok());
         let functions = prepared.ok_or_else(no_memory)?;
-        let compiled = context.with(|context| {
-            let text = [BEFORE, &origin.source, AFTER].concat();
-            let promise: Result<Promise<'_>, Error> = context.eval_with_options(text, options(&origin.name));
-            promise.map(|promise| Persistent::save(&context, promise)).map_err(|_| {
-                let thrown = Thrown::read(&context, &functions.describe, context.catch());
-                run.borrow_mut().take_stop().unwrap_or_else(|| failed(failure::uncompiled(thrown, &origin)))
-            })
-        });
-        let main = match compiled {
-            Ok(main) => main,
-            Err(reason) => {
-                rejections.borrow_mut().clear();
-                return Err(if meter.is_exceeded() { computed_too_long() } else { reason });
-            }
-        };
         let (run, meter) = (Rc::clone(run), Rc::clone(meter));
-        Ok(Self { rejections, main, functions, run, meter, origin, context, runtime })
+        let mut engine = Self { rejections, main: None, functions, run, meter, origin, context, runtime };
+        engine.main = Some(engine.compile()?);
+        Ok(engine)
+    }
+
+    fn compile(&self) -> Result<Persistent<Promise<'static>>, StopReason> {
+        let text = [BEFORE, &self.origin.source, AFTER].concat();
+        let compiled = self.context.with(|context| {
+            let promise: Result<Promise<'_>, Error> = context.eval_with_options(text, options(&self.origin.name));
+            promise
+                .map(|promise| Persistent::save(&context, promise))
+                .map_err(|_| Persistent::save(&context, context.catch()))
+        });
+        compiled.map_err(|reason| self.explain(reason, failure::uncompiled))
     }
 
     /// Ends a call. What waited for it runs with [`Self::advance`].
@@ -127,7 +125,7 @@ impl QuickJs {
         let settled = self.context.with(|context| {
             self.call_settle(&context, settle).map_err(|_| Persistent::save(&context, context.catch()))
         });
-        settled.map_err(|reason| self.explain(reason))?;
+        settled.map_err(|reason| self.explain(reason, failure::thrown))?;
         self.run.borrow_mut().issue_held();
         Ok(())
     }
@@ -159,7 +157,7 @@ impl QuickJs {
                 Err(job) => {
                     let reason = job.0.with(|context| Persistent::save(&context, context.catch()));
                     drop(job);
-                    return Err(self.explain(reason));
+                    return Err(self.explain(reason, failure::thrown));
                 }
             }
             if self.meter.is_exceeded() || self.run.borrow().is_stopped() {
@@ -172,7 +170,7 @@ impl QuickJs {
         match self.context.with(|context| self.state(&context)) {
             State::Waiting => Ok(Progress::Waiting),
             State::Stuck => Err(failed(reason::stuck())),
-            State::Threw(reason) => Err(self.explain(reason)),
+            State::Threw(reason) => Err(self.explain(reason, failure::thrown)),
             State::Returned(value) => self.result(&value).map(Progress::Ended),
         }
     }
@@ -180,7 +178,7 @@ impl QuickJs {
     fn state(&self, context: &Ctx<'_>) -> State {
         let save = |value| Persistent::save(context, value);
         let undefined = || Value::new_undefined(context.clone());
-        let Ok(main) = self.main.clone().restore(context) else { return State::Stuck };
+        let Some(Ok(main)) = self.main.clone().map(|main| main.restore(context)) else { return State::Stuck };
         let state = main.state();
         if state == PromiseState::Rejected {
             return State::Threw(match main.result::<Value<'_>>() {
@@ -209,23 +207,17 @@ impl QuickJs {
         // Getters and `toJSON` of the script run now. They must not make calls.
         self.run.borrow_mut().close();
         let text = self.context.with(|context| {
-            let function = self.functions.result.clone().restore(&context)?;
-            let text: Result<Option<String>, Error> = function.call((value.clone(),));
-            text.map_err(|_| Persistent::save(&context, context.catch())).map_or_else(|reason| Ok(Err(reason)), |text| Ok(Ok(text)))
+            let function = self.functions.result.clone().restore(&context);
+            let text: Result<Option<String>, Error> = function.and_then(|function| function.call((value.clone(),)));
+            text.map_err(|_| Persistent::save(&context, context.catch()))
         });
-        let text = match text {
-            Ok(Ok(text)) => text,
-            Ok(Err(reason)) => {
-                return Err(match self.explain(reason) {
-                    StopReason::Failed(mut failed) if failed.kind == FailedKind::Thrown => {
-                        failed.kind = FailedKind::Value;
-                        StopReason::Failed(failed)
-                    }
-                    reason => reason,
-                });
+        let text = text.map_err(|reason| match self.explain(reason, failure::thrown) {
+            StopReason::Failed(mut failed) if failed.kind == FailedKind::Thrown => {
+                failed.kind = FailedKind::Value;
+                StopReason::Failed(failed)
             }
-            Err::<_, Error>(_) => return Err(no_memory()),
-        };
+            reason => reason,
+        })?;
         let mut run = self.run.borrow_mut();
         let Some(text) = text else {
             return match reason::nothing_done(&self.origin.source, &run) {
@@ -243,8 +235,12 @@ impl QuickJs {
         }
     }
 
-    /// Why the script ended, if `reason` is what it threw.
-    fn explain(&self, reason: Persistent<Value<'static>>) -> StopReason {
+    /// Why the script ended, if `reason` is what it threw and `tell` says what that means.
+    fn explain(
+        &self,
+        reason: Persistent<Value<'static>>,
+        tell: fn(Thrown, &Origin, &Run) -> Failed,
+    ) -> StopReason {
         {
             let mut run = self.run.borrow_mut();
             if let Some(stop) = run.take_stop() {
@@ -264,15 +260,15 @@ impl QuickJs {
         });
         let run = self.run.borrow();
         if is_exceeded || self.meter.is_exceeded() {
-            let StopReason::Failed(mut failed) = computed_too_long() else { return computed_too_long() };
-            failed.line = failure::line(&thrown, &self.origin);
-            return StopReason::Failed(failed);
+            let mut limit = Failed::new(FailedKind::Limit, COMPUTE_MESSAGE).with_hint(COMPUTE_HINT);
+            limit.line = failure::line(&thrown, &self.origin);
+            return failed(limit);
         }
         // No memory was left for an error that says so.
         if is_null && used > limits.memory_bytes / 2 {
             return no_memory();
         }
-        failed(failure::thrown(thrown, &self.origin, &run))
+        failed(tell(thrown, &self.origin, &run))
     }
 }
 
@@ -421,8 +417,4 @@ fn failed(failed: Failed) -> StopReason {
 
 fn no_memory() -> StopReason {
     failed(reason::no_memory())
-}
-
-fn computed_too_long() -> StopReason {
-    failed(Failed::new(FailedKind::Limit, COMPUTE_MESSAGE).with_hint(COMPUTE_HINT))
 }

@@ -1,0 +1,7 @@
+//! Scripts against a small host: each runs in this process, on a thread of its own, over pipes.
+
+mod scripts {
+    pub(crate) mod hostile;
+    pub(crate) mod host;
+    pub(crate) mod lines;
+}
