@@ -23,6 +23,9 @@ const ABSENT: &[(&[&str], &str)] = &[
     (&["None", "True", "False", "len", "str"], "this is JavaScript, not Python"),
 ];
 
+/// For a script that threw `null`.
+pub(crate) const NULL_HINT: &str = "throw an Error with a message; `null` is also thrown when no memory is left";
+
 pub(crate) fn stuck() -> Failed {
     Failed::new(FailedKind::Stuck, "the script waits, but no call is open and nothing else can happen")
         .with_hint("a promise that it awaits is never settled; see that each `new Promise` calls resolve or reject")
@@ -72,8 +75,6 @@ pub(crate) fn syntax_hint(source: &str, failed: &Failed) -> Option<&'static str>
         Some("write plain JavaScript, without types")
     } else if failed.message.contains("await") || line.contains("await ") {
         Some("`await` works at the top level and in async functions: write `async` before the function around it")
-    } else if source.trim_start().starts_with("```") {
-        Some("give the code alone, without the lines with ``` around it")
     } else if source.trim_start().starts_with('<') {
         Some("write plain JavaScript, without markup")
     } else {

@@ -4,4 +4,5 @@ mod scripts {
     pub(crate) mod hostile;
     pub(crate) mod host;
     pub(crate) mod lines;
+    pub(crate) mod replay;
 }

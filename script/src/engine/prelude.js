@@ -208,6 +208,7 @@
     if (typeof value === "bigint") return `${value}n`;
     if (typeof value === "function") return `[Function: ${text(value.name)}]`;
     if (typeof value !== "object" || value === null) return text(value);
+    if (isOf(NativePromise.prototype, value)) return "[Promise: not awaited]";
     let nodes = 0;
     return stringify(value, function (key, item) {
       nodes += 1;

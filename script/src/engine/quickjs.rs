@@ -14,6 +14,7 @@ use rquickjs::{Context, Ctx, Error, Function, IntoJs, Object, Persistent, Promis
 use super::failure::{self, Thrown};
 use super::{MAX_STACK_BYTES, Progress};
 use crate::messages::{Done, Failed, FailedKind, Json, Outcome, Settle, Start};
+use crate::names;
 use crate::reason;
 use crate::run::{self, Crossing, Meter, Run, StopReason};
 use crate::worker::{COMPUTE_HINT, COMPUTE_MESSAGE};
@@ -68,18 +69,25 @@ impl Origin {
     fn new(start: &Start) -> Self {
         let is_plain = |letter: char| letter.is_alphanumeric() || "._-/ ".contains(letter);
         let name = if !start.name.is_empty() && start.name.chars().all(is_plain) { &start.name } else { "script.js" };
-        // A first line for a shell, `#!/usr/bin/env node`, is a comment.
-        let source = match start.source.strip_prefix("#!") {
-            Some(rest) => format!("//{rest}"),
-            None => start.source.clone(),
-        };
-        Self { name: name.to_owned(), source }
+        Self { name: name.to_owned(), source: without_frame(&start.source) }
     }
 
     /// The column in the source of a column in what QuickJS compiled.
     pub(super) fn column(line: u32, column: u32) -> u32 {
         if line == 1 { column.saturating_sub(u32::try_from(BEFORE.len()).unwrap_or(0)).max(1) } else { column }
     }
+}
+
+/// The source without what models put around it: a first line for a shell, and the fences of Markdown. Lines keep their
+/// numbers.
+fn without_frame(source: &str) -> String {
+    if let Some(rest) = source.strip_prefix("#!") {
+        return format!("//{rest}");
+    }
+    let fenced = source.trim().strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    let Some((_, body)) = fenced.and_then(|rest| rest.split_once('\n')) else { return source.to_owned() };
+    let before = source.len() - source.trim_start().len();
+    format!("{}\n{body}", &source[..before])
 }
 
 impl QuickJs {
@@ -264,11 +272,13 @@ impl QuickJs {
             limit.line = failure::line(&thrown, &self.origin);
             return failed(limit);
         }
-        // No memory was left for an error that says so.
-        if is_null && used > limits.memory_bytes / 2 {
-            return no_memory();
+        let told = tell(thrown, &self.origin, &run);
+        if !is_null {
+            return failed(told);
         }
-        failed(tell(thrown, &self.origin, &run))
+        // The engine throws `null` if no memory is left for an error that says so.
+        let is_own = names::code_of(&self.origin.source).contains("null");
+        if !is_own || used > limits.memory_bytes / 2 { no_memory() } else { failed(told.with_hint(reason::NULL_HINT)) }
     }
 }
 
