@@ -91,7 +91,7 @@ impl<R: BufRead> Worker<'_, R> {
         };
         let run = Rc::new(RefCell::new(Run::new(&start, output)));
         let meter = Rc::new(Meter::new(&start.limits));
-        let last = self.run_script(&start, &run, &meter)?;
+        let Some(last) = self.run_script(&start, &run, &meter)? else { return Ok(()) };
         let mut run = run.borrow_mut();
         match last {
             Ok(last) => run.write(&last),
@@ -105,22 +105,22 @@ impl<R: BufRead> Worker<'_, R> {
         }
     }
 
-    /// Returns the last message. At the end of `input`, this is a failure that no host reads.
+    /// Returns the last message; `None` if `input` ended before the script did.
     fn run_script(
         &mut self,
         start: &Start,
         run: &Rc<RefCell<Run>>,
         meter: &Rc<Meter>,
-    ) -> io::Result<Result<WorkerMessage, StopReason>> {
+    ) -> io::Result<Option<Result<WorkerMessage, StopReason>>> {
         self.limit(start)?;
         let mut engine = match Engine::start(start, run, meter) {
             Ok(engine) => engine,
-            Err(failed) => return Ok(Err(failed)),
+            Err(failed) => return Ok(Some(Err(failed))),
         };
         loop {
             match engine.advance() {
-                Err(reason) => return Ok(Err(reason)),
-                Ok(Progress::Ended(done)) => return Ok(Ok(WorkerMessage::Done(done))),
+                Err(reason) => return Ok(Some(Err(reason))),
+                Ok(Progress::Ended(done)) => return Ok(Some(Ok(WorkerMessage::Done(done)))),
                 Ok(Progress::Waiting) => {}
             }
             {
@@ -132,13 +132,13 @@ impl<R: BufRead> Worker<'_, R> {
             let settle = match self.read()? {
                 Some(HostMessage::Settle(settle)) => settle,
                 Some(HostMessage::Start(_)) => return Err(invalid("a second start")),
-                None => return Ok(Err(StopReason::Output(io::ErrorKind::UnexpectedEof.into()))),
+                None => return Ok(None),
             };
             self.limit(start)?;
             meter.restart();
             run.borrow_mut().settle(settle.seq, settle.now)?;
             if let Err(reason) = engine.settle(settle) {
-                return Ok(Err(reason));
+                return Ok(Some(Err(reason)));
             }
         }
     }

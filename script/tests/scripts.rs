@@ -4,5 +4,6 @@ mod scripts {
     pub(crate) mod hostile;
     pub(crate) mod host;
     pub(crate) mod lines;
+    pub(crate) mod models;
     pub(crate) mod replay;
 }

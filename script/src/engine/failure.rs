@@ -90,6 +90,13 @@ pub(super) fn uncompiled(thrown: Thrown, origin: &Origin, _run: &Run) -> Failed 
     }
     let mut failed = thrown.into_failed(FailedKind::Syntax, origin);
     failed.stack.clear();
+    let lines = u32::try_from(origin.source.lines().count()).unwrap_or(u32::MAX).max(1);
+    if failed.line.is_some_and(|line| line > lines) {
+        // The parser has reached what stands around the source.
+        "the source ends too early: a bracket, text or comment is not closed, or a bracket too many is"
+            .clone_into(&mut failed.message);
+        (failed.line, failed.column) = (Some(lines), None);
+    }
     failed.hint = reason::syntax_hint(&origin.source, &failed).map(str::to_owned);
     failed
 }

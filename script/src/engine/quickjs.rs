@@ -277,7 +277,8 @@ impl QuickJs {
             return failed(told);
         }
         // The engine throws `null` if no memory is left for an error that says so.
-        let is_own = names::code_of(&self.origin.source).contains("null");
+        let code = names::code_of(&self.origin.source);
+        let is_own = ["throw null", "(null)"].iter().any(|written| code.contains(written));
         if !is_own || used > limits.memory_bytes / 2 { no_memory() } else { failed(told.with_hint(reason::NULL_HINT)) }
     }
 }

@@ -164,8 +164,7 @@ pub(crate) fn play_with(
                 assert!(idle.pending >= open.len(), "{idle:?}");
                 if open.is_empty() {
                     // What is open never ends: the host gives up.
-                    drop(host.settles.take());
-                    drop(host.worker.join().expect("no panic"));
+                    host.finish();
                     return Transcript { messages, settles };
                 }
                 let (seq, outcome) = open.remove(pick(open.len()));
