@@ -1,6 +1,6 @@
 //! The JavaScript engine: runs a script and reports to its [`Run`](crate::run::Run) what the script does.
 //!
-//! Everything that knows QuickJS is in `engine/`. An engine has three functions: `start` compiles the script and runs it
+//! Everything that knows `QuickJS` is in `engine/`. An engine has three functions: `start` compiles the script and runs it
 //! up to its first `await`, `settle` ends a call, and `advance` runs what can run. It reports in a fixed order, and never
 //! looks at a clock or at anything else that a second run would find changed.
 

@@ -6,10 +6,46 @@ use std::collections::BTreeSet;
 
 /// Words of the language, which are no names.
 const KEYWORDS: [&str; 40] = [
-    "async", "await", "break", "case", "catch", "class", "const", "continue", "debugger", "default", "delete", "do",
-    "else", "export", "extends", "false", "finally", "for", "function", "if", "import", "in", "instanceof", "let", "new",
-    "null", "of", "return", "static", "super", "switch", "this", "throw", "true", "try", "typeof", "var", "void",
-    "while", "yield",
+    "async",
+    "await",
+    "break",
+    "case",
+    "catch",
+    "class",
+    "const",
+    "continue",
+    "debugger",
+    "default",
+    "delete",
+    "do",
+    "else",
+    "export",
+    "extends",
+    "false",
+    "finally",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "instanceof",
+    "let",
+    "new",
+    "null",
+    "of",
+    "return",
+    "static",
+    "super",
+    "switch",
+    "this",
+    "throw",
+    "true",
+    "try",
+    "typeof",
+    "var",
+    "void",
+    "while",
+    "yield",
 ];
 /// Keywords that are values: a slash after them divides.
 const VALUES: [&str; 5] = ["this", "super", "null", "true", "false"];
@@ -38,25 +74,19 @@ pub(crate) fn code_of(source: &str) -> String {
 
 /// Whether code that does not parse looks like TypeScript.
 pub(crate) fn looks_typed(code: &str) -> bool {
-    const TYPES: [&str; 12] = [
-        "string", "number", "boolean", "any", "unknown", "void", "never", "object", "Record<", "Promise<", "Array<", "Map<",
-    ];
+    const TYPES: [&str; 11] =
+        ["string", "number", "boolean", "any", "unknown", "void", "never", "Record", "Promise", "Array", "Map"];
     const STARTS: [&str; 6] = ["interface ", "type ", "enum ", "declare ", "namespace ", "abstract class "];
-    let annotated = |kind: &&str| {
-        [":", " as ", "<"].iter().any(|before| {
-            code.match_indices(kind).any(|(at, _)| {
-                let (head, tail) = (code[..at].trim_end_matches(' '), &code[at + kind.len()..]);
-                let ends = kind.ends_with('<') || !tail.starts_with(|next: char| next.is_alphanumeric() || next == '_');
-                ends && head.ends_with(before.trim_end())
-                    && (!before.starts_with(' ') || code[..at].ends_with(" as "))
-            })
-        })
+    let is_declared = |line: &str| STARTS.iter().any(|start| line.trim_start().starts_with(start));
+    // `name: string`, `<string`, `value as string`
+    let is_type = |(at, kind): (usize, &str)| {
+        let (before, after) = (code[..at].trim_end(), &code[at + kind.len()..]);
+        !after.starts_with(is_word) && (before.ends_with([':', '<']) || code[..at].ends_with(" as "))
     };
-    STARTS.iter().any(|start| code.lines().any(|line| line.trim_start().starts_with(start)))
-        || TYPES.iter().any(|kind| annotated(&kind))
+    code.lines().any(is_declared)
+        || TYPES.iter().any(|kind| code.match_indices(kind).any(is_type))
         || code.contains(" as const")
-        || code.contains("!.")
-        || code.contains(": {") && code.contains("[]")
+        || code.match_indices(" as ").any(|(at, _)| code[at + 4..].starts_with(|letter: char| letter.is_uppercase()))
 }
 
 /// The function that a source declares as its main one and never calls.
@@ -299,15 +329,19 @@ mod tests {
 
     #[test]
     fn identifiers_are_names_and_properties_are_not() {
-        assert_eq!(names("const x = await shop_search({ limit: 3 }); x.rows.map(f)"), ["f", "limit", "shop_search", "x"]);
+        assert_eq!(
+            names("const x = await shop_search({ limit: 3 }); x.rows.map(f)"),
+            ["f", "limit", "shop_search", "x"]
+        );
         assert_eq!(names("a?.b?.(c)?.[d]; [...e]"), ["a", "c", "d", "e"]);
     }
 
     #[test]
     fn keys_of_tools_are_names() {
-        assert_eq!(names(r#"tools.one({}); tools["a-b"](); tools?.two(); tools[`c-d`]()"#), [
-            "a-b", "c-d", "one", "tools", "two"
-        ]);
+        assert_eq!(
+            names(r#"tools.one({}); tools["a-b"](); tools?.two(); tools[`c-d`]()"#),
+            ["a-b", "c-d", "one", "tools", "two"]
+        );
         assert_eq!(names(r#"for (const n of ["x-y", "z"]) await tools[n]()"#), ["n", "tools", "x-y", "z"]);
     }
 
@@ -333,8 +367,10 @@ mod tests {
 
     #[test]
     fn types_are_recognized() {
-        for typed in ["const a: string = 1", "let x = y as Order", "interface A {", "f(x: number[])", "new Map<string, X>()"] {
-            assert!(looks_typed(&code_of(typed)) || typed.contains("as Order"), "{typed}");
+        for typed in
+            ["const a: string = 1", "let x = y as Order", "interface A {", "f(x: number[])", "new Map<string, X>()"]
+        {
+            assert!(looks_typed(&code_of(typed)), "{typed}");
         }
         assert!(!looks_typed(&code_of("const a = { string, b: 'number' }; let c = any ? d : e")));
     }

@@ -7,17 +7,54 @@ use crate::run::Run;
 /// What exists elsewhere and not here, and what to write instead.
 const ABSENT: &[(&[&str], &str)] = &[
     (
-        &["process", "Deno", "Bun", "global", "window", "self", "document", "navigator", "localStorage", "sessionStorage"],
+        &[
+            "process",
+            "Deno",
+            "Bun",
+            "global",
+            "window",
+            "self",
+            "document",
+            "navigator",
+            "localStorage",
+            "sessionStorage",
+        ],
         "a script has no environment, files or page; what it is given is in `input`",
     ),
-    (&["fs", "path", "os", "child_process", "http", "https", "axios", "module", "exports", "__dirname", "__filename"],
-        "there are no modules, files or network; call a subtool, which list_tools(\"what it should do\") finds"),
-    (&["Buffer", "Blob", "File", "FileReader"], "for base64 of text use btoa and atob, for bytes TextEncoder and Uint8Array"),
-    (&["WebAssembly", "Worker", "SharedArrayBuffer", "Atomics"], "write plain JavaScript; await several calls at once with Promise.all"),
+    (
+        &[
+            "fs",
+            "path",
+            "os",
+            "child_process",
+            "http",
+            "https",
+            "axios",
+            "module",
+            "exports",
+            "__dirname",
+            "__filename",
+        ],
+        "there are no modules, files or network; call a subtool, which list_tools(\"what it should do\") finds",
+    ),
+    (
+        &["Buffer", "Blob", "File", "FileReader"],
+        "for base64 of text use btoa and atob, for bytes TextEncoder and Uint8Array",
+    ),
+    (
+        &["WebAssembly", "Worker", "SharedArrayBuffer", "Atomics"],
+        "write plain JavaScript; await several calls at once with Promise.all",
+    ),
     (&["WeakRef", "FinalizationRegistry"], "keep an ordinary reference; a script is short"),
-    (&["alert", "prompt", "confirm", "readline"], "use await ask_user({ … }) to ask, and console.log to note something"),
+    (
+        &["alert", "prompt", "confirm", "readline"],
+        "use await ask_user({ … }) to ask, and console.log to note something",
+    ),
     (&["_", "lodash", "moment", "dayjs", "axios", "z"], "there are no libraries; write it with the language itself"),
-    (&["AbortController", "AbortSignal", "Event", "EventTarget"], "calls cannot be aborted; race them with sleep(ms) by Promise.race"),
+    (
+        &["AbortController", "AbortSignal", "Event", "EventTarget"],
+        "calls cannot be aborted; race them with sleep(ms) by Promise.race",
+    ),
     (&["FormData", "Headers", "Request", "Response"], "there is no network; call a subtool"),
     (&["print", "printf", "echo"], "use console.log to note something, and return for the result"),
     (&["None", "True", "False", "len", "str"], "this is JavaScript, not Python"),
@@ -96,21 +133,26 @@ pub(crate) fn thrown_hint(failed: &Failed) -> Option<String> {
                 ));
             }
             if message.ends_with(" is not initialized") {
-                return Some("it is used before the line that declares it; a variable must not have the name of the \
-                             subtool that fills it: rename it, or call tools.name({ … })".to_owned());
+                return Some(
+                    "it is used before the line that declares it; a variable must not have the name of the \
+                             subtool that fills it: rename it, or call tools.name({ … })"
+                        .to_owned(),
+                );
             }
             message
                 .contains("could not load module")
                 .then(|| "there are no modules; subtools are global functions, and `tools` has them all".to_owned())
         }
-        "TypeError" if message.contains("of undefined") || message.contains("of null") => {
-            Some("the value is not there: perhaps an `await` is missing, or the result has other fields; note it with \
-                  console.log(value)".to_owned())
-        }
-        "TypeError" if message == "not a function" || message.ends_with("is not a function") => {
-            Some("perhaps an `await` is missing, or the value is not of the kind expected; note it with \
-                  console.log(value)".to_owned())
-        }
+        "TypeError" if message.contains("of undefined") || message.contains("of null") => Some(
+            "the value is not there: perhaps an `await` is missing, or the result has other fields; note it with \
+                  console.log(value)"
+                .to_owned(),
+        ),
+        "TypeError" if message == "not a function" || message.ends_with("is not a function") => Some(
+            "perhaps an `await` is missing, or the value is not of the kind expected; note it with \
+                  console.log(value)"
+                .to_owned(),
+        ),
         _ => None,
     }
 }

@@ -94,13 +94,7 @@ impl Run {
     }
 
     /// Makes a call, or puts it into the queue, and returns its number. `None` if the script is not continued.
-    pub(crate) fn call(
-        &mut self,
-        kind: CallKind,
-        name: Option<String>,
-        input: Json,
-        line: Option<u32>,
-    ) -> Option<u64> {
+    pub(crate) fn call(&mut self, kind: CallKind, name: Option<String>, input: Json, line: Option<u32>) -> Option<u64> {
         if self.is_closed || self.stop.is_some() {
             return None;
         }
@@ -118,7 +112,8 @@ impl Run {
             self.held_bytes += call.input.as_text().len();
             self.held.push_back(call);
             if self.held_bytes > self.limits.memory_bytes {
-                let message = format!("calls that wait for their turn hold more than {} bytes", self.limits.memory_bytes);
+                let message =
+                    format!("calls that wait for their turn hold more than {} bytes", self.limits.memory_bytes);
                 self.exceed(message, "await some of the calls before making more", line);
                 return None;
             }

@@ -59,8 +59,7 @@ pub fn explain_end(status: ExitStatus) -> Failed {
 }
 
 /// The message of a script that computes for too long.
-pub(crate) const COMPUTE_MESSAGE: &str =
-    "the script computed for too long without waiting for a call (`compute_ms`); perhaps a loop or a regular expression never ends";
+pub(crate) const COMPUTE_MESSAGE: &str = "the script computed for too long without waiting for a call (`compute_ms`); perhaps a loop or a regular expression never ends";
 pub(crate) const COMPUTE_HINT: &str = "check the condition of each loop, and work on less data at once";
 
 fn run_on_own_stack(

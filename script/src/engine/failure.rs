@@ -52,11 +52,7 @@ struct Frame<'a> {
 
 impl Thrown {
     /// Asks the prelude. Runs code of the script if `value` has any, such as getters.
-    pub(super) fn read<'js>(
-        context: &Ctx<'js>,
-        describe: &Persistent<Function<'static>>,
-        value: Value<'js>,
-    ) -> Self {
+    pub(super) fn read<'js>(context: &Ctx<'js>, describe: &Persistent<Function<'static>>, value: Value<'js>) -> Self {
         let described: Result<String, Error> =
             describe.clone().restore(context).and_then(|describe| describe.call((value,)));
         let Ok(text) = described else {

@@ -1,6 +1,6 @@
-//! The engine that is QuickJS, by `rquickjs`.
+//! The engine that is `QuickJS`, by `rquickjs`.
 //!
-//! Standard objects of the language are QuickJS's own. What a script finds besides is JavaScript too, in `prelude.js`
+//! Standard objects of the language are `QuickJS`'s own. What a script finds besides is JavaScript too, in `prelude.js`
 //! and in `shims/`, which runs before the script.
 
 use std::cell::RefCell;
@@ -36,7 +36,7 @@ const SPARE_BYTES: usize = 4 << 20;
 type Shared<T> = Rc<RefCell<T>>;
 type Rejections = Shared<Vec<(Persistent<Value<'static>>, Persistent<Value<'static>>)>>;
 
-/// A script in QuickJS.
+/// A script in `QuickJS`.
 pub(crate) struct QuickJs {
     /// Promises that were rejected while nothing handled them, and the reasons.
     rejections: Rejections,
@@ -72,7 +72,7 @@ impl Origin {
         Self { name: name.to_owned(), source: without_frame(&start.source) }
     }
 
-    /// The column in the source of a column in what QuickJS compiled.
+    /// The column in the source of a column in what `QuickJS` compiled.
     pub(super) fn column(line: u32, column: u32) -> u32 {
         if line == 1 { column.saturating_sub(u32::try_from(BEFORE.len()).unwrap_or(0)).max(1) } else { column }
     }
@@ -244,11 +244,7 @@ impl QuickJs {
     }
 
     /// Why the script ended, if `reason` is what it threw and `tell` says what that means.
-    fn explain(
-        &self,
-        reason: Persistent<Value<'static>>,
-        tell: fn(Thrown, &Origin, &Run) -> Failed,
-    ) -> StopReason {
+    fn explain(&self, reason: Persistent<Value<'static>>, tell: fn(Thrown, &Origin, &Run) -> Failed) -> StopReason {
         {
             let mut run = self.run.borrow_mut();
             if let Some(stop) = run.take_stop() {
@@ -317,7 +313,8 @@ fn track<'js>(
         rejections.push((Persistent::save(context, promise.clone()), Persistent::save(context, reason.clone())));
         return;
     }
-    let is_it = |saved: &Persistent<Value<'static>>| saved.clone().restore(context).is_ok_and(|saved| saved == *promise);
+    let is_it =
+        |saved: &Persistent<Value<'static>>| saved.clone().restore(context).is_ok_and(|saved| saved == *promise);
     if let Some(index) = rejections.iter().rposition(|(saved, _)| is_it(saved)) {
         rejections.remove(index);
     }

@@ -3,7 +3,9 @@
 use std::io::{self, BufRead as _, BufReader, PipeReader, PipeWriter, Write as _};
 use std::thread::{self, JoinHandle};
 
-use script::{Call, CallError, CallKind, ErrorClass, HostMessage, Json, Limits, Outcome, Settle, Start, WorkerMessage, worker};
+use script::{
+    Call, CallError, CallKind, ErrorClass, HostMessage, Json, Limits, Outcome, Settle, Start, WorkerMessage, worker,
+};
 use serde_json::{Value, json};
 
 /// When scripts start: 2026-03-05T06:07:08.009Z.

@@ -33,7 +33,10 @@ const SCRIPTS: &[(&str, End)] = &[
     ("try { 'x'.repeat(50).match(/(x+x+)+y/) } catch {} return 1", Failed(Limit, "compute_ms")),
     ("return 'a'.repeat(30).replace(/(a|a)*c/g, '')", Failed(Limit, "compute_ms")),
     ("function* endless() { while (true) yield 1 } return [...endless()].length", Failed(Limit, "")),
-    ("for (const x of { [Symbol.iterator]() { return { next: () => ({ done: false }) } } }) {}", Failed(Limit, "compute_ms")),
+    (
+        "for (const x of { [Symbol.iterator]() { return { next: () => ({ done: false }) } } }) {}",
+        Failed(Limit, "compute_ms"),
+    ),
     ("outer: for (;;) { for (;;) { continue outer } }", Failed(Limit, "compute_ms")),
     ("setTimeout(() => { while (true) {} }, 1)", Failed(Limit, "compute_ms")),
     ("return { toJSON() { while (true) {} } }", Failed(Limit, "compute_ms")),
@@ -41,7 +44,10 @@ const SCRIPTS: &[(&str, End)] = &[
     ("class E extends Error { get message() { while (true) {} } } throw new E()", Failed(Limit, "compute_ms")),
     ("[1, 2, 3].sort(() => { while (true) {} })", Failed(Limit, "compute_ms")),
     ("await { then() { while (true) {} } }", Failed(Limit, "compute_ms")),
-    ("Array.prototype.indexOf.call(new Proxy({}, { get: (t, k) => k === 'length' ? 2 ** 53 - 1 : 0 }), 1)", Failed(Limit, "compute_ms")),
+    (
+        "Array.prototype.indexOf.call(new Proxy({}, { get: (t, k) => k === 'length' ? 2 ** 53 - 1 : 0 }), 1)",
+        Failed(Limit, "compute_ms"),
+    ),
     // Memory and stack.
     ("const all = []; while (true) all.push(new Array(1000).fill('x'))", Failed(Limit, "memory_bytes")),
     ("let s = 'x'; while (true) s += s", Failed(Thrown, "")),
@@ -79,7 +85,10 @@ const SCRIPTS: &[(&str, End)] = &[
     ("return [1, 2].values()", Failed(BadValue, "[...iterator]")),
     ("return { a: echo({}) }", Failed(BadValue, "await")),
     ("return [NaN, Infinity, -0, undefined, () => 1, Symbol('x'), null]", Returns("[null,null,0,null,null,null,null]")),
-    ("return { a: undefined, b() {}, c: Symbol('x'), d: new Date(0), e: /x/, f: new Error('x') }", Returns(r#"{"d":"1970-01-01T00:00:00.000Z","e":{},"f":{}}"#)),
+    (
+        "return { a: undefined, b() {}, c: Symbol('x'), d: new Date(0), e: /x/, f: new Error('x') }",
+        Returns(r#"{"d":"1970-01-01T00:00:00.000Z","e":{},"f":{}}"#),
+    ),
     ("return [new Number(1), new String('x'), new Boolean(false), Object(null)]", Returns(r#"[1,"x",false,{}]"#)),
     ("return new Uint8Array([1, 2])", Returns(r#"{"0":1,"1":2}"#)),
     ("return { toJSON: () => undefined }", Returns("null")),
@@ -94,8 +103,14 @@ const SCRIPTS: &[(&str, End)] = &[
     ("return '\\ud800' + 'a' + '\\udc00' + '\\\\ud800'", Returns(r#""\ufffda\ufffd\\ud800""#)),
     ("return { '\\ud800': 1 }", Returns(r#"{"\ufffd":1}"#)),
     ("return '\\u2028\\u2029\\n\\r\\0\\u0085'", Returns(r#""\u2028\u2029\n\r\u0000\u0085""#)),
-    ("return JSON.parse('{\"__proto__\": {\"x\": 1}, \"constructor\": 2}')", Returns(r#"{"__proto__":{"x":1},"constructor":2}"#)),
-    ("const x = await echo(JSON.parse('{\"__proto__\": {\"x\": 1}}')); return [x.x ?? 'own', Object.keys(x)]", Returns(r#"["own",["__proto__"]]"#)),
+    (
+        "return JSON.parse('{\"__proto__\": {\"x\": 1}, \"constructor\": 2}')",
+        Returns(r#"{"__proto__":{"x":1},"constructor":2}"#),
+    ),
+    (
+        "const x = await echo(JSON.parse('{\"__proto__\": {\"x\": 1}}')); return [x.x ?? 'own', Object.keys(x)]",
+        Returns(r#"["own",["__proto__"]]"#),
+    ),
     // Wrong arguments.
     ("await echo('text')", Failed(Thrown, "not a string; write echo({")),
     ("await echo([1])", Failed(Thrown, "not an array")),
@@ -123,35 +138,68 @@ const SCRIPTS: &[(&str, End)] = &[
     ("fail({}); return 1", Failed(Call, "it failed")),
     ("fail({}).catch(() => {}); return 1", Returns("1")),
     ("Promise.reject(new Error('lost')); return 1", Failed(Thrown, "lost")),
-    ("const p = Promise.reject(new Error('late')); await echo({}); try { await p } catch { return 'handled' }", Returns("\"handled\"")),
+    (
+        "const p = Promise.reject(new Error('late')); await echo({}); try { await p } catch { return 'handled' }",
+        Returns("\"handled\""),
+    ),
     ("echo({}).then(() => { throw new Error('later') }); return 1", Failed(Thrown, "later")),
     ("setTimeout(() => { throw new Error('in a timer') }, 5); return 1", Failed(Thrown, "in a timer")),
     ("await Promise.all([fail({}), fail({}), echo({})])", Failed(Call, "it failed")),
-    ("try { await fail({ code: 'x' }) } catch (e) { throw new Error('wrapped', { cause: e }) }", Failed(Thrown, "its cause: it failed")),
+    (
+        "try { await fail({ code: 'x' }) } catch (e) { throw new Error('wrapped', { cause: e }) }",
+        Failed(Thrown, "its cause: it failed"),
+    ),
     ("throw null", Failed(Thrown, "no memory")),
     ("throw undefined", Failed(Thrown, "undefined")),
     ("throw { code: 1 }", Failed(Thrown, "{\"code\":1}")),
     ("throw Symbol('x')", Failed(Thrown, "Symbol(x)")),
     ("throw new Proxy(new Error('x'), { get() { throw 1 } })", Failed(Thrown, "")),
-    ("const e = new Error('x'); Object.defineProperty(e, 'message', { get() { throw e } }); throw e", Failed(Thrown, "")),
+    (
+        "const e = new Error('x'); Object.defineProperty(e, 'message', { get() { throw e } }); throw e",
+        Failed(Thrown, ""),
+    ),
     ("throw new Proxy({}, { getPrototypeOf() { throw 1 } })", Failed(Thrown, "")),
     ("const e = new Error('x'); e.cause = e; throw e", Failed(Thrown, "x")),
     // Changed standard objects.
     ("Object.prototype.x = 1; Object.prototype.toJSON = undefined; return await echo({ a: 1 })", Returns(r#"{"a":1}"#)),
-    ("Object.prototype.get = () => 1; Object.prototype.value = 2; Object.prototype.has = 3; return await tools.echo({ a: 1 })", Returns(r#"{"a":1}"#)),
-    ("Array.prototype.map = Array.prototype.push = Array.prototype.join = null; return await echo({ a: [1] })", Returns(r#"{"a":[1]}"#)),
+    (
+        "Object.prototype.get = () => 1; Object.prototype.value = 2; Object.prototype.has = 3; return await tools.echo({ a: 1 })",
+        Returns(r#"{"a":1}"#),
+    ),
+    (
+        "Array.prototype.map = Array.prototype.push = Array.prototype.join = null; return await echo({ a: [1] })",
+        Returns(r#"{"a":[1]}"#),
+    ),
     ("Array.prototype[Symbol.iterator] = function* () { yield 9 }; return await echo({ a: 1 })", Returns(r#"{"a":1}"#)),
-    ("for (const k of [0, 1, 2]) Object.defineProperty(Array.prototype, k, { set() { throw 1 }, get: () => 7 }); return await echo({ a: 1 })", Failed(Thrown, "")),
-    ("JSON.stringify = JSON.parse = () => 'hacked'; try { await fail({ code: 'c' }) } catch (e) { return [e.code, e.details.input] }", Returns(r#"["c",{"code":"c"}]"#)),
+    (
+        "for (const k of [0, 1, 2]) Object.defineProperty(Array.prototype, k, { set() { throw 1 }, get: () => 7 }); return await echo({ a: 1 })",
+        Failed(Thrown, ""),
+    ),
+    (
+        "JSON.stringify = JSON.parse = () => 'hacked'; try { await fail({ code: 'c' }) } catch (e) { return [e.code, e.details.input] }",
+        Returns(r#"["c",{"code":"c"}]"#),
+    ),
     ("Promise.prototype.then = function () { throw 1 }; return await echo({ a: 1 })", Returns(r#"{"a":1}"#)),
-    ("Promise = Map = WeakMap = Error = TypeError = Reflect = String = undefined; try { await fail({}) } catch (e) { return e.message }", Returns("\"it failed\"")),
+    (
+        "Promise = Map = WeakMap = Error = TypeError = Reflect = String = undefined; try { await fail({}) } catch (e) { return e.message }",
+        Returns("\"it failed\""),
+    ),
     ("Function.prototype.call = Function.prototype.apply = null; return await echo({ a: 1 })", Returns(r#"{"a":1}"#)),
     ("Reflect.apply = () => 'hacked'; console.log('a'); return await echo({ a: 1 })", Returns(r#"{"a":1}"#)),
     ("globalThis.tools = globalThis.echo = null; return typeof globalThis.echo", Returns("\"object\"")),
-    ("Error.prepareStackTrace = () => { while (true) {} }; Error.stackTraceLimit = 0; return await echo({ a: 1 })", Returns(r#"{"a":1}"#)),
-    ("Object.defineProperty(Error.prototype, 'stack', { get() { throw 1 } }); return await echo({ a: 1 })", Returns(r#"{"a":1}"#)),
+    (
+        "Error.prepareStackTrace = () => { while (true) {} }; Error.stackTraceLimit = 0; return await echo({ a: 1 })",
+        Returns(r#"{"a":1}"#),
+    ),
+    (
+        "Object.defineProperty(Error.prototype, 'stack', { get() { throw 1 } }); return await echo({ a: 1 })",
+        Returns(r#"{"a":1}"#),
+    ),
     ("WeakMap.prototype.set = WeakMap.prototype.get = () => { throw 1 }; await fail({})", Failed(Call, "it failed")),
-    ("SubtoolError.prototype.name = 'x'; try { Object.setPrototypeOf(SubtoolError, null) } catch {} try { await fail({}) } catch (e) { return e instanceof SubtoolError }", Returns("true")),
+    (
+        "SubtoolError.prototype.name = 'x'; try { Object.setPrototypeOf(SubtoolError, null) } catch {} try { await fail({}) } catch (e) { return e instanceof SubtoolError }",
+        Returns("true"),
+    ),
     ("Object.freeze(globalThis); return await echo({ a: 1 })", Returns(r#"{"a":1}"#)),
     ("String.prototype.toWellFormed = null; console.log('a\\ud800'); return 1", Returns("1")),
     ("Promise.prototype.constructor = { [Symbol.species]: null }; return await echo({ a: 1 })", Returns(r#"{"a":1}"#)),
@@ -167,14 +215,29 @@ const SCRIPTS: &[(&str, End)] = &[
     ("return (() => {}).constructor('return this')()", Failed(Thrown, "Function is not available")),
     ("return (async () => {}).constructor('return 1')", Failed(Thrown, "Function is not available")),
     ("return (function* () {}).constructor('yield 1')", Failed(Thrown, "Function is not available")),
-    ("return Reflect.construct(Object.getPrototypeOf(async function* () {}).constructor, ['yield 1'])", Failed(Thrown, "Function is not available")),
+    (
+        "return Reflect.construct(Object.getPrototypeOf(async function* () {}).constructor, ['yield 1'])",
+        Failed(Thrown, "Function is not available"),
+    ),
     ("setInterval(() => {}, 1)", Failed(Thrown, "await sleep(ms)")),
     ("return new WebAssembly.Module()", Failed(Thrown, "plain JavaScript")),
-    ("return [typeof process, typeof window, typeof std, typeof os, typeof scriptArgs, typeof print, typeof load, typeof bjson]", Returns(r#"["undefined","undefined","undefined","undefined","undefined","undefined","undefined","undefined"]"#)),
-    ("return [typeof fetch, typeof WeakRef, typeof SharedArrayBuffer, typeof Atomics, typeof gc]", Returns(r#"["function","undefined","undefined","undefined","undefined"]"#)),
+    (
+        "return [typeof process, typeof window, typeof std, typeof os, typeof scriptArgs, typeof print, typeof load, typeof bjson]",
+        Returns(r#"["undefined","undefined","undefined","undefined","undefined","undefined","undefined","undefined"]"#),
+    ),
+    (
+        "return [typeof fetch, typeof WeakRef, typeof SharedArrayBuffer, typeof Atomics, typeof gc]",
+        Returns(r#"["function","undefined","undefined","undefined","undefined"]"#),
+    ),
     ("return Date.now() === new Date().getTime() && new Date().toISOString()", Returns("\"2026-03-05T06:07:08.009Z\"")),
-    ("return [new Date(2024, 0, 1, 12).toISOString(), new Date('2024-07-01T12:00').getHours(), new Date().getTimezoneOffset()]", Returns(r#"["2024-01-01T12:00:00.000Z",12,0]"#)),
-    ("return [Math.random(), Math.random() === Math.random(), crypto.randomUUID().length]", Returns("[0.3484200161251918,false,36]")),
+    (
+        "return [new Date(2024, 0, 1, 12).toISOString(), new Date('2024-07-01T12:00').getHours(), new Date().getTimezoneOffset()]",
+        Returns(r#"["2024-01-01T12:00:00.000Z",12,0]"#),
+    ),
+    (
+        "return [Math.random(), Math.random() === Math.random(), crypto.randomUUID().length]",
+        Returns("[0.3484200161251918,false,36]"),
+    ),
     ("return arguments.length", Returns("0")),
     ("return Object.getOwnPropertyNames(globalThis).filter((name) => name.startsWith('_'))", Returns("[]")),
     ("return crypto.subtle.digest('SHA-256', new Uint8Array())", Failed(Thrown, "crypto.subtle")),
@@ -265,21 +328,24 @@ fn notes_show_what_was_given() {
         console.log(String.fromCharCode(0xd800));
     ";
     let played = play(start(source));
-    assert_eq!(played.notes(), [
-        "a\nb\u{2028} 1 {\"a\":[\"1n\",[[1,[2]]]]} undefined null [Function: ]",
-        "RangeError: no [Promise: not awaited] Symbol(s) NaN",
-        "x has 2 more",
-        "",
-        "100%",
-        "[a value that cannot be shown] [a value that cannot be shown]",
-        "[a value that cannot be shown]",
-        "[{\"a\":1}]",
-        "order (assertion failed)",
-        "g",
-        "  in",
-        "default: 1",
-        "\u{fffd}",
-    ]);
+    assert_eq!(
+        played.notes(),
+        [
+            "a\nb\u{2028} 1 {\"a\":[\"1n\",[[1,[2]]]]} undefined null [Function: ]",
+            "RangeError: no [Promise: not awaited] Symbol(s) NaN",
+            "x has 2 more",
+            "",
+            "100%",
+            "[a value that cannot be shown] [a value that cannot be shown]",
+            "[a value that cannot be shown]",
+            "[{\"a\":1}]",
+            "order (assertion failed)",
+            "g",
+            "  in",
+            "default: 1",
+            "\u{fffd}",
+        ]
+    );
 }
 
 #[test]
@@ -300,7 +366,8 @@ fn more_calls_than_may_be_open_wait_for_their_turn() {
 
 #[test]
 fn a_cleared_timer_is_not_waited_for() {
-    let played = play(start("const id = setTimeout(() => { throw 1 }, 1e6); clearTimeout(id); clearTimeout(id); return 1"));
+    let played =
+        play(start("const id = setTimeout(() => { throw 1 }, 1e6); clearTimeout(id); clearTimeout(id); return 1"));
     assert_eq!((played.value(), played.settles.len()), (json!(1), 0));
 }
 

@@ -33,22 +33,20 @@ fn a_failed_call_has_the_line_that_made_it() {
     assert_eq!((failed.kind, failed.line, failed.seq), (FailedKind::Call, Some(3), Some(2)), "{failed:?}");
     assert_eq!(failed.name.as_deref(), Some("SubtoolError"));
     let error = failed.error.expect("the error of the call");
-    assert_eq!((error.code.as_str(), error.message.as_str(), error.hint.as_deref()), (
-        "gone",
-        "it failed",
-        Some("try again")
-    ));
+    assert_eq!(
+        (error.code.as_str(), error.message.as_str(), error.hint.as_deref()),
+        ("gone", "it failed", Some("try again"))
+    );
     assert_eq!(error.details.expect("details").as_text(), r#"{"input":{"code":"gone"}}"#);
 }
 
 #[test]
 fn a_name_that_does_not_exist_has_its_line_and_a_hint() {
     let failed = failure("const a = 1;\nawait shop_serch({ a });");
-    assert_eq!((failed.kind, failed.line, failed.name.as_deref()), (
-        FailedKind::Thrown,
-        Some(2),
-        Some("ReferenceError")
-    ));
+    assert_eq!(
+        (failed.kind, failed.line, failed.name.as_deref()),
+        (FailedKind::Thrown, Some(2), Some("ReferenceError"))
+    );
     assert!(failed.hint.as_deref().is_some_and(|hint| hint.contains("`shop_serch`")), "{failed:?}");
 }
 
@@ -68,5 +66,5 @@ fn an_endless_loop_has_its_line() {
     endless.limits.compute_ms = 50;
     let failed = play(endless).failed().clone();
     assert_eq!(failed.kind, FailedKind::Limit);
-    assert!(failed.line.is_some_and(|line| line >= 2 && line <= 3), "{failed:?}");
+    assert!(failed.line.is_some_and(|line| (2..=3).contains(&line)), "{failed:?}");
 }

@@ -22,8 +22,12 @@ impl World {
     fn answer(&mut self, call: &Call) -> Outcome {
         let input = call.input.to_value().expect("an input that can be read");
         match (call.kind, call.name.as_deref().unwrap_or_default()) {
-            (CallKind::AskUser, _) => data(&json!({"answer": if input["question"].as_str().is_some_and(|text| text.contains("Send")) { "yes" } else { "no" }})),
-            (CallKind::ListTools, _) => data(&json!({"tools": [{"name": "shop_search_orders"}, {"name": "mail_send"}], "query": input["query"]})),
+            (CallKind::AskUser, _) => data(
+                &json!({"answer": if input["question"].as_str().is_some_and(|text| text.contains("Send")) { "yes" } else { "no" }}),
+            ),
+            (CallKind::ListTools, _) => data(
+                &json!({"tools": [{"name": "shop_search_orders"}, {"name": "mail_send"}], "query": input["query"]}),
+            ),
             (CallKind::Read, _) => data(&json!({"text": "alpha\nbeta\ngamma\n", "id": input["id"]})),
             (CallKind::Sleep, _) => data(&Value::Null),
             (CallKind::Run, "shop_search_orders") => orders(&input),
@@ -39,7 +43,11 @@ impl World {
             }
             (CallKind::Run, "flaky") => {
                 self.attempts += 1;
-                if self.attempts % 3 == 0 { data(&json!({"value": 42})) } else { failure("rate_limited", "slow down", ErrorClass::Error) }
+                if self.attempts.is_multiple_of(3) {
+                    data(&json!({"value": 42}))
+                } else {
+                    failure("rate_limited", "slow down", ErrorClass::Error)
+                }
             }
             (CallKind::Run, "files_delete") => failure("denied", "the user said no", ErrorClass::Denied),
             (CallKind::Run, "pay") => failure("timeout", "no reply", ErrorClass::OutcomeUnknown),
@@ -84,16 +92,19 @@ fn order(id: u64) -> Outcome {
     if id > 7 || id == 0 {
         return failure("not_found", &format!("no order {id}"), ErrorClass::Error);
     }
-    data(&json!({"id": id, "items": [{"sku": format!("sku-{id}"), "qty": id, "price": 2.5}], "shipped": id % 2 == 0}))
+    data(
+        &json!({"id": id, "items": [{"sku": format!("sku-{id}"), "qty": id, "price": 2.5}], "shipped": id.is_multiple_of(2)}),
+    )
 }
 
 fn mail(id: &str) -> Outcome {
     let number: u64 = id.trim_start_matches('m').parse().unwrap_or(0);
-    let subject = if number % 5 == 0 { format!("Invoice #{}", 1000 + number) } else { format!("Hello {number}") };
+    let subject =
+        if number.is_multiple_of(5) { format!("Invoice #{}", 1000 + number) } else { format!("Hello {number}") };
     data(&json!({
         "id": id, "from": format!("Person {number} <p{}@example.com>", number % 4), "subject": subject,
         "body": format!("Dear team,\n\nthe amount is ${}.50 due 2026-03-{:02}.\nCall +1 555 010{}.", number * 10, number, number % 10),
-        "unread": number % 2 == 0, "date": format!("2026-02-{number:02}T12:00:00Z")
+        "unread": number.is_multiple_of(2), "date": format!("2026-02-{number:02}T12:00:00Z")
     }))
 }
 
@@ -101,8 +112,18 @@ fn with_world(source: &str) -> Start {
     let mut start = start(source);
     start.tools.clear();
     for name in [
-        "shop_search_orders", "shop_get_order", "mail_list", "mail_read", "mail_draft", "flaky", "files_delete", "pay", "export_csv", "raw_json",
-        "customers", "sheet_append",
+        "shop_search_orders",
+        "shop_get_order",
+        "mail_list",
+        "mail_read",
+        "mail_draft",
+        "flaky",
+        "files_delete",
+        "pay",
+        "export_csv",
+        "raw_json",
+        "customers",
+        "sheet_append",
     ] {
         start.tools.insert(name.to_owned(), name.to_owned());
     }
@@ -126,5 +147,11 @@ fn scripts_of_models_give_what_their_authors_expect() {
             wrong.push(format!("{title}: expected {expected}\n    got {:?}", played.last()));
         }
     }
-    assert!(samples.len() >= 40 && wrong.is_empty(), "{} of {} are wrong:\n{}", wrong.len(), samples.len(), wrong.join("\n"));
+    assert!(
+        samples.len() >= 40 && wrong.is_empty(),
+        "{} of {} are wrong:\n{}",
+        wrong.len(),
+        samples.len(),
+        wrong.join("\n")
+    );
 }

@@ -48,8 +48,9 @@ fn a_replay_that_ends_early_continues_where_it_was() {
     for kept in 0..recorded.settles.len() {
         let mut part = recorded.clone();
         part.settles.truncate(kept);
-        let idles = recorded.messages.iter().enumerate().filter(|(_, message)| matches!(message, WorkerMessage::Idle(_)));
-        let (end, _) = idles.skip(kept).next().expect("an idle after each settle");
+        let mut idles =
+            recorded.messages.iter().enumerate().filter(|(_, message)| matches!(message, WorkerMessage::Idle(_)));
+        let (end, _) = idles.nth(kept).expect("an idle after each settle");
         part.messages.truncate(end + 1);
         assert_eq!(replay(limited(SCRIPTS[6]), &part).messages, part.messages);
     }

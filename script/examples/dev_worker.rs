@@ -1,1 +1,0 @@
-fn main() { script::worker::serve_process(std::io::BufReader::new(std::io::stdin()), std::io::stdout()).unwrap(); }
