@@ -5,6 +5,7 @@
 //! looks at a clock or at anything else that a second run would find changed.
 
 mod failure;
+mod origin;
 mod quickjs;
 
 use crate::messages::Done;
@@ -17,8 +18,8 @@ pub(crate) const MAX_STACK_BYTES: usize = 4 << 20;
 /// Where a script is once everything has run that can run.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// It waits for a call.
-    Waiting,
+    /// It waits for a call, or for those that it left open when it returned.
+    Waiting { is_returned: bool },
     /// It returned, and its calls ended.
     Ended(Done),
 }

@@ -151,6 +151,9 @@ pub enum CallKind {
 pub struct Idle {
     /// How many calls are open: written and not settled. Calls that wait for their turn do not count.
     pub pending: usize,
+    /// Whether the script has returned, and waits only for calls that it left open. If these are timers alone, as after a
+    /// race with one, the host may settle them early.
+    pub is_returned: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -68,6 +68,12 @@ pub(crate) fn stuck() -> Failed {
         .with_hint("a promise that it awaits is never settled; see that each `new Promise` calls resolve or reject")
 }
 
+pub(crate) fn computed_too_long() -> Failed {
+    let message = "the script computed for too long without waiting for a call (`compute_ms`); perhaps a loop or a \
+                   regular expression never ends";
+    Failed::new(FailedKind::Limit, message).with_hint("check the condition of each loop, and work on less data at once")
+}
+
 pub(crate) fn no_memory() -> Failed {
     Failed::new(FailedKind::Limit, "the script needs more memory than it may use (`memory_bytes`)")
         .with_hint("keep less data at once: process each page or row and keep only what is needed")

@@ -48,7 +48,6 @@ pub(crate) struct Meter {
     max: Duration,
     start: Cell<Duration>,
     is_exceeded: Cell<bool>,
-    is_stopped: Cell<bool>,
 }
 
 /// A value that the script wants to pass, as JSON text.
@@ -243,7 +242,6 @@ impl Meter {
             max: Duration::from_millis(limits.compute_ms),
             start: Cell::new(thread_time()),
             is_exceeded: Cell::new(false),
-            is_stopped: Cell::new(false),
         }
     }
 
@@ -251,24 +249,18 @@ impl Meter {
     pub(crate) fn restart(&self) {
         self.start.set(thread_time());
         self.is_exceeded.set(false);
-        self.is_stopped.set(false);
-    }
-
-    /// Lets [`Self::interrupts`] return true from now on.
-    pub(crate) fn stop(&self) {
-        self.is_stopped.set(true);
     }
 
     pub(crate) fn is_exceeded(&self) -> bool {
         self.is_exceeded.get()
     }
 
-    /// Whether the script must end at once.
+    /// Whether the script must end at once, since its time is over.
     pub(crate) fn interrupts(&self) -> bool {
         if thread_time().saturating_sub(self.start.get()) > self.max {
             self.is_exceeded.set(true);
         }
-        self.is_exceeded.get() || self.is_stopped.get()
+        self.is_exceeded.get()
     }
 }
 

@@ -16,6 +16,7 @@ use nix::sys::signal::Signal;
 
 use crate::engine::{Engine, Progress};
 use crate::messages::{Failed, FailedKind, HostMessage, Idle, Start, WorkerMessage};
+use crate::reason;
 use crate::run::{Meter, Run, StopReason};
 
 /// The hidden command that runs [`serve`] after [`limit_process`].
@@ -49,18 +50,12 @@ pub fn serve_process(input: impl BufRead + Send, output: impl Write + Send + 'st
 /// Why a process ended that wrote no last message.
 pub fn explain_end(status: ExitStatus) -> Failed {
     let signal = status.signal();
-    let (message, hint) = if signal == Some(Signal::SIGXCPU as i32) {
-        (COMPUTE_MESSAGE.to_owned(), COMPUTE_HINT)
-    } else {
-        let message = format!("the script's process ended before the script did ({status})");
-        (message, "it probably needs too much memory: work on less data at once")
-    };
-    Failed::new(FailedKind::Limit, message).with_hint(hint)
+    if signal == Some(Signal::SIGXCPU as i32) {
+        return reason::computed_too_long();
+    }
+    Failed::new(FailedKind::Limit, format!("the script's process ended before the script did ({status})"))
+        .with_hint("it probably needs too much memory: work on less data at once")
 }
-
-/// The message of a script that computes for too long.
-pub(crate) const COMPUTE_MESSAGE: &str = "the script computed for too long without waiting for a call (`compute_ms`); perhaps a loop or a regular expression never ends";
-pub(crate) const COMPUTE_HINT: &str = "check the condition of each loop, and work on less data at once";
 
 fn run_on_own_stack(
     mut input: impl BufRead + Send,
@@ -117,15 +112,15 @@ impl<R: BufRead> Worker<'_, R> {
             Err(failed) => return Ok(Some(Err(failed))),
         };
         loop {
-            match engine.advance() {
+            let is_returned = match engine.advance() {
                 Err(reason) => return Ok(Some(Err(reason))),
                 Ok(Progress::Ended(done)) => return Ok(Some(Ok(WorkerMessage::Done(done)))),
-                Ok(Progress::Waiting) => {}
-            }
+                Ok(Progress::Waiting { is_returned }) => is_returned,
+            };
             {
                 let mut run = run.borrow_mut();
                 let pending = run.open();
-                run.write(&WorkerMessage::Idle(Idle { pending }));
+                run.write(&WorkerMessage::Idle(Idle { pending, is_returned }));
                 run.flush();
             }
             let settle = match self.read()? {

@@ -3,7 +3,7 @@
 use rquickjs::{Ctx, Error, Function, Persistent, Value};
 use serde::Deserialize;
 
-use super::quickjs::Origin;
+use super::origin::Origin;
 use crate::messages::{CallError, ErrorClass, Failed, FailedKind};
 use crate::reason;
 use crate::run::{self, Run};

@@ -12,12 +12,12 @@ use rquickjs::promise::PromiseState;
 use rquickjs::{Context, Ctx, Error, Function, IntoJs, Object, Persistent, Promise, Runtime, Undefined, Value};
 
 use super::failure::{self, Thrown};
+use super::origin::Origin;
 use super::{MAX_STACK_BYTES, Progress};
 use crate::messages::{Done, Failed, FailedKind, Json, Outcome, Settle, Start};
 use crate::names;
 use crate::reason;
 use crate::run::{self, Crossing, Meter, Run, StopReason};
-use crate::worker::{COMPUTE_HINT, COMPUTE_MESSAGE};
 
 /// JavaScript of ours: its name in stack traces, which no script has, and its text.
 const PRELUDE: (&str, &str) = ("<prelude>", include_str!("prelude.js"));
@@ -27,9 +27,6 @@ const SHIMS: [(&str, &str); 4] = [
     ("<locale>", include_str!("shims/locale.js")),
     ("<web>", include_str!("shims/web.js")),
 ];
-/// Stands before the source, on its first line.
-const BEFORE: &str = "(async function () {";
-const AFTER: &str = "\n})()";
 /// What describing a failure may use after the script has used all of its memory.
 const SPARE_BYTES: usize = 4 << 20;
 
@@ -58,38 +55,6 @@ struct Functions {
     result: Persistent<Function<'static>>,
 }
 
-/// Where a script's text comes from.
-#[derive(Debug, Clone)]
-pub(super) struct Origin {
-    pub(super) name: String,
-    pub(super) source: String,
-}
-
-impl Origin {
-    fn new(start: &Start) -> Self {
-        let is_plain = |letter: char| letter.is_alphanumeric() || "._-/ ".contains(letter);
-        let name = if !start.name.is_empty() && start.name.chars().all(is_plain) { &start.name } else { "script.js" };
-        Self { name: name.to_owned(), source: without_frame(&start.source) }
-    }
-
-    /// The column in the source of a column in what `QuickJS` compiled.
-    pub(super) fn column(line: u32, column: u32) -> u32 {
-        if line == 1 { column.saturating_sub(u32::try_from(BEFORE.len()).unwrap_or(0)).max(1) } else { column }
-    }
-}
-
-/// The source without what models put around it: a first line for a shell, and the fences of Markdown. Lines keep their
-/// numbers.
-fn without_frame(source: &str) -> String {
-    if let Some(rest) = source.strip_prefix("#!") {
-        return format!("//{rest}");
-    }
-    let fenced = source.trim().strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
-    let Some((_, body)) = fenced.and_then(|rest| rest.split_once('\n')) else { return source.to_owned() };
-    let before = source.len() - source.trim_start().len();
-    format!("{}\n{body}", &source[..before])
-}
-
 impl QuickJs {
     /// Compiles the script and runs it up to its first `await`.
     pub(crate) fn start(start: &Start, run: &Shared<Run>, meter: &Rc<Meter>) -> Result<Self, StopReason> {
@@ -101,16 +66,19 @@ impl QuickJs {
         let runtime = Runtime::new().map_err(|_| no_memory())?;
         runtime.set_memory_limit(start.limits.memory_bytes);
         runtime.set_max_stack_size(MAX_STACK_BYTES);
-        let watched = Rc::clone(meter);
-        runtime.set_interrupt_handler(Some(Box::new(move || watched.interrupts())));
         let rejections = Rejections::default();
         let tracked = Rc::clone(&rejections);
         runtime.set_host_promise_rejection_tracker(Some(Box::new(move |context, promise, reason, is_handled| {
             track(&tracked, &context, &promise, &reason, is_handled);
         })));
         let context = Context::full(&runtime).map_err(|_| no_memory())?;
-        let prepared = context.with(|context| prepare(&context, start, run, meter).map_err(|_| context.catch()).ok());
+        let prepared = context.with(|context| prepare(&context, start, run).map_err(|_| context.catch()).ok());
         let functions = prepared.ok_or_else(no_memory)?;
+        // What runs up to here is ours, and does not count.
+        meter.restart();
+        let (watched, watched_run) = (Rc::clone(meter), Rc::clone(run));
+        let interrupts = move || watched.interrupts() || watched_run.try_borrow().is_ok_and(|run| run.is_stopped());
+        runtime.set_interrupt_handler(Some(Box::new(interrupts)));
         let (run, meter) = (Rc::clone(run), Rc::clone(meter));
         let mut engine = Self { rejections, main: None, functions, run, meter, origin, context, runtime };
         engine.main = Some(engine.compile()?);
@@ -118,7 +86,7 @@ impl QuickJs {
     }
 
     fn compile(&self) -> Result<Persistent<Promise<'static>>, StopReason> {
-        let text = [BEFORE, &self.origin.source, AFTER].concat();
+        let text = self.origin.wrapped();
         let compiled = self.context.with(|context| {
             let promise: Result<Promise<'_>, Error> = context.eval_with_options(text, options(&self.origin.name));
             promise
@@ -155,9 +123,6 @@ impl QuickJs {
     /// Runs what can run.
     pub(crate) fn advance(&mut self) -> Result<Progress, StopReason> {
         loop {
-            if self.run.borrow().is_stopped() {
-                self.meter.stop();
-            }
             match self.runtime.execute_pending_job() {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -176,7 +141,7 @@ impl QuickJs {
             return Err(stop);
         }
         match self.context.with(|context| self.state(&context)) {
-            State::Waiting => Ok(Progress::Waiting),
+            State::Waiting { is_returned } => Ok(Progress::Waiting { is_returned }),
             State::Stuck => Err(failed(reason::stuck())),
             State::Threw(reason) => Err(self.explain(reason, failure::thrown)),
             State::Returned(value) => self.result(&value).map(Progress::Ended),
@@ -198,7 +163,7 @@ impl QuickJs {
             return State::Threw(save(undefined()));
         }
         if self.run.borrow().is_waiting() {
-            return State::Waiting;
+            return State::Waiting { is_returned: state == PromiseState::Resolved };
         }
         if let Some((_, reason)) = self.rejections.borrow().first() {
             return State::Threw(reason.clone());
@@ -264,7 +229,7 @@ impl QuickJs {
         });
         let run = self.run.borrow();
         if is_exceeded || self.meter.is_exceeded() {
-            let mut limit = Failed::new(FailedKind::Limit, COMPUTE_MESSAGE).with_hint(COMPUTE_HINT);
+            let mut limit = reason::computed_too_long();
             limit.line = failure::line(&thrown, &self.origin);
             return failed(limit);
         }
@@ -281,7 +246,7 @@ impl QuickJs {
 
 /// Where a script is.
 enum State {
-    Waiting,
+    Waiting { is_returned: bool },
     Stuck,
     Threw(Persistent<Value<'static>>),
     Returned(Persistent<Value<'static>>),
@@ -321,7 +286,7 @@ fn track<'js>(
 }
 
 /// Gives the script what it finds besides the language.
-fn prepare(context: &Ctx<'_>, start: &Start, run: &Shared<Run>, meter: &Rc<Meter>) -> Result<Functions, Error> {
+fn prepare(context: &Ctx<'_>, start: &Start, run: &Shared<Run>) -> Result<Functions, Error> {
     let bridge = bridge(context, run, &start.name)?;
     let identifiers = Object::new(context.clone())?;
     for (identifier, name) in &start.tools {
@@ -338,7 +303,6 @@ fn prepare(context: &Ctx<'_>, start: &Start, run: &Shared<Run>, meter: &Rc<Meter
     let input = context.json_parse(start.input.as_text())?;
     parts.get::<_, Function<'_>>("define")?.call::<_, ()>((context.globals(), "input", input))?;
     refuse_code.call::<_, ()>(())?;
-    meter.restart();
     Ok(Functions { settle: parts.get("settle")?, describe: parts.get("describe")?, result: parts.get("result")? })
 }
 

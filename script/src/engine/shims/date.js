@@ -19,7 +19,7 @@
   const start = now();
 
   // The engine reads a text without a zone as local time of the machine. `NaN` if it is no time.
-  const hasZone = /(?:Z|GMT|UTC?|[ECMP][SD]T|[+-]\d{1,2}:?\d{0,2})\s*(?:\([^)]*\))?\s*$/i;
+  const hasZone = /(?:Z|(?:GMT|UTC?|[ECMP][SD]T|:\d\d(?:\.\d+)?\s*)[+-]\d{1,2}:?\d{0,2}|GMT|UTC?|[ECMP][SD]T)\s*(?:\([^)]*\))?\s*$/i;
   const isDateOnly = /^\s*[+-]?\d{4,6}(?:-\d\d(?:-\d\d)?)?\s*$/;
   const isLowerIso = /^\d{4}-\d\d-\d\dt[\d:.]+z?$/;
   const parse = (written) => {
