@@ -285,3 +285,61 @@ mod decimal {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded runs are replayed by later versions, so what was once written must stay readable.
+    #[test]
+    fn the_lines_of_the_protocol_stay_as_they_are() {
+        for line in [
+            r#"{"start":{"source":"return 1","name":"a.js","input":{"n":1.50},"tools":{"a_b":"a-b"},"now":1772690828009,"seed":"18446744073709551615","limits":{"memory_bytes":1,"compute_ms":2,"max_calls":3,"max_open":4,"max_value_bytes":5,"max_value_nodes":6,"max_note_bytes":7,"max_notes_bytes":8}}}"#,
+            r#"{"settle":{"seq":3,"now":1,"outcome":{"data":[1.0,"x"]}}}"#,
+            r#"{"settle":{"seq":3,"now":1,"outcome":{"error":{"code":"c","message":"m","hint":"h","details":{},"class":"outcome_unknown"}}}}"#,
+        ] {
+            let message: HostMessage = serde_json::from_str(line).expect(line);
+            assert_eq!(serde_json::to_string(&message).expect("JSON"), line);
+        }
+        for line in [
+            r#"{"call":{"seq":1,"kind":"run","name":"a-b","input":{},"line":12}}"#,
+            r#"{"call":{"seq":2,"kind":"ask_user","input":{"question":"?"}}}"#,
+            r#"{"call":{"seq":3,"kind":"list_tools","input":{"query":"x"}}}"#,
+            r#"{"note":"text"}"#,
+            r#"{"idle":{"pending":2,"is_returned":false}}"#,
+            r#"{"done":{"value":null,"is_undefined":true}}"#,
+            r#"{"failed":{"kind":"call","name":"Denied","message":"m","hint":"h","line":1,"column":2,"error":{"code":"c","message":"m","class":"denied"},"seq":4,"stack":["f (a.js:1:2)"]}}"#,
+            r#"{"failed":{"kind":"stuck","message":"m"}}"#,
+        ] {
+            let message: WorkerMessage = serde_json::from_str(line).expect(line);
+            assert_eq!(serde_json::to_string(&message).expect("JSON"), line);
+        }
+    }
+
+    #[test]
+    fn what_a_start_leaves_out_has_a_default() {
+        let line = r#"{"start":{"source":"","now":0,"seed":"1","limits":{"max_open":2}}}"#;
+        let HostMessage::Start(start) = serde_json::from_str(line).expect(line) else { panic!("a start") };
+        assert_eq!((start.name.as_str(), start.input.as_text(), start.tools.len()), ("script.js", "null", 0));
+        assert_eq!(start.limits, Limits { max_open: 2, ..Limits::default() });
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused() {
+        for line in [
+            r#"{"start":{"source":"","now":0,"seed":"1","other":1}}"#,
+            r#"{"start":{"source":"","now":0,"seed":1}}"#,
+            r#"{"settle":{"seq":1,"now":1,"outcome":{"both":1}}}"#,
+            r#"{"stop":{}}"#,
+        ] {
+            assert!(serde_json::from_str::<HostMessage>(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_lines_of_a_text_are_joined() {
+        let json = Json::from_text("{\n  \"a\": \"b\\n\"\r\n}".to_owned()).expect("JSON");
+        assert_eq!(json.as_text(), "{   \"a\": \"b\\n\"  }");
+        assert!(Json::from_text("{".to_owned()).is_err());
+    }
+}

@@ -29,8 +29,16 @@
     const value = key === "stackTraceLimit" ? 30 : undefined;
     defineProperty(NativeError, key, { get: () => value, set() {}, enumerable: false, configurable: false });
   }
-  const stackGetter = Object.getOwnPropertyDescriptor(NativeError.prototype, "stack").get;
+  const { get: stackGetter, set: stackSetter } = Object.getOwnPropertyDescriptor(NativeError.prototype, "stack");
   const stackOf = (error) => apply(stackGetter, error, []);
+  // Scripts expect the message above the places.
+  defineProperty(NativeError.prototype, "stack", {
+    get() {
+      const places = stackOf(this);
+      return typeof places === "string" ? `${this}\n${places}` : places;
+    },
+    set: stackSetter, enumerable: false, configurable: true,
+  });
 
   const define = (target, key, value) =>
     defineProperty(target, key, { value, writable: true, enumerable: false, configurable: true });
