@@ -51,6 +51,8 @@ const KEYWORDS: [&str; 40] = [
 const VALUES: [&str; 5] = ["this", "super", "null", "true", "false"];
 /// A longer text is no name.
 const MAX_NAME_BYTES: usize = 200;
+/// How alike two names are, from 0 to 1, if one may be a slip for the other.
+const MIN_LIKENESS: f64 = 0.85;
 /// What a script's only function is called if a model writes a program.
 const MAINS: [&str; 4] = ["main", "run", "script", "execute"];
 
@@ -87,6 +89,13 @@ pub(crate) fn looks_typed(code: &str) -> bool {
         || TYPES.iter().any(|kind| code.match_indices(kind).any(is_type))
         || code.contains(" as const")
         || code.match_indices(" as ").any(|(at, _)| code[at + 4..].starts_with(|letter: char| letter.is_uppercase()))
+}
+
+/// The one of `names` that is most like `name`, if one is like it.
+pub(crate) fn closest<'a>(name: &str, names: &'a [String]) -> Option<&'a str> {
+    let likeness = |known: &String| strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase());
+    let closest = names.iter().max_by(|left, right| likeness(left).total_cmp(&likeness(right)))?;
+    (likeness(closest) >= MIN_LIKENESS).then_some(closest)
 }
 
 /// The function that a source declares as its main one and never calls.

@@ -126,16 +126,21 @@ pub(crate) fn syntax_hint(source: &str, failed: &Failed) -> Option<&'static str>
 }
 
 /// What to write instead of what threw an error of the language.
-pub(crate) fn thrown_hint(failed: &Failed) -> Option<String> {
+///
+/// `closest` finds the subtool whose name is most like another one.
+pub(crate) fn thrown_hint<'a>(failed: &Failed, closest: impl FnOnce(&str) -> Option<&'a str>) -> Option<String> {
     let message = failed.message.as_str();
     match failed.name.as_deref()? {
         "ReferenceError" => {
             if let Some(name) = message.strip_suffix(" is not defined") {
                 let name = name.trim_matches('\'');
                 let absent = ABSENT.iter().find(|(names, _)| names.contains(&name)).map(|(_, instead)| *instead);
-                return Some(absent.map_or_else(
-                    || format!("no variable and no subtool is called `{name}`; list_tools(\"what it should do\") finds subtools"),
-                    str::to_owned,
+                if let Some(absent) = absent {
+                    return Some(absent.to_owned());
+                }
+                let meant = closest(name).map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
+                return Some(format!(
+                    "{meant}no variable and no subtool is called `{name}`; list_tools(\"what it should do\") finds subtools"
                 ));
             }
             if message.ends_with(" is not initialized") {

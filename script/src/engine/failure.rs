@@ -129,7 +129,7 @@ fn thrown_without_call(mut thrown: Thrown, origin: &Origin) -> Failed {
         }
     }
     if failed.hint.is_none() {
-        failed.hint = reason::thrown_hint(&failed);
+        failed.hint = reason::thrown_hint(&failed, |name| origin.closest_tool(name));
     }
     failed
 }

@@ -1,6 +1,7 @@
 //! The text of a script as the engine compiles it, and where its places are in the source.
 
 use crate::messages::Start;
+use crate::names;
 
 /// Stands before the source, on its first line.
 const BEFORE: &str = "(async function () {";
@@ -11,13 +12,24 @@ const AFTER: &str = "\n})()";
 pub(super) struct Origin {
     pub(super) name: String,
     pub(super) source: String,
+    /// The subtools that it can call.
+    tools: Vec<String>,
 }
 
 impl Origin {
     pub(super) fn new(start: &Start) -> Self {
         let is_plain = |letter: char| letter.is_alphanumeric() || "._-/ ".contains(letter);
         let name = if !start.name.is_empty() && start.name.chars().all(is_plain) { &start.name } else { "script.js" };
-        Self { name: name.to_owned(), source: without_frame(&start.source) }
+        Self {
+            name: name.to_owned(),
+            source: without_frame(&start.source),
+            tools: start.tools.keys().cloned().collect(),
+        }
+    }
+
+    /// The subtool whose name is most like `name`, if one is like it.
+    pub(super) fn closest_tool(&self, name: &str) -> Option<&str> {
+        names::closest(name, &self.tools)
     }
 
     /// The source as the body of an async function that is called.

@@ -14,6 +14,7 @@
   const NativeError = Error;
   const NativeTypeError = TypeError;
   const NativeRangeError = RangeError;
+  const NativeReferenceError = ReferenceError;
   const NativePromise = Promise;
   const text = String;
   const number = Number;
@@ -326,7 +327,9 @@
       __proto__: null,
       get(target, key) {
         if (key in target || typeof key === "symbol" || key === "then" || key === "toJSON") return target[key];
-        throw new ReferenceError(`no subtool named \`${key}\` is known to this script; list_tools("what it should do") finds names`);
+        const meant = bridge.closest(apply(toWellFormed, key, []));
+        const instead = meant === undefined ? "" : `; did you mean \`${meant}\`?`;
+        throw new NativeReferenceError(`no subtool named \`${key}\` is known to this script${instead}; list_tools("what it should do") finds names`);
       },
     }));
   };

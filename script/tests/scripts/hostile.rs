@@ -125,6 +125,7 @@ const SCRIPTS: &[(&str, End)] = &[
     ("await sleep(NaN)", Failed(Thrown, "not NaN")),
     ("setTimeout('x()', 1)", Failed(Thrown, "setTimeout takes a function")),
     ("setTimeout(() => {}, Infinity)", Failed(Thrown, "at most")),
+    ("await tools.ecoh({})", Failed(Thrown, "did you mean `echo`?")),
     ("await tools.nothing({})", Failed(Thrown, "no subtool named `nothing`")),
     // Calls.
     ("for (let i = 0; i < 2000; i++) echo({ i })", Failed(Limit, "max_calls")),

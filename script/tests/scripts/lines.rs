@@ -42,12 +42,20 @@ fn a_failed_call_has_the_line_that_made_it() {
 
 #[test]
 fn a_name_that_does_not_exist_has_its_line_and_a_hint() {
-    let failed = failure("const a = 1;\nawait shop_serch({ a });");
+    let mut misspelt = start("const a = 1;\nawait shop_serch({ a });");
+    misspelt.tools.insert("shop_search".to_owned(), "shop_search".to_owned());
+    let failed = play(misspelt).failed().clone();
     assert_eq!(
         (failed.kind, failed.line, failed.name.as_deref()),
         (FailedKind::Thrown, Some(2), Some("ReferenceError"))
     );
-    assert!(failed.hint.as_deref().is_some_and(|hint| hint.contains("`shop_serch`")), "{failed:?}");
+    assert!(
+        failed
+            .hint
+            .as_deref()
+            .is_some_and(|hint| hint.contains("`shop_serch`") && hint.contains("did you mean `shop_search`?")),
+        "{failed:?}"
+    );
 }
 
 #[test]
