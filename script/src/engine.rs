@@ -8,7 +8,7 @@ mod failure;
 mod origin;
 mod quickjs;
 
-use crate::messages::Done;
+use crate::messages::Completion;
 
 pub(crate) use quickjs::QuickJs as Engine;
 
@@ -21,5 +21,5 @@ pub(crate) enum Progress {
     /// It waits for a call, or for those that it left open when it returned.
     Waiting { is_returned: bool },
     /// It returned, and its calls ended.
-    Ended(Done),
+    Ended(Completion),
 }

@@ -31,7 +31,7 @@ pub struct Json(Box<RawValue>);
 pub enum HostMessage {
     /// The first message, and only that.
     Start(Box<Start>),
-    Settle(Settle),
+    Settle(Settlement),
 }
 
 /// A script and everything that it depends on.
@@ -62,7 +62,7 @@ pub struct Start {
 /// How an open call ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settle {
+pub struct Settlement {
     pub seq: u64,
     /// The time that the script sees from now on, in milliseconds since 1970.
     pub now: i64,
@@ -112,9 +112,9 @@ pub enum WorkerMessage {
     /// Everything that could run has run; the script waits for one of its calls.
     Idle(Idle),
     /// The last message: the script returned, and its calls ended, except for timers that it cleared.
-    Done(Done),
+    Done(Completion),
     /// The last message: the script ended with an error. Calls may still be open.
-    Failed(Box<Failed>),
+    Failed(Box<Failure>),
 }
 
 /// A call that the host shall perform.
@@ -158,7 +158,7 @@ pub struct Idle {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Done {
+pub struct Completion {
     pub value: Json,
     /// Whether the script returned nothing; the value is then `null`.
     pub is_undefined: bool,
@@ -168,8 +168,8 @@ pub struct Done {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Failed {
-    pub kind: FailedKind,
+pub struct Failure {
+    pub kind: FailureKind,
     /// The name of the JavaScript error, such as `TypeError`.
     pub name: Option<String>,
     pub message: String,
@@ -187,7 +187,7 @@ pub struct Failed {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FailedKind {
+pub enum FailureKind {
     /// The source does not parse.
     Syntax,
     /// The script threw an error and did not catch it.
@@ -246,8 +246,8 @@ impl fmt::Debug for Json {
     }
 }
 
-impl Failed {
-    pub(crate) fn new(kind: FailedKind, message: impl Into<String>) -> Self {
+impl Failure {
+    pub(crate) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             name: None,

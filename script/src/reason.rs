@@ -1,6 +1,6 @@
 //! The words for what goes wrong in a script, for the model that wrote it: what is wrong, and what to write instead.
 
-use crate::messages::{Failed, FailedKind};
+use crate::messages::{Failure, FailureKind};
 use crate::names;
 use crate::run::Run;
 
@@ -63,19 +63,20 @@ const ABSENT: &[(&[&str], &str)] = &[
 /// For a script that threw `null`.
 pub(crate) const NULL_HINT: &str = "throw an Error with a message; `null` is also thrown when no memory is left";
 
-pub(crate) fn stuck() -> Failed {
-    Failed::new(FailedKind::Stuck, "the script waits, but no call is open and nothing else can happen")
+pub(crate) fn stuck() -> Failure {
+    Failure::new(FailureKind::Stuck, "the script waits, but no call is open and nothing else can happen")
         .with_hint("a promise that it awaits is never settled; see that each `new Promise` calls resolve or reject")
 }
 
-pub(crate) fn computed_too_long() -> Failed {
+pub(crate) fn computed_too_long() -> Failure {
     let message = "the script computed for too long without waiting for a call (`compute_ms`); perhaps a loop or a \
                    regular expression never ends";
-    Failed::new(FailedKind::Limit, message).with_hint("check the condition of each loop, and work on less data at once")
+    Failure::new(FailureKind::Limit, message)
+        .with_hint("check the condition of each loop, and work on less data at once")
 }
 
-pub(crate) fn no_memory() -> Failed {
-    Failed::new(FailedKind::Limit, "the script needs more memory than it may use (`memory_bytes`)")
+pub(crate) fn no_memory() -> Failure {
+    Failure::new(FailureKind::Limit, "the script needs more memory than it may use (`memory_bytes`)")
         .with_hint("keep less data at once: process each page or row and keep only what is needed")
 }
 
@@ -84,11 +85,11 @@ pub(crate) fn too_deep(what: &str) -> String {
 }
 
 /// The failure that an error of the engine itself stands for.
-pub(crate) fn engine_limit(name: Option<&str>, message: Option<&str>) -> Option<Failed> {
+pub(crate) fn engine_limit(name: Option<&str>, message: Option<&str>) -> Option<Failure> {
     match (name?, message?) {
         ("InternalError", "out of memory") => Some(no_memory()),
         ("InternalError" | "RangeError", "stack overflow" | "Maximum call stack size exceeded") => {
-            let failed = Failed::new(FailedKind::Limit, "functions of the script call each other too deeply (stack)");
+            let failed = Failure::new(FailureKind::Limit, "functions of the script call each other too deeply (stack)");
             Some(failed.with_hint("check what ends the recursion, or write a loop with a list of what is left to do"))
         }
         _ => None,
@@ -96,17 +97,17 @@ pub(crate) fn engine_limit(name: Option<&str>, message: Option<&str>) -> Option<
 }
 
 /// The failure of a script that did nothing, because it never calls the function it declares.
-pub(crate) fn nothing_done(source: &str, run: &Run) -> Option<Failed> {
+pub(crate) fn nothing_done(source: &str, run: &Run) -> Option<Failure> {
     if run.has_acted() {
         return None;
     }
     let function = names::uncalled_main(source)?;
-    let failed = Failed::new(FailedKind::Value, format!("the script declares `{function}` and never calls it"));
+    let failed = Failure::new(FailureKind::Value, format!("the script declares `{function}` and never calls it"));
     Some(failed.with_hint(format!("add `return await {function}();` as the last line")))
 }
 
 /// What to write instead of a source that does not parse.
-pub(crate) fn syntax_hint(source: &str, failed: &Failed) -> Option<&'static str> {
+pub(crate) fn syntax_hint(source: &str, failed: &Failure) -> Option<&'static str> {
     let code = names::code_of(source);
     let line = failed.line.and_then(|line| code.lines().nth(line as usize - 1)).unwrap_or_default();
     let starts = |word: &str| code.lines().any(|line| line.trim_start().starts_with(word));
@@ -128,7 +129,7 @@ pub(crate) fn syntax_hint(source: &str, failed: &Failed) -> Option<&'static str>
 /// What to write instead of what threw an error of the language.
 ///
 /// `closest` finds the subtool whose name is most like another one.
-pub(crate) fn thrown_hint<'a>(failed: &Failed, closest: impl FnOnce(&str) -> Option<&'a str>) -> Option<String> {
+pub(crate) fn thrown_hint<'a>(failed: &Failure, closest: impl FnOnce(&str) -> Option<&'a str>) -> Option<String> {
     let message = failed.message.as_str();
     match failed.name.as_deref()? {
         "ReferenceError" => {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 use crate::limits::Limits;
-use crate::messages::{Call, CallKind, Failed, FailedKind, Json, MAX_DEPTH, Start, WorkerMessage};
+use crate::messages::{Call, CallKind, Failure, FailureKind, Json, MAX_DEPTH, Start, WorkerMessage};
 use crate::notes::Notes;
 
 /// A run of a script.
@@ -37,7 +37,7 @@ pub(crate) struct Run {
 /// Why a script is not continued.
 #[derive(Debug)]
 pub(crate) enum StopReason {
-    Failed(Box<Failed>),
+    Failed(Box<Failure>),
     /// The host is gone.
     Output(io::Error),
 }
@@ -197,7 +197,7 @@ impl Run {
 
     /// Stops the script, since it exceeded a limit.
     pub(crate) fn exceed(&mut self, message: String, hint: &str, line: Option<u32>) {
-        let mut failed = Failed::new(FailedKind::Limit, message).with_hint(hint);
+        let mut failed = Failure::new(FailureKind::Limit, message).with_hint(hint);
         failed.line = line;
         self.stop(StopReason::Failed(Box::new(failed)));
     }

@@ -15,7 +15,7 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::signal::Signal;
 
 use crate::engine::{Engine, Progress};
-use crate::messages::{Failed, FailedKind, HostMessage, Idle, Start, WorkerMessage};
+use crate::messages::{Failure, FailureKind, HostMessage, Idle, Start, WorkerMessage};
 use crate::reason;
 use crate::run::{Meter, Run, StopReason};
 
@@ -48,12 +48,12 @@ pub fn serve_process(input: impl BufRead + Send, output: impl Write + Send + 'st
 }
 
 /// Why a process ended that wrote no last message.
-pub fn explain_end(status: ExitStatus) -> Failed {
+pub fn explain_end(status: ExitStatus) -> Failure {
     let signal = status.signal();
     if signal == Some(Signal::SIGXCPU as i32) {
         return reason::computed_too_long();
     }
-    Failed::new(FailedKind::Limit, format!("the script's process ended before the script did ({status})"))
+    Failure::new(FailureKind::Limit, format!("the script's process ended before the script did ({status})"))
         .with_hint("it probably needs too much memory: work on less data at once")
 }
 

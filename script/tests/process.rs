@@ -6,7 +6,7 @@
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
-use script::{FailedKind, HostMessage, Json, Limits, Outcome, Settle, Start, WorkerMessage, worker};
+use script::{FailureKind, HostMessage, Json, Limits, Outcome, Settlement, Start, WorkerMessage, worker};
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(worker::COMMAND) {
@@ -33,7 +33,7 @@ fn code_of_the_engine_that_never_ends_is_killed() {
     let (messages, status) = run(endless);
     assert!(!status.success(), "{messages:?}");
     let failed = worker::explain_end(status);
-    assert_eq!(failed.kind, FailedKind::Limit);
+    assert_eq!(failed.kind, FailureKind::Limit);
     assert!(failed.message.contains("compute_ms"), "{failed:?}");
 }
 
@@ -49,7 +49,7 @@ fn what_the_engine_can_stop_needs_no_kill() {
         let (messages, status) = run(source);
         let failed = messages.last();
         assert!(
-            matches!(failed, Some(WorkerMessage::Failed(failed)) if failed.kind == FailedKind::Limit),
+            matches!(failed, Some(WorkerMessage::Failed(failed)) if failed.kind == FailureKind::Limit),
             "{source}: {messages:?}"
         );
         assert!(status.success(), "{source}: {status}");
@@ -74,7 +74,7 @@ fn run(source: &str) -> (Vec<WorkerMessage>, ExitStatus) {
         limits: Limits { compute_ms: 500, ..Limits::default() },
     };
     let data = Json::from_text(r#"{"b":2}"#.to_owned()).expect("JSON");
-    let settle = Settle { seq: 1, now: 1, outcome: Outcome::Data(data) };
+    let settle = Settlement { seq: 1, now: 1, outcome: Outcome::Data(data) };
     let mut child = spawn();
     let mut stdin = child.stdin.take().expect("a pipe");
     for message in [HostMessage::Start(Box::new(start)), HostMessage::Settle(settle)] {

@@ -11,10 +11,10 @@ use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
 use rquickjs::{Context, Ctx, Error, Function, IntoJs, Object, Persistent, Promise, Runtime, Undefined, Value};
 
-use super::failure::{self, Thrown};
+use super::failure::{self, ThrownValue};
 use super::origin::Origin;
 use super::{MAX_STACK_BYTES, Progress};
-use crate::messages::{Done, Failed, FailedKind, Json, Outcome, Settle, Start};
+use crate::messages::{Completion, Failure, FailureKind, Json, Outcome, Settlement, Start};
 use crate::names;
 use crate::reason;
 use crate::run::{self, Crossing, Meter, Run, StopReason};
@@ -60,7 +60,7 @@ impl QuickJs {
     pub(crate) fn start(start: &Start, run: &Shared<Run>, meter: &Rc<Meter>) -> Result<Self, StopReason> {
         let origin = Origin::new(start);
         if origin.source.contains('\0') {
-            let failed = Failed::new(FailedKind::Syntax, "the source contains a NUL character");
+            let failed = Failure::new(FailureKind::Syntax, "the source contains a NUL character");
             return Err(StopReason::Failed(Box::new(failed.with_hint("write it as \\0 in a string"))));
         }
         let runtime = Runtime::new().map_err(|_| no_memory())?;
@@ -98,7 +98,7 @@ impl QuickJs {
     }
 
     /// Ends a call. What waited for it runs with [`Self::advance`].
-    pub(crate) fn settle(&mut self, settle: Settle) -> Result<(), StopReason> {
+    pub(crate) fn settle(&mut self, settle: Settlement) -> Result<(), StopReason> {
         let settled = self.context.with(|context| {
             self.call_settle(&context, settle).map_err(|_| Persistent::save(&context, context.catch()))
         });
@@ -107,7 +107,7 @@ impl QuickJs {
         Ok(())
     }
 
-    fn call_settle(&self, context: &Ctx<'_>, settle: Settle) -> Result<(), Error> {
+    fn call_settle(&self, context: &Ctx<'_>, settle: Settlement) -> Result<(), Error> {
         let function = self.functions.settle.clone().restore(context)?;
         match settle.outcome {
             Outcome::Data(data) => {
@@ -176,7 +176,7 @@ impl QuickJs {
     }
 
     /// The result of the script as JSON.
-    fn result(&self, value: &Persistent<Value<'static>>) -> Result<Done, StopReason> {
+    fn result(&self, value: &Persistent<Value<'static>>) -> Result<Completion, StopReason> {
         self.meter.restart();
         // Getters and `toJSON` of the script run now. They must not make calls.
         self.run.borrow_mut().close();
@@ -186,8 +186,8 @@ impl QuickJs {
             text.map_err(|_| Persistent::save(&context, context.catch()))
         });
         let text = text.map_err(|reason| match self.explain(reason, failure::thrown) {
-            StopReason::Failed(mut failed) if failed.kind == FailedKind::Thrown => {
-                failed.kind = FailedKind::Value;
+            StopReason::Failed(mut failed) if failed.kind == FailureKind::Thrown => {
+                failed.kind = FailureKind::Value;
                 StopReason::Failed(failed)
             }
             reason => reason,
@@ -196,12 +196,12 @@ impl QuickJs {
         let Some(text) = text else {
             return match reason::nothing_done(&self.origin.source, &run) {
                 Some(nothing) => Err(failed(nothing)),
-                None => Ok(Done { value: Json::default(), is_undefined: true }),
+                None => Ok(Completion { value: Json::default(), is_undefined: true }),
             };
         };
         match run.crossing(text) {
-            Crossing::Json(value) => Ok(Done { value, is_undefined: false }),
-            Crossing::TooDeep => Err(failed(Failed::new(FailedKind::Value, reason::too_deep("the result")))),
+            Crossing::Json(value) => Ok(Completion { value, is_undefined: false }),
+            Crossing::TooDeep => Err(failed(Failure::new(FailureKind::Value, reason::too_deep("the result")))),
             Crossing::TooLarge => {
                 exceed_value(&mut run, false, "the result");
                 Err(run.take_stop().unwrap_or_else(no_memory))
@@ -210,7 +210,11 @@ impl QuickJs {
     }
 
     /// Why the script ended, if `reason` is what it threw and `tell` says what that means.
-    fn explain(&self, reason: Persistent<Value<'static>>, tell: fn(Thrown, &Origin, &Run) -> Failed) -> StopReason {
+    fn explain(
+        &self,
+        reason: Persistent<Value<'static>>,
+        tell: fn(ThrownValue, &Origin, &Run) -> Failure,
+    ) -> StopReason {
         {
             let mut run = self.run.borrow_mut();
             if let Some(stop) = run.take_stop() {
@@ -226,7 +230,7 @@ impl QuickJs {
         self.meter.restart();
         let (is_null, thrown) = self.context.with(|context| {
             let reason = reason.restore(&context).unwrap_or_else(|_| Value::new_undefined(context.clone()));
-            (reason.is_null(), Thrown::read(&context, &self.functions.describe, reason))
+            (reason.is_null(), ThrownValue::read(&context, &self.functions.describe, reason))
         });
         let run = self.run.borrow();
         if is_exceeded || self.meter.is_exceeded() {
@@ -340,13 +344,13 @@ fn bridge<'js>(context: &Ctx<'js>, start: &Start, script: &str, run: &Shared<Run
 }
 
 /// What calling a native function of the prelude gives back.
-enum Issued {
+enum IssueOutcome {
     Seq(u64),
     Mistake(String),
     Stopped,
 }
 
-impl<'js> IntoJs<'js> for Issued {
+impl<'js> IntoJs<'js> for IssueOutcome {
     fn into_js(self, context: &Ctx<'js>) -> Result<Value<'js>, Error> {
         match self {
             Self::Seq(seq) => seq.into_js(context),
@@ -356,17 +360,17 @@ impl<'js> IntoJs<'js> for Issued {
     }
 }
 
-fn issue(run: &mut Run, kind: &str, name: String, input: String, what: &str, line: Option<u32>) -> Issued {
+fn issue(run: &mut Run, kind: &str, name: String, input: String, what: &str, line: Option<u32>) -> IssueOutcome {
     let input = match run.crossing(input) {
         Crossing::Json(input) => input,
-        Crossing::TooDeep => return Issued::Mistake(reason::too_deep(what)),
+        Crossing::TooDeep => return IssueOutcome::Mistake(reason::too_deep(what)),
         Crossing::TooLarge => {
             exceed_value(run, false, what);
-            return Issued::Stopped;
+            return IssueOutcome::Stopped;
         }
     };
     let name = (!name.is_empty()).then_some(name);
-    run.call(run::kind_of(kind), name, input, line).map_or(Issued::Stopped, Issued::Seq)
+    run.call(run::kind_of(kind), name, input, line).map_or(IssueOutcome::Stopped, IssueOutcome::Seq)
 }
 
 /// Stops the script, since a value has too many nodes or too much text.
@@ -387,7 +391,7 @@ fn options(name: &str) -> EvalOptions {
     options
 }
 
-fn failed(failed: Failed) -> StopReason {
+fn failed(failed: Failure) -> StopReason {
     StopReason::Failed(Box::new(failed))
 }
 

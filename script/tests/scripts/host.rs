@@ -4,7 +4,7 @@ use std::io::{self, BufRead as _, BufReader, PipeReader, PipeWriter, Write as _}
 use std::thread::{self, JoinHandle};
 
 use script::{
-    Call, CallError, CallKind, ErrorClass, HostMessage, Json, Limits, Outcome, Settle, Start, WorkerMessage, worker,
+    Call, CallError, CallKind, ErrorClass, HostMessage, Json, Limits, Outcome, Settlement, Start, WorkerMessage, worker,
 };
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(crate) struct Host {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Transcript {
     pub(crate) messages: Vec<WorkerMessage>,
-    pub(crate) settles: Vec<Settle>,
+    pub(crate) settles: Vec<Settlement>,
 }
 
 impl Host {
@@ -36,7 +36,7 @@ impl Host {
         Self { messages: BufReader::new(messages), settles: Some(settles), worker }
     }
 
-    pub(crate) fn settle(&mut self, settle: Settle) {
+    pub(crate) fn settle(&mut self, settle: Settlement) {
         write(self.settles.as_mut().expect("the host still speaks"), &HostMessage::Settle(settle));
     }
 
@@ -84,7 +84,7 @@ impl Transcript {
         }
     }
 
-    pub(crate) fn failed(&self) -> &script::Failed {
+    pub(crate) fn failed(&self) -> &script::Failure {
         match self.last() {
             WorkerMessage::Failed(failed) => failed,
             other => panic!("not failed: {other:?}"),
@@ -171,7 +171,7 @@ pub(crate) fn play_with(
                 }
                 let (seq, outcome) = open.remove(pick(open.len()));
                 now += STEP;
-                let settle = Settle { seq, now, outcome };
+                let settle = Settlement { seq, now, outcome };
                 settles.push(settle.clone());
                 host.settle(settle);
             }

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use script::{FailedKind, Limits, Start, WorkerMessage, worker};
+use script::{FailureKind, Limits, Start, WorkerMessage, worker};
 use serde_json::{Value, json};
 
 use super::host::{answer, play, play_with, replay, start};
@@ -14,13 +14,13 @@ enum End {
     /// With a result as this JSON.
     Value(&'static str),
     /// With a failure of this kind whose message or hint contains this.
-    Failed(FailedKind, &'static str),
+    Failed(FailureKind, &'static str),
     /// The host never ends what it waits for.
     Waiting,
 }
 
 use End::{Failed, Value as Returns, Waiting};
-use FailedKind::{Call, Limit, Stuck, Syntax, Thrown, Value as BadValue};
+use FailureKind::{Call, Limit, Stuck, Syntax, Thrown, Value as BadValue};
 
 const SCRIPTS: &[(&str, End)] = &[
     // Time.
