@@ -85,7 +85,16 @@ pub(crate) fn looks_typed(code: &str) -> bool {
         let (before, after) = (code[..at].trim_end(), &code[at + kind.len()..]);
         !after.starts_with(is_word) && (before.ends_with([':', '<']) || code[..at].ends_with(" as "))
     };
+    // `const name: Order`, `(name: Order)`
+    let is_annotated = |before: &str| {
+        code.match_indices(before).any(|(at, _)| {
+            let rest = code[at + before.len()..].trim_start();
+            let after = rest.trim_start_matches(is_word);
+            after.len() < rest.len() && after.trim_start_matches(['?', '!']).starts_with(':')
+        })
+    };
     code.lines().any(is_declared)
+        || ["const ", "let ", "var ", "("].into_iter().any(is_annotated)
         || TYPES.iter().any(|kind| code.match_indices(kind).any(is_type))
         || code.contains(" as const")
         || code.match_indices(" as ").any(|(at, _)| code[at + 4..].starts_with(|letter: char| letter.is_uppercase()))
@@ -376,12 +385,21 @@ mod tests {
 
     #[test]
     fn types_are_recognized() {
-        for typed in
-            ["const a: string = 1", "let x = y as Order", "interface A {", "f(x: number[])", "new Map<string, X>()"]
-        {
+        for typed in [
+            "const a: string = 1",
+            "let x = y as Order",
+            "interface A {",
+            "f(x: number[])",
+            "const order: Order[] = []",
+            "let a!: B;",
+            "(orders?: Order) => 1",
+            "new Map<string, X>()",
+        ] {
             assert!(looks_typed(&code_of(typed)), "{typed}");
         }
-        assert!(!looks_typed(&code_of("const a = { string, b: 'number' }; let c = any ? d : e")));
+        assert!(!looks_typed(&code_of(
+            "const a = { string, b: 'number' }; let c = any ? d : e; f(a ? b : c); for (const x of y) z = { x: 1 }"
+        )));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::messages::{Failure, FailureKind, HostMessage, Idle, Start, WorkerMess
 use crate::reason;
 use crate::run::{Meter, Run, StopReason};
 
-/// The hidden command that runs [`serve`] after [`limit_process`].
+/// The hidden command that runs [`serve_process`].
 pub const COMMAND: &str = "script-worker";
 
 /// The environment of the process. Scripts see UTC in any case; this spares a look at the system's time zone.
