@@ -17,7 +17,7 @@ pub mod worker;
 
 pub use limits::Limits;
 pub use messages::{
-    Call, CallError, CallKind, Done, ErrorClass, Failed, FailedKind, HostMessage, Idle, Json, Outcome, Settle, Start,
-    WorkerMessage,
+    Call, CallError, CallKind, Completion, ErrorClass, Failure, FailureKind, HostMessage, Idle, Json, Outcome,
+    Settlement, Start, WorkerMessage,
 };
 pub use names::called_names;

@@ -31,7 +31,7 @@ pub struct Json(Box<RawValue>);
 pub enum HostMessage {
     /// The first message, and only that.
     Start(Box<Start>),
-    Settle(Settle),
+    Settle(Settlement),
 }
 
 /// A script and everything that it depends on.
@@ -62,7 +62,7 @@ pub struct Start {
 /// How an open call ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settle {
+pub struct Settlement {
     pub seq: u64,
     /// The time that the script sees from now on, in milliseconds since 1970.
     pub now: i64,
@@ -112,9 +112,9 @@ pub enum WorkerMessage {
     /// Everything that could run has run; the script waits for one of its calls.
     Idle(Idle),
     /// The last message: the script returned, and its calls ended, except for timers that it cleared.
-    Done(Done),
+    Done(Completion),
     /// The last message: the script ended with an error. Calls may still be open.
-    Failed(Box<Failed>),
+    Failed(Box<Failure>),
 }
 
 /// A call that the host shall perform.
@@ -151,11 +151,14 @@ pub enum CallKind {
 pub struct Idle {
     /// How many calls are open: written and not settled. Calls that wait for their turn do not count.
     pub pending: usize,
+    /// Whether the script has returned, and waits only for calls that it left open. If these are timers alone, as after a
+    /// race with one, the host may settle them early.
+    pub is_returned: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Done {
+pub struct Completion {
     pub value: Json,
     /// Whether the script returned nothing; the value is then `null`.
     pub is_undefined: bool,
@@ -165,8 +168,8 @@ pub struct Done {
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Failed {
-    pub kind: FailedKind,
+pub struct Failure {
+    pub kind: FailureKind,
     /// The name of the JavaScript error, such as `TypeError`.
     pub name: Option<String>,
     pub message: String,
@@ -184,7 +187,7 @@ pub struct Failed {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FailedKind {
+pub enum FailureKind {
     /// The source does not parse.
     Syntax,
     /// The script threw an error and did not catch it.
@@ -243,8 +246,8 @@ impl fmt::Debug for Json {
     }
 }
 
-impl Failed {
-    pub(crate) fn new(kind: FailedKind, message: impl Into<String>) -> Self {
+impl Failure {
+    pub(crate) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             name: None,
@@ -280,5 +283,63 @@ mod decimal {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded runs are replayed by later versions, so what was once written must stay readable.
+    #[test]
+    fn the_lines_of_the_protocol_stay_as_they_are() {
+        for line in [
+            r#"{"start":{"source":"return 1","name":"a.js","input":{"n":1.50},"tools":{"a_b":"a-b"},"now":1772690828009,"seed":"18446744073709551615","limits":{"memory_bytes":1,"compute_ms":2,"max_calls":3,"max_open":4,"max_value_bytes":5,"max_value_nodes":6,"max_note_bytes":7,"max_notes_bytes":8}}}"#,
+            r#"{"settle":{"seq":3,"now":1,"outcome":{"data":[1.0,"x"]}}}"#,
+            r#"{"settle":{"seq":3,"now":1,"outcome":{"error":{"code":"c","message":"m","hint":"h","details":{},"class":"outcome_unknown"}}}}"#,
+        ] {
+            let message: HostMessage = serde_json::from_str(line).expect(line);
+            assert_eq!(serde_json::to_string(&message).expect("JSON"), line);
+        }
+        for line in [
+            r#"{"call":{"seq":1,"kind":"run","name":"a-b","input":{},"line":12}}"#,
+            r#"{"call":{"seq":2,"kind":"ask_user","input":{"question":"?"}}}"#,
+            r#"{"call":{"seq":3,"kind":"list_tools","input":{"query":"x"}}}"#,
+            r#"{"note":"text"}"#,
+            r#"{"idle":{"pending":2,"is_returned":false}}"#,
+            r#"{"done":{"value":null,"is_undefined":true}}"#,
+            r#"{"failed":{"kind":"call","name":"Denied","message":"m","hint":"h","line":1,"column":2,"error":{"code":"c","message":"m","class":"denied"},"seq":4,"stack":["f (a.js:1:2)"]}}"#,
+            r#"{"failed":{"kind":"stuck","message":"m"}}"#,
+        ] {
+            let message: WorkerMessage = serde_json::from_str(line).expect(line);
+            assert_eq!(serde_json::to_string(&message).expect("JSON"), line);
+        }
+    }
+
+    #[test]
+    fn what_a_start_leaves_out_has_a_default() {
+        let line = r#"{"start":{"source":"","now":0,"seed":"1","limits":{"max_open":2}}}"#;
+        let HostMessage::Start(start) = serde_json::from_str(line).expect(line) else { panic!("a start") };
+        assert_eq!((start.name.as_str(), start.input.as_text(), start.tools.len()), ("script.js", "null", 0));
+        assert_eq!(start.limits, Limits { max_open: 2, ..Limits::default() });
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused() {
+        for line in [
+            r#"{"start":{"source":"","now":0,"seed":"1","other":1}}"#,
+            r#"{"start":{"source":"","now":0,"seed":1}}"#,
+            r#"{"settle":{"seq":1,"now":1,"outcome":{"both":1}}}"#,
+            r#"{"stop":{}}"#,
+        ] {
+            assert!(serde_json::from_str::<HostMessage>(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_lines_of_a_text_are_joined() {
+        let json = Json::from_text("{\n  \"a\": \"b\\n\"\r\n}".to_owned()).expect("JSON");
+        assert_eq!(json.as_text(), "{   \"a\": \"b\\n\"  }");
+        assert!(Json::from_text("{".to_owned()).is_err());
     }
 }

@@ -6,15 +6,53 @@ use std::collections::BTreeSet;
 
 /// Words of the language, which are no names.
 const KEYWORDS: [&str; 40] = [
-    "async", "await", "break", "case", "catch", "class", "const", "continue", "debugger", "default", "delete", "do",
-    "else", "export", "extends", "false", "finally", "for", "function", "if", "import", "in", "instanceof", "let", "new",
-    "null", "of", "return", "static", "super", "switch", "this", "throw", "true", "try", "typeof", "var", "void",
-    "while", "yield",
+    "async",
+    "await",
+    "break",
+    "case",
+    "catch",
+    "class",
+    "const",
+    "continue",
+    "debugger",
+    "default",
+    "delete",
+    "do",
+    "else",
+    "export",
+    "extends",
+    "false",
+    "finally",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "instanceof",
+    "let",
+    "new",
+    "null",
+    "of",
+    "return",
+    "static",
+    "super",
+    "switch",
+    "this",
+    "throw",
+    "true",
+    "try",
+    "typeof",
+    "var",
+    "void",
+    "while",
+    "yield",
 ];
 /// Keywords that are values: a slash after them divides.
 const VALUES: [&str; 5] = ["this", "super", "null", "true", "false"];
 /// A longer text is no name.
 const MAX_NAME_BYTES: usize = 200;
+/// How alike two names are, from 0 to 1, if one may be a slip for the other.
+const MIN_LIKENESS: f64 = 0.85;
 /// What a script's only function is called if a model writes a program.
 const MAINS: [&str; 4] = ["main", "run", "script", "execute"];
 
@@ -38,25 +76,35 @@ pub(crate) fn code_of(source: &str) -> String {
 
 /// Whether code that does not parse looks like TypeScript.
 pub(crate) fn looks_typed(code: &str) -> bool {
-    const TYPES: [&str; 12] = [
-        "string", "number", "boolean", "any", "unknown", "void", "never", "object", "Record<", "Promise<", "Array<", "Map<",
-    ];
+    const TYPES: [&str; 11] =
+        ["string", "number", "boolean", "any", "unknown", "void", "never", "Record", "Promise", "Array", "Map"];
     const STARTS: [&str; 6] = ["interface ", "type ", "enum ", "declare ", "namespace ", "abstract class "];
-    let annotated = |kind: &&str| {
-        [":", " as ", "<"].iter().any(|before| {
-            code.match_indices(kind).any(|(at, _)| {
-                let (head, tail) = (code[..at].trim_end_matches(' '), &code[at + kind.len()..]);
-                let ends = kind.ends_with('<') || !tail.starts_with(|next: char| next.is_alphanumeric() || next == '_');
-                ends && head.ends_with(before.trim_end())
-                    && (!before.starts_with(' ') || code[..at].ends_with(" as "))
-            })
+    let is_declared = |line: &str| STARTS.iter().any(|start| line.trim_start().starts_with(start));
+    // `name: string`, `<string`, `value as string`
+    let is_type = |(at, kind): (usize, &str)| {
+        let (before, after) = (code[..at].trim_end(), &code[at + kind.len()..]);
+        !after.starts_with(is_word) && (before.ends_with([':', '<']) || code[..at].ends_with(" as "))
+    };
+    // `const name: Order`, `(name: Order)`
+    let is_annotated = |before: &str| {
+        code.match_indices(before).any(|(at, _)| {
+            let rest = code[at + before.len()..].trim_start();
+            let after = rest.trim_start_matches(is_word);
+            after.len() < rest.len() && after.trim_start_matches(['?', '!']).starts_with(':')
         })
     };
-    STARTS.iter().any(|start| code.lines().any(|line| line.trim_start().starts_with(start)))
-        || TYPES.iter().any(|kind| annotated(&kind))
+    code.lines().any(is_declared)
+        || ["const ", "let ", "var ", "("].into_iter().any(is_annotated)
+        || TYPES.iter().any(|kind| code.match_indices(kind).any(is_type))
         || code.contains(" as const")
-        || code.contains("!.")
-        || code.contains(": {") && code.contains("[]")
+        || code.match_indices(" as ").any(|(at, _)| code[at + 4..].starts_with(|letter: char| letter.is_uppercase()))
+}
+
+/// The one of `names` that is most like `name`, if one is like it.
+pub(crate) fn closest<'a>(name: &str, names: &'a [String]) -> Option<&'a str> {
+    let likeness = |known: &String| strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase());
+    let closest = names.iter().max_by(|left, right| likeness(left).total_cmp(&likeness(right)))?;
+    (likeness(closest) >= MIN_LIKENESS).then_some(closest)
 }
 
 /// The function that a source declares as its main one and never calls.
@@ -269,7 +317,10 @@ impl<'a> Scanner<'a> {
                 '\\' => is_escaped = true,
                 '[' => is_class = true,
                 ']' => is_class = false,
-                '/' if !is_class => return Some(at + 1),
+                '/' if !is_class => {
+                    let flags = self.rest[at + 1..].find(|letter: char| !letter.is_ascii_lowercase());
+                    return Some(flags.map_or(self.rest.len(), |length| at + 1 + length));
+                }
                 _ => {}
             }
         }
@@ -296,15 +347,19 @@ mod tests {
 
     #[test]
     fn identifiers_are_names_and_properties_are_not() {
-        assert_eq!(names("const x = await shop_search({ limit: 3 }); x.rows.map(f)"), ["f", "limit", "shop_search", "x"]);
+        assert_eq!(
+            names("const x = await shop_search({ limit: 3 }); x.rows.map(f)"),
+            ["f", "limit", "shop_search", "x"]
+        );
         assert_eq!(names("a?.b?.(c)?.[d]; [...e]"), ["a", "c", "d", "e"]);
     }
 
     #[test]
     fn keys_of_tools_are_names() {
-        assert_eq!(names(r#"tools.one({}); tools["a-b"](); tools?.two(); tools[`c-d`]()"#), [
-            "a-b", "c-d", "one", "tools", "two"
-        ]);
+        assert_eq!(
+            names(r#"tools.one({}); tools["a-b"](); tools?.two(); tools[`c-d`]()"#),
+            ["a-b", "c-d", "one", "tools", "two"]
+        );
         assert_eq!(names(r#"for (const n of ["x-y", "z"]) await tools[n]()"#), ["n", "tools", "x-y", "z"]);
     }
 
@@ -330,10 +385,21 @@ mod tests {
 
     #[test]
     fn types_are_recognized() {
-        for typed in ["const a: string = 1", "let x = y as Order", "interface A {", "f(x: number[])", "new Map<string, X>()"] {
-            assert!(looks_typed(&code_of(typed)) || typed.contains("as Order"), "{typed}");
+        for typed in [
+            "const a: string = 1",
+            "let x = y as Order",
+            "interface A {",
+            "f(x: number[])",
+            "const order: Order[] = []",
+            "let a!: B;",
+            "(orders?: Order) => 1",
+            "new Map<string, X>()",
+        ] {
+            assert!(looks_typed(&code_of(typed)), "{typed}");
         }
-        assert!(!looks_typed(&code_of("const a = { string, b: 'number' }; let c = any ? d : e")));
+        assert!(!looks_typed(&code_of(
+            "const a = { string, b: 'number' }; let c = any ? d : e; f(a ? b : c); for (const x of y) z = { x: 1 }"
+        )));
     }
 
     #[test]

@@ -18,7 +18,12 @@ pub(crate) struct Notes {
 
 impl Notes {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { max_note_bytes: limits.max_note_bytes, left_bytes: limits.max_notes_bytes, has_any: false, is_full: false }
+        Self {
+            max_note_bytes: limits.max_note_bytes,
+            left_bytes: limits.max_notes_bytes,
+            has_any: false,
+            is_full: false,
+        }
     }
 
     /// Returns what to write for a note with this text: nothing once the notes are full.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 use crate::limits::Limits;
-use crate::messages::{Call, CallKind, Failed, FailedKind, Json, MAX_DEPTH, Start, WorkerMessage};
+use crate::messages::{Call, CallKind, Failure, FailureKind, Json, MAX_DEPTH, Start, WorkerMessage};
 use crate::notes::Notes;
 
 /// A run of a script.
@@ -37,7 +37,7 @@ pub(crate) struct Run {
 /// Why a script is not continued.
 #[derive(Debug)]
 pub(crate) enum StopReason {
-    Failed(Box<Failed>),
+    Failed(Box<Failure>),
     /// The host is gone.
     Output(io::Error),
 }
@@ -48,7 +48,6 @@ pub(crate) struct Meter {
     max: Duration,
     start: Cell<Duration>,
     is_exceeded: Cell<bool>,
-    is_stopped: Cell<bool>,
 }
 
 /// A value that the script wants to pass, as JSON text.
@@ -94,13 +93,7 @@ impl Run {
     }
 
     /// Makes a call, or puts it into the queue, and returns its number. `None` if the script is not continued.
-    pub(crate) fn call(
-        &mut self,
-        kind: CallKind,
-        name: Option<String>,
-        input: Json,
-        line: Option<u32>,
-    ) -> Option<u64> {
+    pub(crate) fn call(&mut self, kind: CallKind, name: Option<String>, input: Json, line: Option<u32>) -> Option<u64> {
         if self.is_closed || self.stop.is_some() {
             return None;
         }
@@ -118,7 +111,8 @@ impl Run {
             self.held_bytes += call.input.as_text().len();
             self.held.push_back(call);
             if self.held_bytes > self.limits.memory_bytes {
-                let message = format!("calls that wait for their turn hold more than {} bytes", self.limits.memory_bytes);
+                let message =
+                    format!("calls that wait for their turn hold more than {} bytes", self.limits.memory_bytes);
                 self.exceed(message, "await some of the calls before making more", line);
                 return None;
             }
@@ -203,7 +197,7 @@ impl Run {
 
     /// Stops the script, since it exceeded a limit.
     pub(crate) fn exceed(&mut self, message: String, hint: &str, line: Option<u32>) {
-        let mut failed = Failed::new(FailedKind::Limit, message).with_hint(hint);
+        let mut failed = Failure::new(FailureKind::Limit, message).with_hint(hint);
         failed.line = line;
         self.stop(StopReason::Failed(Box::new(failed)));
     }
@@ -248,7 +242,6 @@ impl Meter {
             max: Duration::from_millis(limits.compute_ms),
             start: Cell::new(thread_time()),
             is_exceeded: Cell::new(false),
-            is_stopped: Cell::new(false),
         }
     }
 
@@ -256,24 +249,18 @@ impl Meter {
     pub(crate) fn restart(&self) {
         self.start.set(thread_time());
         self.is_exceeded.set(false);
-        self.is_stopped.set(false);
-    }
-
-    /// Lets [`Self::interrupts`] return true from now on.
-    pub(crate) fn stop(&self) {
-        self.is_stopped.set(true);
     }
 
     pub(crate) fn is_exceeded(&self) -> bool {
         self.is_exceeded.get()
     }
 
-    /// Whether the script must end at once.
+    /// Whether the script must end at once, since its time is over.
     pub(crate) fn interrupts(&self) -> bool {
         if thread_time().saturating_sub(self.start.get()) > self.max {
             self.is_exceeded.set(true);
         }
-        self.is_exceeded.get() || self.is_stopped.get()
+        self.is_exceeded.get()
     }
 }
 

@@ -15,10 +15,11 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::signal::Signal;
 
 use crate::engine::{Engine, Progress};
-use crate::messages::{Failed, FailedKind, HostMessage, Idle, Start, WorkerMessage};
+use crate::messages::{Failure, FailureKind, HostMessage, Idle, Start, WorkerMessage};
+use crate::reason;
 use crate::run::{Meter, Run, StopReason};
 
-/// The hidden command that runs [`serve`] after [`limit_process`].
+/// The hidden command that runs [`serve_process`].
 pub const COMMAND: &str = "script-worker";
 
 /// The environment of the process. Scripts see UTC in any case; this spares a look at the system's time zone.
@@ -47,21 +48,14 @@ pub fn serve_process(input: impl BufRead + Send, output: impl Write + Send + 'st
 }
 
 /// Why a process ended that wrote no last message.
-pub fn explain_end(status: ExitStatus) -> Failed {
+pub fn explain_end(status: ExitStatus) -> Failure {
     let signal = status.signal();
-    let (message, hint) = if signal == Some(Signal::SIGXCPU as i32) {
-        (COMPUTE_MESSAGE.to_owned(), COMPUTE_HINT)
-    } else {
-        let message = format!("the script's process ended before the script did ({status})");
-        (message, "it probably needs too much memory: work on less data at once")
-    };
-    Failed::new(FailedKind::Limit, message).with_hint(hint)
+    if signal == Some(Signal::SIGXCPU as i32) {
+        return reason::computed_too_long();
+    }
+    Failure::new(FailureKind::Limit, format!("the script's process ended before the script did ({status})"))
+        .with_hint("it probably needs too much memory: work on less data at once")
 }
-
-/// The message of a script that computes for too long.
-pub(crate) const COMPUTE_MESSAGE: &str =
-    "the script computed for too long without waiting for a call (`compute_ms`); perhaps a loop or a regular expression never ends";
-pub(crate) const COMPUTE_HINT: &str = "check the condition of each loop, and work on less data at once";
 
 fn run_on_own_stack(
     mut input: impl BufRead + Send,
@@ -91,7 +85,7 @@ impl<R: BufRead> Worker<'_, R> {
         };
         let run = Rc::new(RefCell::new(Run::new(&start, output)));
         let meter = Rc::new(Meter::new(&start.limits));
-        let last = self.run_script(&start, &run, &meter)?;
+        let Some(last) = self.run_script(&start, &run, &meter)? else { return Ok(()) };
         let mut run = run.borrow_mut();
         match last {
             Ok(last) => run.write(&last),
@@ -105,40 +99,40 @@ impl<R: BufRead> Worker<'_, R> {
         }
     }
 
-    /// Returns the last message. At the end of `input`, this is a failure that no host reads.
+    /// Returns the last message; `None` if `input` ended before the script did.
     fn run_script(
         &mut self,
         start: &Start,
         run: &Rc<RefCell<Run>>,
         meter: &Rc<Meter>,
-    ) -> io::Result<Result<WorkerMessage, StopReason>> {
+    ) -> io::Result<Option<Result<WorkerMessage, StopReason>>> {
         self.limit(start)?;
         let mut engine = match Engine::start(start, run, meter) {
             Ok(engine) => engine,
-            Err(failed) => return Ok(Err(failed)),
+            Err(failed) => return Ok(Some(Err(failed))),
         };
         loop {
-            match engine.advance() {
-                Err(reason) => return Ok(Err(reason)),
-                Ok(Progress::Ended(done)) => return Ok(Ok(WorkerMessage::Done(done))),
-                Ok(Progress::Waiting) => {}
-            }
+            let is_returned = match engine.advance() {
+                Err(reason) => return Ok(Some(Err(reason))),
+                Ok(Progress::Ended(done)) => return Ok(Some(Ok(WorkerMessage::Done(done)))),
+                Ok(Progress::Waiting { is_returned }) => is_returned,
+            };
             {
                 let mut run = run.borrow_mut();
                 let pending = run.open();
-                run.write(&WorkerMessage::Idle(Idle { pending }));
+                run.write(&WorkerMessage::Idle(Idle { pending, is_returned }));
                 run.flush();
             }
             let settle = match self.read()? {
                 Some(HostMessage::Settle(settle)) => settle,
                 Some(HostMessage::Start(_)) => return Err(invalid("a second start")),
-                None => return Ok(Err(StopReason::Output(io::ErrorKind::UnexpectedEof.into()))),
+                None => return Ok(None),
             };
             self.limit(start)?;
             meter.restart();
             run.borrow_mut().settle(settle.seq, settle.now)?;
             if let Err(reason) = engine.settle(settle) {
-                return Ok(Err(reason));
+                return Ok(Some(Err(reason)));
             }
         }
     }

@@ -3,8 +3,8 @@
 use rquickjs::{Ctx, Error, Function, Persistent, Value};
 use serde::Deserialize;
 
-use super::quickjs::Origin;
-use crate::messages::{CallError, ErrorClass, Failed, FailedKind};
+use super::origin::Origin;
+use crate::messages::{CallError, ErrorClass, Failure, FailureKind};
 use crate::reason;
 use crate::run::{self, Run};
 
@@ -14,7 +14,7 @@ const MAX_FRAMES: usize = 8;
 /// A value that was thrown, as the prelude describes it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Thrown {
+pub(super) struct ThrownValue {
     name: Option<String>,
     message: Option<String>,
     hint: Option<String>,
@@ -50,13 +50,9 @@ struct Frame<'a> {
     column: u32,
 }
 
-impl Thrown {
+impl ThrownValue {
     /// Asks the prelude. Runs code of the script if `value` has any, such as getters.
-    pub(super) fn read<'js>(
-        context: &Ctx<'js>,
-        describe: &Persistent<Function<'static>>,
-        value: Value<'js>,
-    ) -> Self {
+    pub(super) fn read<'js>(context: &Ctx<'js>, describe: &Persistent<Function<'static>>, value: Value<'js>) -> Self {
         let described: Result<String, Error> =
             describe.clone().restore(context).and_then(|describe| describe.call((value,)));
         let Ok(text) = described else {
@@ -67,11 +63,11 @@ impl Thrown {
         serde_json::from_str(&run::without_lone_surrogates(text)).unwrap_or_default()
     }
 
-    fn into_failed(self, kind: FailedKind, origin: &Origin) -> Failed {
+    fn into_failed(self, kind: FailureKind, origin: &Origin) -> Failure {
         let frames = frames(self.stack.as_deref().unwrap_or_default(), &origin.name);
         let message = self.message.filter(|message| !message.is_empty());
         let mut failed =
-            Failed::new(kind, message.unwrap_or_else(|| "the script threw a value without a message".to_owned()));
+            Failure::new(kind, message.unwrap_or_else(|| "the script threw a value without a message".to_owned()));
         failed.name = self.name;
         failed.hint = self.hint;
         if let Some(inner) = frames.first() {
@@ -84,18 +80,25 @@ impl Thrown {
 }
 
 /// The failure of a script that was not compiled.
-pub(super) fn uncompiled(thrown: Thrown, origin: &Origin) -> Failed {
+pub(super) fn uncompiled(thrown: ThrownValue, origin: &Origin, _run: &Run) -> Failure {
     if thrown.name.as_deref() != Some("SyntaxError") {
         return thrown_without_call(thrown, origin);
     }
-    let mut failed = thrown.into_failed(FailedKind::Syntax, origin);
+    let mut failed = thrown.into_failed(FailureKind::Syntax, origin);
     failed.stack.clear();
+    let lines = u32::try_from(origin.source.lines().count()).unwrap_or(u32::MAX).max(1);
+    if failed.line.is_some_and(|line| line > lines) {
+        // The parser has reached what stands around the source.
+        "the source ends too early: a bracket, text or comment is not closed, or a bracket too many is"
+            .clone_into(&mut failed.message);
+        (failed.line, failed.column) = (Some(lines), None);
+    }
     failed.hint = reason::syntax_hint(&origin.source, &failed).map(str::to_owned);
     failed
 }
 
 /// The failure of a script that did not catch what was thrown.
-pub(super) fn thrown(mut thrown: Thrown, origin: &Origin, run: &Run) -> Failed {
+pub(super) fn thrown(mut thrown: ThrownValue, origin: &Origin, run: &Run) -> Failure {
     let (seq, is_cause, body) = (thrown.seq, thrown.is_cause, thrown.error.take());
     let details = thrown.details.take().and_then(|text| match run.crossing(text) {
         run::Crossing::Json(details) => Some(details),
@@ -105,7 +108,7 @@ pub(super) fn thrown(mut thrown: Thrown, origin: &Origin, run: &Run) -> Failed {
     let (Some(seq), Some(body)) = (seq, body) else { return failed };
     let CallBody { code, message, hint, class } = body;
     if !is_cause {
-        failed.kind = FailedKind::Call;
+        failed.kind = FailureKind::Call;
     }
     failed.line = failed.line.or(run.line_of(seq));
     failed.seq = Some(seq);
@@ -113,26 +116,26 @@ pub(super) fn thrown(mut thrown: Thrown, origin: &Origin, run: &Run) -> Failed {
     failed
 }
 
-fn thrown_without_call(mut thrown: Thrown, origin: &Origin) -> Failed {
+fn thrown_without_call(mut thrown: ThrownValue, origin: &Origin) -> Failure {
     if let Some(limit) = reason::engine_limit(thrown.name.as_deref(), thrown.message.as_deref()) {
         let line = line(&thrown, origin);
-        return Failed { line, ..limit };
+        return Failure { line, ..limit };
     }
     let (inner, cause) = (thrown.inner.take(), thrown.cause.take());
-    let mut failed = thrown.into_failed(FailedKind::Thrown, origin);
+    let mut failed = thrown.into_failed(FailureKind::Thrown, origin);
     for (what, message) in [("the first of its errors", inner), ("its cause", cause)] {
         if let Some(message) = message {
             failed.message = format!("{}; {what}: {message}", failed.message);
         }
     }
     if failed.hint.is_none() {
-        failed.hint = reason::thrown_hint(&failed);
+        failed.hint = reason::thrown_hint(&failed, |name| origin.closest_tool(name));
     }
     failed
 }
 
 /// The line of the script where it was thrown.
-pub(super) fn line(thrown: &Thrown, origin: &Origin) -> Option<u32> {
+pub(super) fn line(thrown: &ThrownValue, origin: &Origin) -> Option<u32> {
     first_line(thrown.stack.as_deref()?, &origin.name)
 }
 
@@ -153,5 +156,6 @@ fn frame<'a>(line: &'a str, script: &str) -> Option<Frame<'a>> {
         let (file, line) = rest.rsplit_once(':')?;
         Some((file, (line.parse().ok()?, column.parse().ok()?)))
     })?;
-    (file == script).then_some(Frame { text, line: position.0, column: position.1 })
+    // The code around the source is no function of the script.
+    (file == script && !text.starts_with("<eval> ")).then_some(Frame { text, line: position.0, column: position.1 })
 }

@@ -14,6 +14,7 @@
   const NativeError = Error;
   const NativeTypeError = TypeError;
   const NativeRangeError = RangeError;
+  const NativeReferenceError = ReferenceError;
   const NativePromise = Promise;
   const text = String;
   const number = Number;
@@ -29,8 +30,16 @@
     const value = key === "stackTraceLimit" ? 30 : undefined;
     defineProperty(NativeError, key, { get: () => value, set() {}, enumerable: false, configurable: false });
   }
-  const stackGetter = Object.getOwnPropertyDescriptor(NativeError.prototype, "stack").get;
+  const { get: stackGetter, set: stackSetter } = Object.getOwnPropertyDescriptor(NativeError.prototype, "stack");
   const stackOf = (error) => apply(stackGetter, error, []);
+  // Scripts expect the message above the places.
+  defineProperty(NativeError.prototype, "stack", {
+    get() {
+      const places = stackOf(this);
+      return typeof places === "string" ? `${this}\n${places}` : places;
+    },
+    set: stackSetter, enumerable: false, configurable: true,
+  });
 
   const define = (target, key, value) =>
     defineProperty(target, key, { value, writable: true, enumerable: false, configurable: true });
@@ -208,6 +217,7 @@
     if (typeof value === "bigint") return `${value}n`;
     if (typeof value === "function") return `[Function: ${text(value.name)}]`;
     if (typeof value !== "object" || value === null) return text(value);
+    if (isOf(NativePromise.prototype, value)) return "[Promise: not awaited]";
     let nodes = 0;
     return stringify(value, function (key, item) {
       nodes += 1;
@@ -317,7 +327,9 @@
       __proto__: null,
       get(target, key) {
         if (key in target || typeof key === "symbol" || key === "then" || key === "toJSON") return target[key];
-        throw new ReferenceError(`no subtool named \`${key}\` is known to this script; list_tools("what it should do") finds names`);
+        const meant = bridge.closest(apply(toWellFormed, key, []));
+        const instead = meant === undefined ? "" : `; did you mean \`${meant}\`?`;
+        throw new NativeReferenceError(`no subtool named \`${key}\` is known to this script${instead}; list_tools("what it should do") finds names`);
       },
     }));
   };

@@ -1,6 +1,6 @@
-//! The engine that is QuickJS, by `rquickjs`.
+//! The engine that is `QuickJS`, by `rquickjs`.
 //!
-//! Standard objects of the language are QuickJS's own. What a script finds besides is JavaScript too, in `prelude.js`
+//! Standard objects of the language are `QuickJS`'s own. What a script finds besides is JavaScript too, in `prelude.js`
 //! and in `shims/`, which runs before the script.
 
 use std::cell::RefCell;
@@ -11,12 +11,13 @@ use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
 use rquickjs::{Context, Ctx, Error, Function, IntoJs, Object, Persistent, Promise, Runtime, Undefined, Value};
 
-use super::failure::{self, Thrown};
+use super::failure::{self, ThrownValue};
+use super::origin::Origin;
 use super::{MAX_STACK_BYTES, Progress};
-use crate::messages::{Done, Failed, FailedKind, Json, Outcome, Settle, Start};
+use crate::messages::{Completion, Failure, FailureKind, Json, Outcome, Settlement, Start};
+use crate::names;
 use crate::reason;
 use crate::run::{self, Crossing, Meter, Run, StopReason};
-use crate::worker::{COMPUTE_HINT, COMPUTE_MESSAGE};
 
 /// JavaScript of ours: its name in stack traces, which no script has, and its text.
 const PRELUDE: (&str, &str) = ("<prelude>", include_str!("prelude.js"));
@@ -26,21 +27,18 @@ const SHIMS: [(&str, &str); 4] = [
     ("<locale>", include_str!("shims/locale.js")),
     ("<web>", include_str!("shims/web.js")),
 ];
-/// Stands before the source, on its first line.
-const BEFORE: &str = "(async function () {";
-const AFTER: &str = "\n})()";
 /// What describing a failure may use after the script has used all of its memory.
 const SPARE_BYTES: usize = 4 << 20;
 
 type Shared<T> = Rc<RefCell<T>>;
 type Rejections = Shared<Vec<(Persistent<Value<'static>>, Persistent<Value<'static>>)>>;
 
-/// A script in QuickJS.
+/// A script in `QuickJS`.
 pub(crate) struct QuickJs {
     /// Promises that were rejected while nothing handled them, and the reasons.
     rejections: Rejections,
     /// The promise of the script itself.
-    main: Persistent<Promise<'static>>,
+    main: Option<Persistent<Promise<'static>>>,
     functions: Functions,
     run: Shared<Run>,
     meter: Rc<Meter>,
@@ -57,82 +55,59 @@ struct Functions {
     result: Persistent<Function<'static>>,
 }
 
-/// Where a script's text comes from.
-#[derive(Debug, Clone)]
-pub(super) struct Origin {
-    pub(super) name: String,
-    pub(super) source: String,
-}
-
-impl Origin {
-    fn new(start: &Start) -> Self {
-        let is_plain = |letter: char| letter.is_alphanumeric() || "._-/ ".contains(letter);
-        let name = if !start.name.is_empty() && start.name.chars().all(is_plain) { &start.name } else { "script.js" };
-        // A first line for a shell, `#!/usr/bin/env node`, is a comment.
-        let source = match start.source.strip_prefix("#!") {
-            Some(rest) => format!("//{rest}"),
-            None => start.source.clone(),
-        };
-        Self { name: name.to_owned(), source }
-    }
-
-    /// The column in the source of a column in what QuickJS compiled.
-    pub(super) fn column(line: u32, column: u32) -> u32 {
-        if line == 1 { column.saturating_sub(u32::try_from(BEFORE.len()).unwrap_or(0)).max(1) } else { column }
-    }
-}
-
 impl QuickJs {
     /// Compiles the script and runs it up to its first `await`.
     pub(crate) fn start(start: &Start, run: &Shared<Run>, meter: &Rc<Meter>) -> Result<Self, StopReason> {
         let origin = Origin::new(start);
         if origin.source.contains('\0') {
-            let failed = Failed::new(FailedKind::Syntax, "the source contains a NUL character");
+            let failed = Failure::new(FailureKind::Syntax, "the source contains a NUL character");
             return Err(StopReason::Failed(Box::new(failed.with_hint("write it as \\0 in a string"))));
         }
         let runtime = Runtime::new().map_err(|_| no_memory())?;
         runtime.set_memory_limit(start.limits.memory_bytes);
         runtime.set_max_stack_size(MAX_STACK_BYTES);
-        let watched = Rc::clone(meter);
-        runtime.set_interrupt_handler(Some(Box::new(move || watched.interrupts())));
         let rejections = Rejections::default();
         let tracked = Rc::clone(&rejections);
         runtime.set_host_promise_rejection_tracker(Some(Box::new(move |context, promise, reason, is_handled| {
             track(&tracked, &context, &promise, &reason, is_handled);
         })));
         let context = Context::full(&runtime).map_err(|_| no_memory())?;
-        let prepared = context.with(|context| prepare(&context, start, run, meter).map_err(|_| context.catch()).ok());
+        let prepared =
+            context.with(|context| prepare(&context, start, &origin.name, run).map_err(|_| context.catch()).ok());
         let functions = prepared.ok_or_else(no_memory)?;
-        let compiled = context.with(|context| {
-            let text = [BEFORE, &origin.source, AFTER].concat();
-            let promise: Result<Promise<'_>, Error> = context.eval_with_options(text, options(&origin.name));
-            promise.map(|promise| Persistent::save(&context, promise)).map_err(|_| {
-                let thrown = Thrown::read(&context, &functions.describe, context.catch());
-                run.borrow_mut().take_stop().unwrap_or_else(|| failed(failure::uncompiled(thrown, &origin)))
-            })
-        });
-        let main = match compiled {
-            Ok(main) => main,
-            Err(reason) => {
-                rejections.borrow_mut().clear();
-                return Err(if meter.is_exceeded() { computed_too_long() } else { reason });
-            }
-        };
+        // What runs up to here is ours, and does not count.
+        meter.restart();
+        let (watched, watched_run) = (Rc::clone(meter), Rc::clone(run));
+        let interrupts = move || watched.interrupts() || watched_run.try_borrow().is_ok_and(|run| run.is_stopped());
+        runtime.set_interrupt_handler(Some(Box::new(interrupts)));
         let (run, meter) = (Rc::clone(run), Rc::clone(meter));
-        Ok(Self { rejections, main, functions, run, meter, origin, context, runtime })
+        let mut engine = Self { rejections, main: None, functions, run, meter, origin, context, runtime };
+        engine.main = Some(engine.compile()?);
+        Ok(engine)
+    }
+
+    fn compile(&self) -> Result<Persistent<Promise<'static>>, StopReason> {
+        let text = self.origin.wrapped();
+        let compiled = self.context.with(|context| {
+            let promise: Result<Promise<'_>, Error> = context.eval_with_options(text, options(&self.origin.name));
+            promise
+                .map(|promise| Persistent::save(&context, promise))
+                .map_err(|_| Persistent::save(&context, context.catch()))
+        });
+        compiled.map_err(|reason| self.explain(reason, failure::uncompiled))
     }
 
     /// Ends a call. What waited for it runs with [`Self::advance`].
-    pub(crate) fn settle(&mut self, settle: Settle) -> Result<(), StopReason> {
+    pub(crate) fn settle(&mut self, settle: Settlement) -> Result<(), StopReason> {
         let settled = self.context.with(|context| {
             self.call_settle(&context, settle).map_err(|_| Persistent::save(&context, context.catch()))
         });
-        settled.map_err(|reason| self.explain(reason))?;
+        settled.map_err(|reason| self.explain(reason, failure::thrown))?;
         self.run.borrow_mut().issue_held();
         Ok(())
     }
 
-    fn call_settle(&self, context: &Ctx<'_>, settle: Settle) -> Result<(), Error> {
+    fn call_settle(&self, context: &Ctx<'_>, settle: Settlement) -> Result<(), Error> {
         let function = self.functions.settle.clone().restore(context)?;
         match settle.outcome {
             Outcome::Data(data) => {
@@ -149,9 +124,6 @@ impl QuickJs {
     /// Runs what can run.
     pub(crate) fn advance(&mut self) -> Result<Progress, StopReason> {
         loop {
-            if self.run.borrow().is_stopped() {
-                self.meter.stop();
-            }
             match self.runtime.execute_pending_job() {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -159,7 +131,7 @@ impl QuickJs {
                 Err(job) => {
                     let reason = job.0.with(|context| Persistent::save(&context, context.catch()));
                     drop(job);
-                    return Err(self.explain(reason));
+                    return Err(self.explain(reason, failure::thrown));
                 }
             }
             if self.meter.is_exceeded() || self.run.borrow().is_stopped() {
@@ -170,9 +142,9 @@ impl QuickJs {
             return Err(stop);
         }
         match self.context.with(|context| self.state(&context)) {
-            State::Waiting => Ok(Progress::Waiting),
+            State::Waiting { is_returned } => Ok(Progress::Waiting { is_returned }),
             State::Stuck => Err(failed(reason::stuck())),
-            State::Threw(reason) => Err(self.explain(reason)),
+            State::Threw(reason) => Err(self.explain(reason, failure::thrown)),
             State::Returned(value) => self.result(&value).map(Progress::Ended),
         }
     }
@@ -180,7 +152,7 @@ impl QuickJs {
     fn state(&self, context: &Ctx<'_>) -> State {
         let save = |value| Persistent::save(context, value);
         let undefined = || Value::new_undefined(context.clone());
-        let Ok(main) = self.main.clone().restore(context) else { return State::Stuck };
+        let Some(Ok(main)) = self.main.clone().map(|main| main.restore(context)) else { return State::Stuck };
         let state = main.state();
         if state == PromiseState::Rejected {
             return State::Threw(match main.result::<Value<'_>>() {
@@ -192,7 +164,7 @@ impl QuickJs {
             return State::Threw(save(undefined()));
         }
         if self.run.borrow().is_waiting() {
-            return State::Waiting;
+            return State::Waiting { is_returned: state == PromiseState::Resolved };
         }
         if let Some((_, reason)) = self.rejections.borrow().first() {
             return State::Threw(reason.clone());
@@ -204,38 +176,32 @@ impl QuickJs {
     }
 
     /// The result of the script as JSON.
-    fn result(&self, value: &Persistent<Value<'static>>) -> Result<Done, StopReason> {
+    fn result(&self, value: &Persistent<Value<'static>>) -> Result<Completion, StopReason> {
         self.meter.restart();
         // Getters and `toJSON` of the script run now. They must not make calls.
         self.run.borrow_mut().close();
         let text = self.context.with(|context| {
-            let function = self.functions.result.clone().restore(&context)?;
-            let text: Result<Option<String>, Error> = function.call((value.clone(),));
-            text.map_err(|_| Persistent::save(&context, context.catch())).map_or_else(|reason| Ok(Err(reason)), |text| Ok(Ok(text)))
+            let function = self.functions.result.clone().restore(&context);
+            let text: Result<Option<String>, Error> = function.and_then(|function| function.call((value.clone(),)));
+            text.map_err(|_| Persistent::save(&context, context.catch()))
         });
-        let text = match text {
-            Ok(Ok(text)) => text,
-            Ok(Err(reason)) => {
-                return Err(match self.explain(reason) {
-                    StopReason::Failed(mut failed) if failed.kind == FailedKind::Thrown => {
-                        failed.kind = FailedKind::Value;
-                        StopReason::Failed(failed)
-                    }
-                    reason => reason,
-                });
+        let text = text.map_err(|reason| match self.explain(reason, failure::thrown) {
+            StopReason::Failed(mut failed) if failed.kind == FailureKind::Thrown => {
+                failed.kind = FailureKind::Value;
+                StopReason::Failed(failed)
             }
-            Err::<_, Error>(_) => return Err(no_memory()),
-        };
+            reason => reason,
+        })?;
         let mut run = self.run.borrow_mut();
         let Some(text) = text else {
             return match reason::nothing_done(&self.origin.source, &run) {
                 Some(nothing) => Err(failed(nothing)),
-                None => Ok(Done { value: Json::default(), is_undefined: true }),
+                None => Ok(Completion { value: Json::default(), is_undefined: true }),
             };
         };
         match run.crossing(text) {
-            Crossing::Json(value) => Ok(Done { value, is_undefined: false }),
-            Crossing::TooDeep => Err(failed(Failed::new(FailedKind::Value, reason::too_deep("the result")))),
+            Crossing::Json(value) => Ok(Completion { value, is_undefined: false }),
+            Crossing::TooDeep => Err(failed(Failure::new(FailureKind::Value, reason::too_deep("the result")))),
             Crossing::TooLarge => {
                 exceed_value(&mut run, false, "the result");
                 Err(run.take_stop().unwrap_or_else(no_memory))
@@ -243,8 +209,12 @@ impl QuickJs {
         }
     }
 
-    /// Why the script ended, if `reason` is what it threw.
-    fn explain(&self, reason: Persistent<Value<'static>>) -> StopReason {
+    /// Why the script ended, if `reason` is what it threw and `tell` says what that means.
+    fn explain(
+        &self,
+        reason: Persistent<Value<'static>>,
+        tell: fn(ThrownValue, &Origin, &Run) -> Failure,
+    ) -> StopReason {
         {
             let mut run = self.run.borrow_mut();
             if let Some(stop) = run.take_stop() {
@@ -260,25 +230,28 @@ impl QuickJs {
         self.meter.restart();
         let (is_null, thrown) = self.context.with(|context| {
             let reason = reason.restore(&context).unwrap_or_else(|_| Value::new_undefined(context.clone()));
-            (reason.is_null(), Thrown::read(&context, &self.functions.describe, reason))
+            (reason.is_null(), ThrownValue::read(&context, &self.functions.describe, reason))
         });
         let run = self.run.borrow();
         if is_exceeded || self.meter.is_exceeded() {
-            let StopReason::Failed(mut failed) = computed_too_long() else { return computed_too_long() };
-            failed.line = failure::line(&thrown, &self.origin);
-            return StopReason::Failed(failed);
+            let mut limit = reason::computed_too_long();
+            limit.line = failure::line(&thrown, &self.origin);
+            return failed(limit);
         }
-        // No memory was left for an error that says so.
-        if is_null && used > limits.memory_bytes / 2 {
-            return no_memory();
+        let told = tell(thrown, &self.origin, &run);
+        if !is_null {
+            return failed(told);
         }
-        failed(failure::thrown(thrown, &self.origin, &run))
+        // The engine throws `null` if no memory is left for an error that says so.
+        let code = names::code_of(&self.origin.source);
+        let is_own = ["throw null", "(null)"].iter().any(|written| code.contains(written));
+        if !is_own || used > limits.memory_bytes / 2 { no_memory() } else { failed(told.with_hint(reason::NULL_HINT)) }
     }
 }
 
 /// Where a script is.
 enum State {
-    Waiting,
+    Waiting { is_returned: bool },
     Stuck,
     Threw(Persistent<Value<'static>>),
     Returned(Persistent<Value<'static>>),
@@ -310,15 +283,16 @@ fn track<'js>(
         rejections.push((Persistent::save(context, promise.clone()), Persistent::save(context, reason.clone())));
         return;
     }
-    let is_it = |saved: &Persistent<Value<'static>>| saved.clone().restore(context).is_ok_and(|saved| saved == *promise);
+    let is_it =
+        |saved: &Persistent<Value<'static>>| saved.clone().restore(context).is_ok_and(|saved| saved == *promise);
     if let Some(index) = rejections.iter().rposition(|(saved, _)| is_it(saved)) {
         rejections.remove(index);
     }
 }
 
 /// Gives the script what it finds besides the language.
-fn prepare(context: &Ctx<'_>, start: &Start, run: &Shared<Run>, meter: &Rc<Meter>) -> Result<Functions, Error> {
-    let bridge = bridge(context, run, &start.name)?;
+fn prepare(context: &Ctx<'_>, start: &Start, script: &str, run: &Shared<Run>) -> Result<Functions, Error> {
+    let bridge = bridge(context, start, script, run)?;
     let identifiers = Object::new(context.clone())?;
     for (identifier, name) in &start.tools {
         identifiers.set(identifier.as_str(), name.as_str())?;
@@ -334,12 +308,11 @@ fn prepare(context: &Ctx<'_>, start: &Start, run: &Shared<Run>, meter: &Rc<Meter
     let input = context.json_parse(start.input.as_text())?;
     parts.get::<_, Function<'_>>("define")?.call::<_, ()>((context.globals(), "input", input))?;
     refuse_code.call::<_, ()>(())?;
-    meter.restart();
     Ok(Functions { settle: parts.get("settle")?, describe: parts.get("describe")?, result: parts.get("result")? })
 }
 
 /// The native functions that the prelude calls.
-fn bridge<'js>(context: &Ctx<'js>, run: &Shared<Run>, script: &str) -> Result<Object<'js>, Error> {
+fn bridge<'js>(context: &Ctx<'js>, start: &Start, script: &str, run: &Shared<Run>) -> Result<Object<'js>, Error> {
     let bridge = Object::new(context.clone())?;
     let limits = *run.borrow().limits();
     bridge.set("maxNodes", limits.max_value_nodes)?;
@@ -354,6 +327,9 @@ fn bridge<'js>(context: &Ctx<'js>, run: &Shared<Run>, script: &str) -> Result<Ob
     bridge.set("clear", Function::new(context.clone(), move |seq: u32| own.borrow_mut().clear(u64::from(seq)))?)?;
     let own = Rc::clone(run);
     bridge.set("note", Function::new(context.clone(), move |text: String| own.borrow_mut().note(&text))?)?;
+    let names: Vec<String> = start.tools.iter().flat_map(|(name, tool)| [name.clone(), tool.clone()]).collect();
+    let closest = move |name: String| names::closest(&name, &names).map(str::to_owned);
+    bridge.set("closest", Function::new(context.clone(), closest)?)?;
     let own = Rc::clone(run);
     let exceed = move |is_nodes: bool, what: String| exceed_value(&mut own.borrow_mut(), is_nodes, &what);
     bridge.set("exceed", Function::new(context.clone(), exceed)?)?;
@@ -368,13 +344,13 @@ fn bridge<'js>(context: &Ctx<'js>, run: &Shared<Run>, script: &str) -> Result<Ob
 }
 
 /// What calling a native function of the prelude gives back.
-enum Issued {
+enum IssueOutcome {
     Seq(u64),
     Mistake(String),
     Stopped,
 }
 
-impl<'js> IntoJs<'js> for Issued {
+impl<'js> IntoJs<'js> for IssueOutcome {
     fn into_js(self, context: &Ctx<'js>) -> Result<Value<'js>, Error> {
         match self {
             Self::Seq(seq) => seq.into_js(context),
@@ -384,17 +360,17 @@ impl<'js> IntoJs<'js> for Issued {
     }
 }
 
-fn issue(run: &mut Run, kind: &str, name: String, input: String, what: &str, line: Option<u32>) -> Issued {
+fn issue(run: &mut Run, kind: &str, name: String, input: String, what: &str, line: Option<u32>) -> IssueOutcome {
     let input = match run.crossing(input) {
         Crossing::Json(input) => input,
-        Crossing::TooDeep => return Issued::Mistake(reason::too_deep(what)),
+        Crossing::TooDeep => return IssueOutcome::Mistake(reason::too_deep(what)),
         Crossing::TooLarge => {
             exceed_value(run, false, what);
-            return Issued::Stopped;
+            return IssueOutcome::Stopped;
         }
     };
     let name = (!name.is_empty()).then_some(name);
-    run.call(run::kind_of(kind), name, input, line).map_or(Issued::Stopped, Issued::Seq)
+    run.call(run::kind_of(kind), name, input, line).map_or(IssueOutcome::Stopped, IssueOutcome::Seq)
 }
 
 /// Stops the script, since a value has too many nodes or too much text.
@@ -415,14 +391,10 @@ fn options(name: &str) -> EvalOptions {
     options
 }
 
-fn failed(failed: Failed) -> StopReason {
+fn failed(failed: Failure) -> StopReason {
     StopReason::Failed(Box::new(failed))
 }
 
 fn no_memory() -> StopReason {
     failed(reason::no_memory())
-}
-
-fn computed_too_long() -> StopReason {
-    failed(Failed::new(FailedKind::Limit, COMPUTE_MESSAGE).with_hint(COMPUTE_HINT))
 }
