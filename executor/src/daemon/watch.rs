@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use notify::RecommendedWatcher;
-use protocol::mailbox::watch::{watch_folder, watch_renames};
+use protocol::mailbox::watch::watch_folder;
 
 /// The longest pause between two looks. Some file systems lose events without an error, and moving the whole mailbox
 /// away causes none. A look takes about ten microseconds, so this costs nothing.
@@ -37,7 +37,7 @@ impl InboxWatch {
                 on_arrival();
             }
         };
-        let watcher = watch_renames(inbox, handler);
+        let watcher = watch_folder(inbox, handler);
         let watcher = watcher.inspect_err(|error| tracing::warn!(%error, "no file events: the inbox is polled")).ok();
         Self { watcher, is_requested }
     }

@@ -13,16 +13,7 @@ use notify::{EventHandler, EventKindMask, RecommendedWatcher, RecursiveMode, Wat
 /// folder counts as created. Opening and reading a file are events too; with those, each look at the
 /// folder would cause the next one.
 pub fn watch_folder(folder: &Path, handler: impl EventHandler) -> notify::Result<RecommendedWatcher> {
-    watch(folder, EventKindMask::CREATE | EventKindMask::MODIFY_NAME, handler)
-}
-
-/// Like [`watch_folder`], for a folder in which each file gets its name when it is complete: its creation wakes no one.
-pub fn watch_renames(folder: &Path, handler: impl EventHandler) -> notify::Result<RecommendedWatcher> {
-    watch(folder, EventKindMask::MODIFY_NAME, handler)
-}
-
-fn watch(folder: &Path, kinds: EventKindMask, handler: impl EventHandler) -> notify::Result<RecommendedWatcher> {
-    let config = notify::Config::default().with_event_kinds(kinds);
+    let config = notify::Config::default().with_event_kinds(EventKindMask::CREATE | EventKindMask::MODIFY_NAME);
     let mut watcher = RecommendedWatcher::new(handler, config)?;
     watcher.watch(folder, RecursiveMode::NonRecursive)?;
     Ok(watcher)
