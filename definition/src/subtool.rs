@@ -186,9 +186,13 @@ impl Definition {
             Run::Http(_) => (false, true),
             Run::Mcp(_) => (true, true),
             Run::Agent(agent) => (agent.url.is_some(), agent.url.is_some()),
-            Run::Process(_) | Run::Builtin(_) | Run::AskUser(_) | Run::Llm(_) | Run::Steps(_) | Run::Script(_) | Run::Sql(_) => {
-                (false, false)
-            }
+            Run::Process(_)
+            | Run::Builtin(_)
+            | Run::AskUser(_)
+            | Run::Llm(_)
+            | Run::Steps(_)
+            | Run::Script(_)
+            | Run::Sql(_) => (false, false),
         };
         !read_only_hint && (destructive_hint.unwrap_or(destroys) || open_world_hint.unwrap_or(sends))
     }

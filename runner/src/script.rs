@@ -16,7 +16,10 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use protocol::{clock, fault};
-use script::{Call, Done, Failed, FailedKind, HostMessage, Json, Outcome, Settle, Start, WorkerMessage, called_names};
+use script::{
+    Call, CallKind, Completion, Failure as ScriptFailure, FailureKind, HostMessage, Json, Outcome, Settlement, Start,
+    WorkerMessage, called_names,
+};
 use serde_json::json;
 
 use super::calls_progress::CallsProgress;
@@ -43,8 +46,7 @@ const NAME: &str = "script.js";
 impl Runner for Script {
     fn plan(&self, invocation: &Invocation, _: &Config) -> Result<Value, Failure> {
         let Program { source, input } = Program::of(self, invocation)?;
-        let calls = called_names(&source);
-        Ok(json!({"source": source, "input": input, "may_call": calls}))
+        Ok(json!({"source": source, "input": input}))
     }
 
     fn perform<'a>(
@@ -106,9 +108,19 @@ struct Course<'a> {
     notes: Vec<String>,
 }
 
-/// A call that is being performed, with its number.
-type OpenCall<'a> = BoxFuture<'a, (u64, Result<CallEnd, Failure>)>;
-type ScriptEnd = Result<Done, Box<Failed>>;
+/// The number of a call, and how it ended.
+type EndedCall = (u64, Result<CallEnd, Failure>);
+type OpenCall<'a> = BoxFuture<'a, EndedCall>;
+type ScriptEnd = Result<Completion, Box<ScriptFailure>>;
+
+/// What a script did between two pieces of news.
+struct Progress {
+    /// Those to be performed, each with the time when it was made.
+    calls: Vec<(Call, i64)>,
+    /// Whether the script has returned and waits for what it did not await.
+    is_returned: bool,
+    end: Option<ScriptEnd>,
+}
 
 impl<'a> Course<'a> {
     fn of(
@@ -192,33 +204,33 @@ impl<'a> Course<'a> {
                 messages => messages?,
             };
             has_ended = false;
-            let (made, end) = self.hear(messages)?;
-            for (call, at) in made {
+            let Progress { calls, is_returned, end } = self.hear(messages)?;
+            for (call, at) in calls {
                 self.awaited.insert(call.seq);
                 open.push(self.calls.perform(call, at, stop.clone()));
             }
             if let Some(end) = end {
                 return Ok(end);
             }
-            let ended = loop {
-                tokio::select! {
-                    biased;
-                    Some(ended) = open.next() => break ended,
-                    () = tokio::time::sleep(MAX_IDLE), if worker.is_some() => worker = None,
-                }
+            let ended = match self.needless_timers().filter(|_| is_returned) {
+                Some(timers) => timers,
+                None => next_ends(open, &mut worker).await,
             };
-            let others = iter::from_fn(|| open.next().now_or_never().flatten());
-            let ended: Vec<_> = iter::once(ended).chain(others).collect();
-            news = ended.len();
+            let known = self.settled.len();
             for (seq, end) in ended {
+                // A timer that was not waited for ends later all the same.
+                if !self.awaited.remove(&seq) {
+                    continue;
+                }
                 let CallEnd { outcome, class, task } = end?;
-                let call = SettledCall { settle: Settle { seq, now: now(), outcome }, class, task };
+                let call = SettledCall { settle: Settlement { seq, now: now(), outcome }, class, task };
                 fault::point("script", "ended");
                 self.record.append(&[ScriptEntry::Settled(call.clone())])?;
                 fault::point("script", "settled");
                 self.settled.push(call);
                 self.calls.progress.on_end(&seq.to_string());
             }
+            news = self.settled.len() - known;
         }
     }
 
@@ -230,6 +242,7 @@ impl<'a> Course<'a> {
     ) -> Result<Vec<WorkerMessage>, WorkerError> {
         let settle = |call: &SettledCall| HostMessage::Settle(call.settle.clone());
         if let Some(worker) = worker {
+            // Nothing is told if nothing settled.
             let news: Vec<_> = self.settled[self.settled.len() - news..].iter().map(settle).collect();
             return worker.exchange(&news).await;
         }
@@ -239,10 +252,20 @@ impl<'a> Course<'a> {
         worker.insert(ScriptWorker::start().await?).exchange(&all).await
     }
 
-    /// Records the calls that the script made, and returns those that are to be performed, each with the time when it was
-    /// made, and how the script ended, if it did.
-    fn hear(&mut self, messages: Vec<WorkerMessage>) -> Result<(Vec<(Call, i64)>, Option<ScriptEnd>), Failure> {
-        let (mut calls, mut new, mut end) = (Vec::new(), Vec::new(), None);
+    /// The timers that a script which has returned still waits for, if it waits for nothing else: they are over.
+    fn needless_timers(&self) -> Option<Vec<EndedCall>> {
+        let open = || (1..).zip(&self.issued).filter(|(seq, _)| !self.has_settled(*seq));
+        let is_needless = open().all(|(_, issued)| issued.kind == CallKind::Sleep);
+        is_needless.then(|| open().map(|(seq, _)| (seq, Ok(CallEnd::of_data(&Value::Null)))).collect())
+    }
+
+    fn has_settled(&self, seq: u64) -> bool {
+        self.settled.iter().any(|call| call.settle.seq == seq)
+    }
+
+    /// Records the calls that the script made.
+    fn hear(&mut self, messages: Vec<WorkerMessage>) -> Result<Progress, Failure> {
+        let (mut calls, mut new, mut is_returned, mut end) = (Vec::new(), Vec::new(), false, None);
         let known = self.issued.len();
         for message in messages {
             match message {
@@ -261,7 +284,7 @@ impl<'a> Course<'a> {
                     }
                 }
                 WorkerMessage::Note(note) => self.notes.push(note),
-                WorkerMessage::Idle(_) => {}
+                WorkerMessage::Idle(idle) => is_returned = idle.is_returned,
                 WorkerMessage::Done(done) => end = Some(Ok(done)),
                 WorkerMessage::Failed(failed) => end = Some(Err(failed)),
             }
@@ -275,13 +298,13 @@ impl<'a> Course<'a> {
         }
         let has_ended: BTreeSet<_> = self.settled.iter().map(|call| call.settle.seq).collect();
         calls.retain(|(call, _)| !has_ended.contains(&call.seq) && !self.awaited.contains(&call.seq));
-        Ok((calls, end))
+        Ok(Progress { calls, is_returned, end })
     }
 
     fn outcome(self, end: ScriptEnd) -> Result<RunnerOutput, Failure> {
         let (summary, notes) = (self.summary(), self.notes);
         match end {
-            Ok(Done { value, .. }) => {
+            Ok(Completion { value, .. }) => {
                 let value = value.to_value().map_err(WorkerError::BadMessage)?;
                 let output = RunnerOutput::json(value).with_meta("script", summary);
                 Ok(if notes.is_empty() { output } else { output.with_meta("notes", notes) })
@@ -320,6 +343,20 @@ impl<'a> Course<'a> {
     }
 }
 
+/// Waits until a call has ended, and returns it with all others that have ended by then. Ends the process of a script that
+/// waits for long.
+async fn next_ends(open: &mut FuturesUnordered<OpenCall<'_>>, worker: &mut Option<ScriptWorker>) -> Vec<EndedCall> {
+    let first = loop {
+        tokio::select! {
+            biased;
+            Some(ended) = open.next() => break ended,
+            () = tokio::time::sleep(MAX_IDLE), if worker.is_some() => *worker = None,
+        }
+    };
+    let others = iter::from_fn(|| open.next().now_or_never().flatten());
+    iter::once(first).chain(others).collect()
+}
+
 /// The failure of a script whose record has another call at this number.
 fn diverged(call: &Call, earlier: Option<&IssuedCall>) -> Failure {
     let shown = |name: Option<&str>| name.map_or_else(|| "something else".to_owned(), |name| format!("`{name}`"));
@@ -336,12 +373,12 @@ fn diverged(call: &Call, earlier: Option<&IssuedCall>) -> Failure {
     )
 }
 
-fn failure(failed: Failed) -> Failure {
-    let Failed { kind, name, message, hint, line, column, error, seq, stack } = failed;
+fn failure(failed: ScriptFailure) -> Failure {
+    let ScriptFailure { kind, name, message, hint, line, column, error, seq, stack } = failed;
     let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-    let name = name.filter(|name| kind == FailedKind::Thrown && name != "Error");
+    let name = name.filter(|name| kind == FailureKind::Thrown && name != "Error");
     let name = name.map(|name| format!("{name}: ")).unwrap_or_default();
-    let code = error.as_ref().filter(|_| kind == FailedKind::Call).and_then(CallEnd::code_of);
+    let code = error.as_ref().filter(|_| kind == FailureKind::Call).and_then(CallEnd::code_of);
     let mut failure = Failure::new(code.unwrap_or(Code::ScriptFailed), format!("{place}{name}{message}"));
     if let Some(hint) = hint.or_else(|| error.as_ref()?.hint.clone()) {
         failure = failure.hint(hint);
@@ -367,9 +404,8 @@ impl From<RecordError> for Failure {
         match error {
             RecordError::Changed { .. } => Self::new(Code::ScriptDiverged, message)
                 .hint("nothing more was called; what it called before: agent-magic-tool tasks"),
-            RecordError::TooLarge => {
-                Self::new(Code::ScriptFailed, message).hint("ask for less: narrower inputs, fewer calls, or two scripts")
-            }
+            RecordError::TooLarge => Self::new(Code::ScriptFailed, message)
+                .hint("ask for less: narrower inputs, fewer calls, or two scripts"),
             RecordError::Io(_) => Self::new(Code::Io, message),
         }
     }

@@ -22,9 +22,7 @@ use serde_json::{Map, json};
 
 use super::calls_progress::CallsProgress;
 use super::delegation::{CalledTask, Delegation};
-use super::{
-    CancellationToken, Code, Config, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Value,
-};
+use super::{CancellationToken, Code, Config, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Value};
 
 /// What a step left behind.
 #[derive(Debug)]
@@ -221,7 +219,10 @@ impl<'a> Course<'a> {
         Box::pin(async move {
             let end = match inputs {
                 Ok(Some(inputs)) => {
-                    run_step(step, inputs, invocation, delegation, &stopped, &|| progress.on_waiting(&step.name, format!("the step `{}`", step.name))).await
+                    run_step(step, inputs, invocation, delegation, &stopped, &|| {
+                        progress.on_waiting(&step.name, format!("the step `{}`", step.name))
+                    })
+                    .await
                 }
                 Ok(None) => StepEnd::LeftOut,
                 Err(failure) => StepEnd::Failed(step_failed(step, failure)),

@@ -54,7 +54,7 @@ pub(super) struct CallEnd {
 }
 
 impl CallEnd {
-    fn of_data(data: &Value) -> Self {
+    pub(super) fn of_data(data: &Value) -> Self {
         Self { outcome: Outcome::Data(Json::from(data)), class: None, task: None }
     }
 
@@ -206,7 +206,8 @@ impl<'a> ScriptCalls<'a> {
         };
         let Ok(id) = id.parse::<TaskId>() else { return unknown() };
         let mailbox = &self.delegation.mailbox;
-        let Some(Value::Object(file)) = mailbox.read_result(id).ok().and_then(|text| serde_json::from_slice(&text).ok())
+        let Some(Value::Object(file)) =
+            mailbox.read_result(id).ok().and_then(|text| serde_json::from_slice(&text).ok())
         else {
             return unknown();
         };

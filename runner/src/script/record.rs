@@ -13,7 +13,7 @@ use nix::fcntl::OFlag;
 use protocol::data_class::DataClass;
 use protocol::digest;
 use protocol::task::TaskId;
-use script::{Call, CallKind, Settle, Start};
+use script::{Call, CallKind, Settlement, Start};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_with_macros::skip_serializing_none;
@@ -51,7 +51,7 @@ pub(super) struct IssuedCall {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SettledCall {
-    pub(super) settle: Settle,
+    pub(super) settle: Settlement,
     /// The class of the data that it returned.
     pub(super) class: Option<DataClass>,
     pub(super) task: Option<TaskId>,
@@ -190,7 +190,7 @@ mod tests {
     const TASK: &str = "01a2203f095576f8904c3432a79618a3";
 
     fn settled(seq: u64) -> ScriptEntry {
-        let settle = Settle { seq, now: 7, outcome: Outcome::Data(Json::default()) };
+        let settle = Settlement { seq, now: 7, outcome: Outcome::Data(Json::default()) };
         ScriptEntry::Settled(SettledCall { settle, class: None, task: None })
     }
 

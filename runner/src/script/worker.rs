@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ground::base::children::{self, Registered};
 use jq::worker::own_program;
-use script::{Failed, HostMessage, WorkerMessage, worker};
+use script::{Failure as ScriptFailure, HostMessage, WorkerMessage, worker};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -31,7 +31,7 @@ pub(super) enum WorkerError {
     #[error("failed to start the process of the script")]
     CannotStart(#[source] io::Error),
     #[error("{}", .0.message)]
-    Ended(Box<Failed>),
+    Ended(Box<ScriptFailure>),
     #[error("the process of the script sent something unexpected")]
     BadMessage(#[source] serde_json::Error),
 }
@@ -62,8 +62,11 @@ impl ScriptWorker {
             .process_group(0)
             .kill_on_drop(true);
         let (mut child, registered) = children::spawn(&mut command).map_err(WorkerError::CannotStart)?;
-        let (to, from) =
-            child.stdin.take().zip(child.stdout.take()).ok_or_else(|| WorkerError::CannotStart(io::Error::other("no pipes")))?;
+        let (to, from) = child
+            .stdin
+            .take()
+            .zip(child.stdout.take())
+            .ok_or_else(|| WorkerError::CannotStart(io::Error::other("no pipes")))?;
         Ok(Self { _permit: permit, child, _registered: registered, to, from: BufReader::new(from) })
     }
 
