@@ -27,6 +27,7 @@ mod folder;
 pub mod grant;
 pub mod name;
 pub mod notes;
+pub mod part_of;
 pub mod places;
 pub mod question_key;
 pub mod resolution;

@@ -16,6 +16,7 @@ use futures_util::stream::FuturesUnordered;
 use ground::base::template::TemplateValues;
 use ground::base::template::names::{self, ITEM, STEPS};
 use ground::task::failure::SideEffect;
+use ground::task::part_of;
 use protocol::extent::{self, DataExtent};
 use protocol::task::TaskId;
 use serde_json::{Map, json};
@@ -79,7 +80,7 @@ async fn run_step(
 ) -> StepEnd {
     let run = |(number, input)| async move {
         let own = if step.each.is_some() { format!("{}-{number}", step.name) } else { step.name.clone() };
-        let key = format!("{}-step-{own}", invocation.id);
+        let key = part_of::key_of_step(&invocation.id, &own);
         delegation.call_with_key(invocation, key, step.subtool.as_str(), input, cancel, on_waiting).await
     };
     let called = futures_util::future::join_all(inputs.into_iter().enumerate().map(run)).await;

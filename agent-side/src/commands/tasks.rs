@@ -125,6 +125,7 @@ fn line(file: &ResultFile) -> Value {
         }
     };
     insert("tool", file.field("tool"));
+    insert("part_of", file.field("part_of"));
     insert("input", &answer::echoed(file.field("input"), MAX_LISTED_CHARS));
     for key in ["status", "state", "run_at"] {
         insert(key, file.field(key));

@@ -10,9 +10,11 @@ use ground::task::confirmation::{Assurance, Confirmation, ReplacedValues, TriedC
 use ground::task::effect::EffectClass;
 use ground::task::fingerprint::{FileRole, Fingerprint};
 use ground::task::grant::names;
+use ground::task::part_of::PartOf;
 use ground::task::question_key::{QUESTION, QuestionAsker};
 use jiff::Timestamp;
 use protocol::caller::Caller;
+use protocol::task::State;
 use runner::Runner as _;
 use runner::ask_user::{UserQuestion, question};
 use serde::Serialize;
@@ -71,12 +73,40 @@ pub(super) struct Card {
     grant_fields: Vec<GrantField>,
     edit: Vec<FormField>,
     question: Option<VisibleText>,
+    /// The script that calls it.
+    script: Option<ScriptCall>,
     /// Who asks it, if that is not the agent.
     question_of: Option<QuestionSource>,
     /// The address that the human opens who signs in to a server; never one that an agent chose.
     link: Option<String>,
     form: Vec<FormField>,
     background: CardBackground,
+}
+
+/// The script of which the task is a call.
+#[derive(Debug, Serialize)]
+struct ScriptCall {
+    task: String,
+    /// The number of the call, from 1.
+    call: u64,
+    source: VisibleText,
+}
+
+impl ScriptCall {
+    /// `None` if `task` is no call of a script that is under way.
+    fn of(task: &Task, page: &Page) -> Option<Self> {
+        let PartOf { id, call, .. } = PartOf::of(task)?;
+        let script = page.read(|records| records.task(id)).ok().flatten()?;
+        let is_whole = script.caller.uid == task.caller.uid && script.state == State::Running;
+        let subtool = page.catalog().get(script.tool.as_str())?;
+        let Run::Script(settings) = &subtool.definition.run else { return None };
+        let source = perform::invocation(&script, seal::shown(&script.input))
+            .values()
+            .text(&settings.source)
+            .ok()
+            .filter(|_| is_whole)?;
+        Some(Self { task: id.to_string(), call: call?, source: VisibleText::text(&source) })
+    }
 }
 
 /// A server or another agent that asks the human while a task runs, and gets the answer.
@@ -350,6 +380,7 @@ impl Card {
                 .as_ref()
                 .map_or_else(Vec::new, |question| form::question_fields(&question.text, &question.schema)),
             question: question_text,
+            script: ScriptCall::of(task, page),
             question_of: question.as_ref().and_then(|_| QuestionSource::of(task, page)),
             link,
             background: CardBackground::default(),

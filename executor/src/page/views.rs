@@ -12,6 +12,7 @@ use catalog::listing_cache;
 use ground::config::seal;
 use ground::task::confirmation::DecidedBy;
 use ground::task::grant::{FieldCoverage, Grant, GrantStatus};
+use ground::task::part_of::PartOf;
 use ground::task::{Outcome, Task};
 use jiff::Timestamp;
 use listing::Listing;
@@ -46,6 +47,10 @@ mod sessions;
 pub(super) use export::{history_as_csv, history_as_jsonl};
 pub(super) use sessions::sessions;
 
+/// The most calls of a script that are shown.
+const MAX_PARTS: u32 = 1000;
+/// The most characters of the input of such a call.
+const MAX_PART_CHARS: usize = 80;
 /// The most cards on the waiting view; the script loads more as they are decided.
 const MAX_CARDS: u32 = 50;
 /// How many bytes the inputs of the cards on the waiting view may have, after the first card. The script loads the
@@ -323,10 +328,25 @@ pub(super) async fn task(
             "asked": CardCaller::of(&task.caller, task.created_at, now), "fields": fields(unchanged, &seal::shown(&task.input), None),
             "input_asked": asked_input.map(|input| fields(unchanged, input, None)),
         },
-        "story": story(&page, &task, &session.0, now)?, "confirmation": decision_view, "result": result, "error": error, "meta": meta,
+        "parts": parts(&page, &task)?, "story": story(&page, &task, &session.0, now)?, "confirmation": decision_view, "result": result, "error": error, "meta": meta,
         "starts": StartTime::of(&task, now), "can_stop": !task.state.is_final(), "can_resolve": task.state == TaskState::Unknown && task.resolution.as_ref().is_none_or(|first| first.by == ResolvedBy::Caller),
     });
     Ok(page.show("task.html", &view))
+}
+
+/// What the calls of a script, or the steps of a task, became.
+fn parts(page: &Page, whole: &Task) -> Result<Vec<Value>, ViewError> {
+    let parts = page.read(|records| records.parts_of(whole, MAX_PARTS))?;
+    let part = |task: &Task| {
+        let place = PartOf::of(task).map(|part| match (part.call, part.step) {
+            (Some(call), _) => call.to_string(),
+            (None, step) => step.unwrap_or_default(),
+        });
+        let input = Value::Object(seal::shown(&task.input)).to_string();
+        json!({"id": task.id, "place": place, "tool": task.tool.as_str(), "state": task.state,
+            "state_words": state_words(task.state), "summary": line(&excerpt::chars(&input, MAX_PART_CHARS))})
+    };
+    Ok(parts.iter().map(part).collect())
 }
 
 fn decided_by(task: &Task) -> Option<&DecidedBy> {

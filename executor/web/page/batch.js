@@ -1,4 +1,4 @@
-// Decides several selected requests at once: only requests of one subtool, and all of them or none.
+// Decides several selected requests at once: only requests of one subtool or of one script, and all of them or none.
 
 import { find } from "./draw.js";
 import { Problem, describe, send } from "./send.js";
@@ -7,16 +7,16 @@ import { ARMING_MS, openCards, shownCards } from "./card.js";
 export const batch = {
     selected: () => shownCards().filter((card) => card.part("select")?.checked),
 
-    /** Shows a checkbox on each card whose subtool has another open card, unless it is destructive or a question. */
+    /** Shows a checkbox on each card whose subtool or script has another open card, unless it is destructive or a question. */
     offer() {
         const kinds = new Map();
         for (const card of shownCards()) {
-            if (!card.isDangerous && !card.isQuestion) kinds.set(card.tool, (kinds.get(card.tool) ?? 0) + 1);
+            if (!card.isDangerous && !card.isQuestion) kinds.set(card.group, (kinds.get(card.group) ?? 0) + 1);
         }
         const [first] = batch.selected();
         for (const card of openCards()) {
-            const several = !card.isDangerous && !card.isQuestion && kinds.get(card.tool) > 1;
-            const fits = !first || first.tool === card.tool;
+            const several = !card.isDangerous && !card.isQuestion && kinds.get(card.group) > 1;
+            const fits = !first || first.group === card.group;
             card.part("select-label")?.toggleAttribute("data-on", several && fits);
             if (!several && card.part("select")) card.part("select").checked = false;
         }
@@ -31,7 +31,7 @@ export const batch = {
         bar.hidden = selected.length === 0;
         if (selected.length === 0) return;
         find("[data-batch-count]").textContent = `${selected.length} selected`;
-        find("[data-batch-tool]").textContent = selected[0].tool;
+        find("[data-batch-tool]").textContent = selected[0].isOfScript ? "one script" : selected[0].tool;
         find("[data-batch-approve]").textContent =
             selected.length === 1 ? "Approve the selected one" : `Approve the ${selected.length} selected`;
         if (!appears) return;

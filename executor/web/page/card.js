@@ -58,6 +58,9 @@ export class Card {
         this.id = element.dataset.card;
         this.digest = element.dataset.digest;
         this.tool = element.dataset.tool;
+        /** Which others can be decided together with it: those of its script, or of its subtool. */
+        this.group = element.dataset.script ?? element.dataset.tool;
+        this.isOfScript = "script" in element.dataset;
         this.word = element.dataset.word ?? null;
         this.isDangerous = "danger" in element.dataset;
         this.isLong = "long" in element.dataset;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::config::seal;
 use crate::task::confirmation::{Confirmation, DecidedBy, Decision, ReplacedValues};
 use crate::task::notes::{AttemptProgress, LastFailure};
+use crate::task::part_of::PartOf;
 use crate::task::{Outcome, Task};
 
 mod message_to_model;
@@ -94,6 +95,9 @@ pub fn render(
     file.insert("tool".into(), task.tool.as_str().into());
     file.insert("input".into(), Value::Object(seal::shown(&task.input)));
     file.extend(task.caller.owner().map(|owner| (OWNER.into(), owner.into())));
+    if let Some(whole) = PartOf::of(task) {
+        file.insert("part_of".into(), serde_json::to_value(whole).expect("it is plain JSON"));
+    }
     let Some(end) = &task.end else {
         file.insert("status".into(), "pending".into());
         // A human is not shown the task before it is known what it would do.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use ground::task::name::SubtoolName;
+use ground::task::part_of;
 use protocol::code::Code;
 use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
@@ -135,7 +136,7 @@ impl<'a> ScriptCalls<'a> {
         input: Map<String, Value>,
         stop: &CancellationToken,
     ) -> Result<CallEnd, Failure> {
-        let key = format!("{}-script-{seq}", self.invocation.id);
+        let key = part_of::key_of_call(&self.invocation.id, seq);
         let on_waiting = || self.progress.on_waiting(&seq.to_string(), format!("call {seq}, `{name}`,"));
         let called = match self.delegation.call_once(self.invocation, key, name, input, stop, on_waiting).await {
             Ok(called) => called,

@@ -8,6 +8,7 @@ use std::path::Path;
 use ground::task::Task;
 use ground::task::decide_scope::DecideScope;
 use ground::task::grant::Grant;
+use ground::task::part_of;
 use protocol::task::{State, TaskId};
 use rusqlite::{Connection, OpenFlags, params};
 
@@ -118,6 +119,22 @@ impl RecordReader {
                 limit
             ],
         )
+    }
+
+    /// Returns the tasks that are parts of `whole`, such as the calls of a script, in the order in which they were made.
+    pub fn parts_of(&self, whole: &Task, limit: u32) -> Result<Vec<Task>, StoreError> {
+        let [call, step] = part_of::keys_of_parts(whole.id, &whole.caller);
+        // Each key is a range of the index.
+        let mut parts = Vec::new();
+        for key in [call, step] {
+            let end = format!("{key}\u{10ffff}");
+            parts.extend(self.tasks(
+                "uid = ?1 AND idempotency_key >= ?2 AND idempotency_key < ?3 ORDER BY id LIMIT ?4",
+                params![whole.caller.uid, key, end, limit],
+            )?);
+        }
+        parts.sort_by_key(|part| part.id);
+        Ok(parts)
     }
 
     /// Returns the number of recorded tasks of each subtool.
