@@ -39,7 +39,7 @@ Commands:
   wait ID ...                           wait for results, print them
   read ID [--jq EXPR] [--lines A-B]     a result, or a part of a large one
   tasks, cancel ID                      what is under way; stop one
-  script <<'EOF'                        a program in JavaScript that calls tools; first: help script
+  script <<'EOF'                        four calls or more, pages, sums: one program, one result; first: help script
 Options of a command: agent-magic-tool help COMMAND. Every command, also those for people: agent-magic-tool --help
 ";
 

@@ -88,6 +88,9 @@ impl Dispatcher {
                 && earlier.caller.folder == task.caller.folder;
             return Some(if is_same { Answer::SameAs(earlier.id) } else { mismatch(earlier) });
         }
+        if let Some(error) = self.refuse_part(task) {
+            return Some(Answer::Refused(error));
+        }
         if let Some(error) = limits.iter().find_map(|limit| self.rate_limits.refuse(&task.caller, limit, now)) {
             return Some(Answer::Refused(error));
         }

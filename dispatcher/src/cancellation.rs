@@ -1,6 +1,8 @@
 //! Cancellation: stops open tasks on behalf of their caller.
 
+use ground::task::Task;
 use ground::task::effect::EffectClass;
+use ground::task::part_of::PartOf;
 use jiff::Timestamp;
 use protocol::caller::Caller;
 use protocol::code::Code;
@@ -9,7 +11,7 @@ use protocol::excerpt;
 use protocol::mailbox::request::Answer;
 use protocol::task::{State, Step, TaskId};
 
-use super::{Action, Dispatcher, Effects, FailureKind, LookupPhase, advance, failed_end};
+use super::{Action, Dispatcher, Effects, FailureKind, LookupPhase, OpenTask, advance, failed_end};
 
 /// How much of a caller's reason is told.
 const MAX_REASON_CHARS: usize = 200;
@@ -39,8 +41,28 @@ impl Dispatcher {
             .hint("to list the tasks: agent-magic-tool tasks"))
     }
 
-    /// Cancels an open task, or starts to if it is running. Returns its new state.
+    /// Cancels an open task and its parts, or starts to if it is running. Returns its new state.
     fn stop(&mut self, id: TaskId, reason: Option<&str>, now: Timestamp, effects: &mut Effects) -> State {
+        let state = self.stop_alone(id, reason, now, effects);
+        let is_part = |open: &&OpenTask| !open.cancelling && PartOf::of(&open.task).is_some_and(|whole| whole.id == id);
+        let parts: Vec<_> = self.open.values().filter(is_part).map(|open| open.task.id).collect();
+        for part in parts {
+            self.stop(part, reason, now, effects);
+        }
+        state
+    }
+
+    /// Why `task` is not accepted: it is a part of a task that has ended, or is about to.
+    pub(super) fn refuse_part(&self, task: &Task) -> Option<ErrorBody> {
+        let whole = PartOf::of(task)?;
+        let is_wanted = self.open.get(&whole.id).is_some_and(|open| !open.cancelling);
+        (!is_wanted).then(|| {
+            ErrorBody::new(Code::Cancelled, format!("the task `{}` that calls it has ended", whole.id))
+                .hint("nothing was done")
+        })
+    }
+
+    fn stop_alone(&mut self, id: TaskId, reason: Option<&str>, now: Timestamp, effects: &mut Effects) -> State {
         let open = self.open.get_mut(&id).expect("the callers check that the task is open");
         if open.task.state == State::Running {
             open.cancelling = true;

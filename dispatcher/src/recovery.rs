@@ -20,6 +20,8 @@ use super::{Action, Dispatcher, Effects, OpenTask, Reassessment, advance, failed
 /// How often a task whose attempts never report is started, in addition to its declared retries: a task that crashes
 /// the executor each time must not do so forever.
 pub(super) const MAX_LOST_ATTEMPTS: u32 = 2;
+/// The same of a task that only runs others. It goes on where it was.
+const MAX_LOST_ATTEMPTS_OF_WHOLE: u32 = 100;
 /// How often a task is started whose attempts are lost before they send anything: far more often than an executor ends
 /// while it waits for a human.
 pub(super) const MAX_UNSENT_ATTEMPTS: u32 = 100;
@@ -155,6 +157,10 @@ pub struct RecoveryInfo {
 
 /// Returns the limit of attempts and lookups of a task whose attempts are lost.
 pub(super) fn max_attempts(task: &Task, definition: Option<&Definition>) -> u32 {
+    // What it runs are tasks of their own, which have their own limits.
+    if definition.is_some_and(|definition| definition.run.shares_its_tasks()) {
+        return MAX_LOST_ATTEMPTS_OF_WHOLE;
+    }
     let retries = definition.and_then(|definition| definition.retries);
     let max = retries.map_or(0, |retries| retries.times) + MAX_LOST_ATTEMPTS;
     // Each attempt may be followed by a lookup, which counts as an attempt.

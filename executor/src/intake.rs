@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials, privileges};
 use definition::Definition;
+use definition::run::Run;
 use dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
 use ground::base::credential;
 use ground::base::schema::{MAX_PROBLEMS, Problem};
@@ -19,6 +20,7 @@ use ground::task::Task;
 use ground::task::effect::EffectClass;
 use ground::task::name::SubtoolName;
 use ground::task::notes::TaskNotes;
+use ground::task::part_of;
 use ground::task::question_key::QUESTION;
 use jiff::Timestamp;
 use protocol::caller::Caller;
@@ -245,12 +247,22 @@ impl Intake {
     /// Checks a request to run a subtool.
     pub fn run(&self, id: TaskId, caller: Caller, mut run: RunRequest, now: Timestamp) -> Result<ValidRun, ErrorBody> {
         let (settings, catalog) = (self.settings(), Arc::clone(&self.catalog.borrow()));
-        // The built-in question belongs to tasks that run, not to their callers.
-        let has_asked = || settings.runner_context.delegation.as_ref().is_some_and(|own| own.has_asked(id));
-        let is_theirs = run.tool != QUESTION || has_asked();
+        // The built-in question, and the keys of parts, belong to tasks that run, not to their callers.
+        let is_own = || settings.runner_context.delegation.as_ref().is_some_and(|own| own.has_posted(id));
+        let is_theirs = run.tool != QUESTION || is_own();
+        if run.idempotency_key.as_deref().is_some_and(part_of::is_reserved) && !is_own() {
+            let message = "idempotency keys of this form are those of the parts of a task";
+            return Err(ErrorBody::new(Code::Usage, message).hint("choose another key"));
+        }
         let may_use = is_theirs && caller.tool_scope.covers(&run.tool);
         let subtool =
             catalog.get(&run.tool).filter(|_| may_use).ok_or_else(|| catalog.absent(&run.tool, &caller.tool_scope))?;
+        // A script in a script may be a subtool that someone saved; more would multiply.
+        let is_nested = matches!(subtool.definition.run, Run::Script(_)) && caller.depth > 1;
+        if is_nested {
+            let error = ErrorBody::new(Code::TooDeep, "a script that is called by a script calls no other script");
+            return Err(error.hint("call the subtools themselves"));
+        }
         if subtool.definition.run.delegates()
             && let Some(error) = too_deep(&run.tool, caller.depth, settings.config())
         {

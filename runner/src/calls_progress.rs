@@ -40,6 +40,11 @@ impl CallsProgress {
         });
     }
 
+    /// None of them is waited for any more.
+    pub(super) fn on_stop(&self) {
+        self.change(|now| now.waiting.clear());
+    }
+
     fn change(&self, change: impl FnOnce(&mut CallsNow)) {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut now);

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use agent_loop::model::ledger::Ledger;
@@ -56,8 +56,10 @@ pub struct Delegation {
     pub scripts: PathBuf,
     /// What the models cost, day by day.
     pub ledger: Arc<Ledger>,
-    /// The requests for questions that this executor made: no caller asks in the name of a task.
-    asked: Mutex<HashSet<TaskId>>,
+    /// Watches the results, from the first call on.
+    results: OnceLock<Trigger>,
+    /// The requests that this executor made: no caller asks a question in the name of a task, or makes a part of one.
+    posted: Mutex<HashSet<TaskId>>,
 }
 
 /// A delegated task that has ended.
@@ -122,7 +124,8 @@ impl Delegation {
             sessions: paths.delegates(),
             scripts: paths.scripts(),
             ledger: Arc::new(Ledger::in_state(&paths.state)),
-            asked: Mutex::default(),
+            results: OnceLock::new(),
+            posted: Mutex::default(),
         })
     }
 
@@ -232,25 +235,26 @@ impl Delegation {
             ..RunRequest::default()
         };
         let id = TaskId::new();
-        if tool == QUESTION {
-            self.asked().insert(id);
-        }
+        self.posted().insert(id);
+        let results = self.results().of_task(id);
         let request = self.post_as(id, invocation, Operation::run(run))?;
         let reply = tokio::select! {
             biased;
-            reply = handover::reply(&request) => Some(reply),
+            reply = handover::reply_to_run(&request, &results) => Some(reply),
             () = cancel.cancelled() => None,
         };
-        self.asked().remove(&id);
+        self.posted().remove(&id);
         let Some(reply) = reply else { return Err(self.cancel_call(invocation, tool, id).await) };
-        let id = task_of(reply)?;
+        // A call that was made before has another id.
+        let (called, posted) = (task_of(reply)?, id);
+        let id = called;
+        let results = if called == posted { results } else { self.results().of_task(called) };
         if self.state(id) == Some(State::AwaitingConfirmation) {
             on_waiting();
         }
-        let (trigger, ids) = (Trigger::new(self.mailbox.clone()), [id]);
         tokio::select! {
             biased;
-            _ = trigger.wait_for_any(&ids) => {}
+            () = results.wait_for(id) => {}
             () = cancel.cancelled() => return Err(self.cancel_call(invocation, tool, id).await),
         }
         let result = self.mailbox.read_result(id).map_err(|error| {
@@ -263,13 +267,17 @@ impl Delegation {
         Ok(CalledTask { id, result })
     }
 
-    /// Whether this is a request of this executor for a question.
-    pub fn has_asked(&self, id: TaskId) -> bool {
-        self.asked().contains(&id)
+    /// Whether this is a request of this executor.
+    pub fn has_posted(&self, id: TaskId) -> bool {
+        self.posted().contains(&id)
     }
 
-    fn asked(&self) -> MutexGuard<'_, HashSet<TaskId>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn results(&self) -> &Trigger {
+        self.results.get_or_init(|| Trigger::new(self.mailbox.clone()))
+    }
+
+    fn posted(&self) -> MutexGuard<'_, HashSet<TaskId>> {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Posts a request of the invocation's caller to the mailbox.
@@ -302,9 +310,8 @@ impl Delegation {
         let before = self.state(id);
         if let Ok(request) = self.post(invocation, Operation::Cancel { id, reason: None }) {
             if is_answered(&request).await {
-                let trigger = Trigger::new(self.mailbox.clone());
                 // After the timeout the failure reports the state at that time.
-                drop(tokio::time::timeout(CANCEL_TIMEOUT, trigger.wait_for_any(&[id])).await);
+                drop(tokio::time::timeout(CANCEL_TIMEOUT, self.results().of_task(id).wait_for(id)).await);
             } else {
                 request.withdraw();
             }
@@ -333,7 +340,7 @@ impl Delegation {
     }
 
     fn state(&self, id: TaskId) -> Option<State> {
-        Trigger::new(self.mailbox.clone()).states(&[id]).first().map(|(_, state)| *state)
+        self.results().states(&[id]).first().map(|(_, state)| *state)
     }
 }
 

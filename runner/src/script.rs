@@ -6,7 +6,7 @@
 //! start, and each call gets the result that it had, in the order in which they came. The task of a call is known by the
 //! script and the number of the call, so none is made twice. Decides nothing about what a call may do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use protocol::{clock, fault};
 use script::{
-    Call, CallKind, Completion, Failure as ScriptFailure, FailureKind, HostMessage, Json, Outcome, Settlement, Start,
-    WorkerMessage, called_names,
+    Call, CallKind, Completion, Failure as ScriptFailure, FailureKind, HostMessage, Json, Limits, Outcome, Settlement,
+    Start, WorkerMessage, called_names,
 };
 use serde_json::json;
 
@@ -40,6 +40,13 @@ use worker::{ScriptWorker, WorkerError};
 const MAX_IDLE: Duration = Duration::from_secs(10);
 /// The most calls that a result tells about.
 const MAX_TOLD_CALLS: usize = 100;
+/// The limits of a script that is called by another one.
+const MAX_NESTED_CALLS: u64 = 100;
+const MAX_NESTED_OPEN: usize = 8;
+/// How often the process of a script may be ended from outside without any progress in between.
+const MAX_LOST_PROCESSES: u32 = 5;
+/// The most calls of a kind that an error tells about one by one.
+const MAX_TOLD_FAILURES: usize = 20;
 /// The name of a script in its errors.
 const NAME: &str = "script.js";
 
@@ -154,7 +161,7 @@ impl<'a> Course<'a> {
             input: Json::from(&program.input),
             now: now(),
             seed: uuid::Uuid::new_v4().as_u64_pair().0,
-            limits: script::Limits::default(),
+            limits: limits(self.calls.invocation.caller.depth),
         };
         self.record.append(&[ScriptEntry::Start(Box::new(start.clone()))])?;
         self.start = Some(Box::new(start));
@@ -171,16 +178,18 @@ impl<'a> Course<'a> {
             end = self.follow(&mut open, &stop) => Some(end),
         };
         stop.cancel();
+        self.calls.progress.on_stop();
         while let Some((seq, ended)) = open.next().await {
             if let Ok(CallEnd { task: Some(task), .. }) = ended {
                 tracing::debug!(script = self.calls.invocation.id, seq, %task, "a call ended after its script");
             }
         }
         match end {
-            Some(end) => self.outcome(end?),
+            Some(Ok(end)) => self.outcome(end),
+            Some(Err(failure)) => Err(failure.detail("script", self.brief_summary())),
             None => {
                 let failure = Failure::new(Code::Cancelled, "cancelled, with the calls that were open");
-                Err(failure.detail("script", self.summary()))
+                Err(failure.detail("script", self.brief_summary()))
             }
         }
     }
@@ -193,17 +202,18 @@ impl<'a> Course<'a> {
     ) -> Result<ScriptEnd, Failure> {
         let mut worker = None;
         let mut news = 0;
-        // A process may be ended by something else than its script. One that ends twice without any progress is not.
-        let mut has_ended = false;
+        let mut lost = 0;
         loop {
             let messages = match self.tell(&mut worker, news).await {
-                Err(WorkerError::Ended(_)) if !has_ended => {
-                    (worker, has_ended) = (None, true);
+                // It may have been ended by something else than its script.
+                Err(WorkerError::Ended { is_script: false, .. }) if lost < MAX_LOST_PROCESSES => {
+                    worker = None;
+                    lost += 1;
                     continue;
                 }
                 messages => messages?,
             };
-            has_ended = false;
+            lost = 0;
             let Progress { calls, is_returned, end } = self.hear(messages)?;
             for (call, at) in calls {
                 self.awaited.insert(call.seq);
@@ -222,8 +232,8 @@ impl<'a> Course<'a> {
                 if !self.awaited.remove(&seq) {
                     continue;
                 }
-                let CallEnd { outcome, class, task } = end?;
-                let call = SettledCall { settle: Settlement { seq, now: now(), outcome }, class, task };
+                let CallEnd { outcome, class, task, is_part } = end?;
+                let call = SettledCall { settle: Settlement { seq, now: now(), outcome }, class, task, is_part };
                 fault::point("script", "ended");
                 self.record.append(&[ScriptEntry::Settled(call.clone())])?;
                 fault::point("script", "settled");
@@ -302,18 +312,60 @@ impl<'a> Course<'a> {
     }
 
     fn outcome(self, end: ScriptEnd) -> Result<RunnerOutput, Failure> {
-        let (summary, notes) = (self.summary(), self.notes);
+        let (summary, brief) = (self.summary(), self.brief_summary());
+        let parts = self.parts();
+        let mut notes = self.notes;
+        notes.extend(parts);
         match end {
-            Ok(Completion { value, .. }) => {
+            Ok(Completion { value, is_undefined }) => {
+                if is_undefined {
+                    notes.push("it returned nothing: what is to be the result stands behind `return`".to_owned());
+                }
                 let value = value.to_value().map_err(WorkerError::BadMessage)?;
                 let output = RunnerOutput::json(value).with_meta("script", summary);
                 Ok(if notes.is_empty() { output } else { output.with_meta("notes", notes) })
             }
             Err(failed) => {
-                let failure = failure(*failed).detail("script", summary);
+                let failure = failure(*failed).detail("script", brief);
                 Err(if notes.is_empty() { failure } else { failure.detail("notes", notes) })
             }
         }
+    }
+
+    /// Names the subtools of which it read one page, and not the next one.
+    fn parts(&self) -> Vec<String> {
+        let called =
+            |call: &SettledCall| usize::try_from(call.settle.seq).ok().and_then(|seq| self.issued.get(seq - 1));
+        let is_only_call =
+            |issued: &IssuedCall| self.issued.iter().filter(|other| other.name == issued.name).count() == 1;
+        let partial = self.settled.iter().filter(|call| call.is_part).filter_map(called);
+        let only = partial.filter(|issued| is_only_call(issued)).map(IssuedCall::shown_name);
+        only.map(|name| format!("what `{name}` returned is not all there is: call it for each page")).collect()
+    }
+
+    /// What a caller must know of a script that did not end well: how many calls of each subtool succeeded, and each of the
+    /// others.
+    fn brief_summary(&self) -> Value {
+        let mut succeeded = BTreeMap::<&str, u32>::new();
+        let (mut failed, mut open) = (Vec::new(), Vec::new());
+        for (seq, issued) in (1..).zip(&self.issued) {
+            let name = issued.shown_name();
+            match self.settled.iter().find(|call| call.settle.seq == seq) {
+                None => open.push(json!({"call": seq, "tool": name})),
+                Some(SettledCall { settle: Settlement { outcome: Outcome::Error(error), .. }, task, .. }) => {
+                    failed.push(json!({"call": seq, "tool": name, "code": error.code, "id": task}));
+                }
+                Some(_) => *succeeded.entry(name).or_default() += 1,
+            }
+        }
+        let mut brief = json!({"calls": self.issued.len(), "succeeded": succeeded});
+        for (key, mut calls) in [("failed", failed), ("open", open)] {
+            calls.truncate(MAX_TOLD_FAILURES);
+            if !calls.is_empty() {
+                brief[key] = calls.into();
+            }
+        }
+        brief
     }
 
     /// What the script did.
@@ -394,6 +446,10 @@ fn failure(failed: ScriptFailure) -> Failure {
     if !stack.is_empty() {
         failure = failure.detail("stack", stack);
     }
+    let details = error.and_then(|error| error.details?.to_value().ok());
+    if let Some(Value::Object(details)) = details {
+        failure = failure.detail("error", details);
+    }
     // What a call may have done stays in doubt unless the script dealt with it.
     if code == Some(Code::UnknownOutcome) { failure.effect_possible() } else { failure }
 }
@@ -416,10 +472,16 @@ impl From<WorkerError> for Failure {
         let message = protocol::error::chain(&error);
         match error {
             WorkerError::CannotStart(_) => Self::new(Code::CannotStart, message),
-            WorkerError::Ended(failed) => failure(*failed),
+            WorkerError::Ended { failed, .. } => failure(*failed),
             WorkerError::BadMessage(_) => Self::new(Code::Internal, message),
         }
     }
+}
+
+/// The limits of a script whose caller is at this depth: a script that others call multiplies with them.
+fn limits(depth: u8) -> Limits {
+    let whole = Limits::default();
+    if depth == 0 { whole } else { Limits { max_calls: MAX_NESTED_CALLS, max_open: MAX_NESTED_OPEN, ..whole } }
 }
 
 /// The time in milliseconds since 1970.

@@ -27,6 +27,8 @@ pub const ENVIRONMENT: [(&str, &str); 1] = [("TZ", "UTC")];
 
 /// The memory of the whole process, far above what the engine may use: for a flaw of the engine.
 const MAX_PROCESS_BYTES: u64 = 1 << 30;
+/// The three files of a process, and no other.
+const MAX_FILES: u64 = 3;
 /// How much longer than the engine's own limit the process may compute. Only code of the engine that never looks at
 /// the clock gets so far.
 const SPARE_CPU_SECONDS: u64 = 2;
@@ -43,7 +45,10 @@ pub fn serve(input: impl BufRead + Send, output: impl Write + Send + 'static) ->
 /// Like [`serve`], for a process that does nothing else: limits the processor time and the memory of this process.
 pub fn serve_process(input: impl BufRead + Send, output: impl Write + Send + 'static) -> io::Result<()> {
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
-    lower(Resource::RLIMIT_AS, MAX_PROCESS_BYTES)?;
+    setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?;
+    setrlimit(Resource::RLIMIT_NOFILE, MAX_FILES, MAX_FILES)?;
+    setrlimit(Resource::RLIMIT_AS, MAX_PROCESS_BYTES, MAX_PROCESS_BYTES)?;
+    nix::sys::prctl::set_no_new_privs()?;
     run_on_own_stack(input, output, true)
 }
 

@@ -2,6 +2,7 @@
 //!
 //! It delegates a subtool whose input is the program, so everything else is as with `run`.
 
+use clap::Arg;
 use protocol::code::Exit;
 use protocol::mailbox::request::RunRequest;
 use serde_json::Value;
@@ -13,31 +14,36 @@ use crate::error::Error;
 /// The subtool that runs programs of callers.
 const SUBTOOL: &str = "run_script";
 
-/// What a program is, in the words of `help script`.
+/// What a program is, in the words of `help script`. No line is longer than those that clap leaves as they are.
 const HOW_TO: &str = "\
-A script is JavaScript, the body of an async function. It is one task: only what it returns is its result.
-Every tool is an async function of one object; - in its name is _. It returns the data and throws on failure.
+A script is JavaScript, the body of an async function: one task, whose result is what it returns.
+Each tool is an async function of one object (- in its name is _) that returns the data or throws:
 
   agent-magic-tool script --wait <<'EOF'
   const all = [];
   for (let page = 1; ; page++) {
-    const {orders} = await shop_search_orders({status: \"open\", page});
-    if (!orders.length) break;
-    all.push(...orders);
+    const {books} = await library_find_books({status: \"lent\", page});
+    if (!books.length) break;
+    all.push(...books);
   }
-  const late = all.filter(o => o.days > 30);
-  await Promise.all(late.map(o => shop_remind({id: o.id})));
-  return {open: all.length, reminded: late.map(o => o.id)};
+  const late = all.filter(book => Number(book.days) > 30);
+  const sent = await Promise.allSettled(late.map(book => library_remind({id: book.id})));
+  return {lent: all.length, late: late.map(book => book.id), failed: sent.filter(s => s.reason).length};
   EOF
 
-catch (e): e.code, e.message, e.hint; e instanceof Denied (the user or a rule said no), OutcomeUnknown (it may have
-happened: never repeat it). Also: await ask_user({question}), await list_tools(\"words\"), await read({id}), await sleep(ms),
-console.log (short notes), input (from --input). No files, no fetch, no require.
-What a tool takes: agent-magic-tool list tools NAME --format=typescript. A tool that needs the user's yes waits for it in
-the script. Interrupted scripts go on where they were; nothing is called twice.";
+Without `return` nothing is returned. A tool's result has no schema: return one first, to see it.
+catch (e): e.code, e.message, e.details.http_status. e instanceof Denied: the user or a rule said no;
+OutcomeUnknown: it may have happened, so never repeat it.
+tools[name]({}), await ask_user({question}), await list_tools(\"words\"), await read(id), await sleep(ms),
+console.log (notes), input (from --input). No files, no fetch, no modules; UTC and en-US.
+Types of a tool's input: agent-magic-tool list tools NAME --format=typescript
+A tool that needs the user's yes waits for it. After a crash a script goes on; it calls nothing twice.";
+
+/// The options of `run` that its help does not repeat.
+const LESS_USED: [&str; 6] = ["at", "after", "dry_run", "idempotency_key", "reason", "if_no_approver"];
 
 #[derive(Debug, clap::Args)]
-#[command(before_help = HOW_TO)]
+#[command(before_help = HOW_TO, mut_args(less_shown))]
 pub struct Args {
     /// The file with the program; `-`, or none, for standard input
     #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
@@ -47,6 +53,11 @@ pub struct Args {
     input: Option<String>,
     #[command(flatten)]
     options: Options,
+}
+
+fn less_shown(argument: Arg) -> Arg {
+    let is_hidden = argument.is_hide_set() || LESS_USED.contains(&argument.get_id().as_str());
+    argument.hide(is_hidden)
 }
 
 pub fn run(args: Args, context: &Context) -> Result<Exit, Error> {

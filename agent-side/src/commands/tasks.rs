@@ -5,6 +5,7 @@ use protocol::handover::Reply;
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation};
 use protocol::task::{State, TaskId};
+use protocol::wording::inflected;
 use serde_json::{Map, Value, json};
 
 use crate::answer;
@@ -81,12 +82,17 @@ pub fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     launch::revive(context, &mailbox);
     let ids = mailbox.tasks_with_results().map_err(|error| Error::io("failed to list the results", &error))?;
     let mut shown = Vec::new();
-    let mut more = 0;
+    let (mut more, mut calls) = (0, 0_u32);
     // Ids sort by time.
     for id in ids.into_iter().rev() {
         // Skips a file that was deleted meanwhile, is not trusted or belongs to another caller.
         let Ok(file) = ResultFile::read(&mailbox, id, &context.caller) else { continue };
         let matches = match args.state {
+            // The script tells of its calls.
+            None if file.is_final() && !file.field("part_of")["call"].is_null() => {
+                calls += 1;
+                false
+            }
             None => true,
             Some(StateFilter::Pending) => !file.is_final(),
             Some(StateFilter::Scheduled) => !file.is_final() && !file.field("run_at").is_null(),
@@ -101,6 +107,12 @@ pub fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     context.output.json_or(&shown, "list fewer: agent-magic-tool tasks --limit 10")?;
     if more > 0 {
         context.output.note(&format!("{more} older tasks left out by --limit"));
+    }
+    if calls > 0 {
+        context.output.note(&format!(
+            "{} left out; to see them: agent-magic-tool tasks --state=succeeded, or --state=failed",
+            inflected(calls, "ended call of a script", "ended calls of scripts")
+        ));
     }
     Ok(Exit::Ok)
 }

@@ -30,28 +30,49 @@ pub struct Trigger {
 /// The watch over the folder of the results, and who is told of its events.
 #[derive(Debug)]
 struct ResultsWatch {
-    waiters: Arc<Mutex<Vec<Weak<Notify>>>>,
+    waiters: Arc<Mutex<Vec<Waiter>>>,
     watcher: Option<RecommendedWatcher>,
+}
+
+/// One that is told of the events of a task, or of all.
+#[derive(Debug)]
+struct Waiter {
+    nudge: Weak<Notify>,
+    task: Option<TaskId>,
 }
 
 impl ResultsWatch {
     fn over(mailbox: &Mailbox) -> Self {
-        let waiters: Arc<Mutex<Vec<Weak<Notify>>>> = Arc::default();
+        let waiters: Arc<Mutex<Vec<Waiter>>> = Arc::default();
         let told = Arc::clone(&waiters);
-        let watcher = watch_folder(&mailbox.results(), move |_| {
+        let watcher = watch_folder(&mailbox.results(), move |event| {
+            let tasks = tasks_of(&event);
             let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            told.retain(|waiter| waiter.upgrade().inspect(|waiter| waiter.notify_one()).is_some());
+            told.retain(|waiter| {
+                let Some(nudge) = waiter.nudge.upgrade() else { return false };
+                if waiter.task.zip(tasks.as_ref()).is_none_or(|(own, tasks)| tasks.contains(&own)) {
+                    nudge.notify_one();
+                }
+                true
+            });
         });
         let watcher =
             watcher.inspect_err(|error| tracing::warn!(%error, "no file events: the results are polled")).ok();
         Self { waiters, watcher }
     }
 
-    fn waiter(&self) -> Arc<Notify> {
+    fn waiter(&self, task: Option<TaskId>) -> Arc<Notify> {
         let nudge = Arc::new(Notify::new());
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&nudge));
+        let waiter = Waiter { nudge: Arc::downgrade(&nudge), task };
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push(waiter);
         nudge
     }
+}
+
+/// The tasks whose result files an event is about; `None` if it may be about any.
+fn tasks_of(event: &notify::Result<notify::Event>) -> Option<Vec<TaskId>> {
+    let event = event.as_ref().ok().filter(|event| !event.need_rescan() && !event.paths.is_empty())?;
+    Some(event.paths.iter().filter_map(|path| Mailbox::task_of_file(path.file_name()?)).collect())
 }
 
 /// A final task and its state; `None` if its result file is gone.
@@ -60,7 +81,14 @@ pub type FinalState = (TaskId, Option<State>);
 impl Trigger {
     pub fn new(mailbox: Mailbox) -> Self {
         let watch = Arc::new(ResultsWatch::over(&mailbox));
-        Self { mailbox, nudge: watch.waiter(), watch }
+        Self { mailbox, nudge: watch.waiter(None), watch }
+    }
+
+    /// Waits until `task`, of which this is the trigger, is final. Cancel-safe.
+    pub async fn wait_for(&self, task: TaskId) {
+        while self.final_states(&[task]).is_empty() {
+            self.wait_for_change().await;
+        }
     }
 
     /// Waits until at least one of `tasks` is final, and returns those that are. Cancel-safe.
@@ -95,7 +123,17 @@ impl Trigger {
     /// Returns a trigger on the same watch, for another waiter.
     #[must_use]
     pub fn again(&self) -> Self {
-        Self { mailbox: self.mailbox.clone(), nudge: self.watch.waiter(), watch: Arc::clone(&self.watch) }
+        self.waiting_for(None)
+    }
+
+    /// Returns a trigger on the same watch, which only looks when something happens to `task`.
+    #[must_use]
+    pub fn of_task(&self, task: TaskId) -> Self {
+        self.waiting_for(Some(task))
+    }
+
+    fn waiting_for(&self, task: Option<TaskId>) -> Self {
+        Self { mailbox: self.mailbox.clone(), nudge: self.watch.waiter(task), watch: Arc::clone(&self.watch) }
     }
 
     /// Returns those of `tasks` that are final.

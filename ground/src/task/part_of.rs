@@ -41,6 +41,12 @@ impl PartOf {
     }
 }
 
+/// Whether a key that a caller chose is one of those of parts.
+pub fn is_reserved(key: &str) -> bool {
+    let Some((id, rest)) = key.split_at_checked(TaskId::CHARS) else { return false };
+    id.parse::<TaskId>().is_ok() && [CALL, STEP].iter().any(|kind| rest.starts_with(kind))
+}
+
 /// The key of a call of the script `id`.
 pub fn key_of_call(id: &str, number: u64) -> String {
     format!("{id}{CALL}{number}")

@@ -15,6 +15,7 @@ use ground::task::part_of;
 use protocol::code::Code;
 use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
+use protocol::extent;
 use protocol::mailbox::Mailbox;
 use protocol::paths::{DEPTH, TOOL_SCOPE, TRUST};
 use protocol::task::TaskId;
@@ -52,18 +53,20 @@ pub(super) struct CallEnd {
     /// The class of the data.
     pub(super) class: Option<DataClass>,
     pub(super) task: Option<TaskId>,
+    /// Whether the data is not, or may not be, all there is.
+    pub(super) is_part: bool,
 }
 
 impl CallEnd {
     pub(super) fn of_data(data: &Value) -> Self {
-        Self { outcome: Outcome::Data(Json::from(data)), class: None, task: None }
+        Self { outcome: Outcome::Data(Json::from(data)), class: None, task: None, is_part: false }
     }
 
     fn of_error(error: ErrorBody) -> Self {
         let ErrorBody { code, message, hint, details, .. } = error;
         let details = (!details.is_empty()).then(|| Json::from(&Value::Object(details)));
         let error = CallError { code: code.as_str().to_owned(), message, hint, details, class: class_of(code) };
-        Self { outcome: Outcome::Error(error), class: None, task: None }
+        Self { outcome: Outcome::Error(error), class: None, task: None, is_part: false }
     }
 
     /// The code of an error that a script got.
@@ -152,7 +155,8 @@ impl<'a> ScriptCalls<'a> {
         } else {
             CallEnd::of_error(error_of(&called, name))
         };
-        Ok(CallEnd { class, task: Some(called.id), ..end })
+        let is_part = extent::is_incomplete(&called.result["_meta"]);
+        Ok(CallEnd { class, task: Some(called.id), is_part, ..end })
     }
 
     /// What `list tools` finds for the caller.
@@ -200,6 +204,10 @@ impl<'a> ScriptCalls<'a> {
 
     /// The data of a task of the caller that has ended.
     fn read(&self, input: &Map<String, Value>) -> CallEnd {
+        if let Some(other) = input.keys().find(|key| *key != "id") {
+            let error = ErrorBody::new(Code::InvalidInput, format!("`read` takes an `id`, and no `{other}`"));
+            return CallEnd::of_error(error.hint("it returns all of the data: select from that in the script"));
+        }
         let id = input.get("id").and_then(Value::as_str).unwrap_or_default();
         let unknown = || {
             let error = ErrorBody::new(Code::UnknownTask, format!("no ended task `{id}` of yours"));
@@ -263,7 +271,13 @@ fn error_of(task: &CalledTask, tool: &str) -> ErrorBody {
     let code = serde_json::from_value(error["code"].clone()).unwrap_or(Code::Internal);
     let message = format!("`{tool}` failed: {}", error["message"].as_str().unwrap_or("it gave no reason"));
     let resolved = &task.result["resolution"];
-    let body = ErrorBody::new(code, message).detail("id", task.id.to_string()).detail("tool", tool);
+    let mut body = ErrorBody::new(code, message).detail("id", task.id.to_string()).detail("tool", tool);
+    for (key, value) in error["details"].as_object().into_iter().flatten() {
+        body = body.detail(key, value.clone());
+    }
+    if let Some(status) = task.result["_meta"].get("http_status") {
+        body = body.detail("http_status", status.clone());
+    }
     let body = if resolved.is_null() { body } else { body.detail("resolution", resolved.clone()) };
     match error["hint"].as_str() {
         Some(hint) => body.hint(hint),

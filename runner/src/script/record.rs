@@ -55,6 +55,9 @@ pub(super) struct SettledCall {
     /// The class of the data that it returned.
     pub(super) class: Option<DataClass>,
     pub(super) task: Option<TaskId>,
+    /// Whether the data is not, or may not be, all there is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_part: bool,
 }
 
 impl IssuedCall {
@@ -191,7 +194,7 @@ mod tests {
 
     fn settled(seq: u64) -> ScriptEntry {
         let settle = Settlement { seq, now: 7, outcome: Outcome::Data(Json::default()) };
-        ScriptEntry::Settled(SettledCall { settle, class: None, task: None })
+        ScriptEntry::Settled(SettledCall { settle, class: None, task: None, is_part: false })
     }
 
     fn seqs(entries: &[ScriptEntry]) -> Vec<u64> {

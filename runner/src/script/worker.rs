@@ -4,11 +4,13 @@
 //! its host and started again when there is news.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
 use ground::base::children::{self, Registered};
 use jq::worker::own_program;
+use nix::sys::signal::Signal;
 use script::{Failure as ScriptFailure, HostMessage, WorkerMessage, worker};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -30,8 +32,12 @@ static WORKERS: Semaphore = Semaphore::const_new(MAX_WORKERS);
 pub(super) enum WorkerError {
     #[error("failed to start the process of the script")]
     CannotStart(#[source] io::Error),
-    #[error("{}", .0.message)]
-    Ended(Box<ScriptFailure>),
+    #[error("{}", .failed.message)]
+    Ended {
+        failed: Box<ScriptFailure>,
+        /// Whether the script is to blame: it computed for too long.
+        is_script: bool,
+    },
     #[error("the process of the script sent something unexpected")]
     BadMessage(#[source] serde_json::Error),
 }
@@ -90,7 +96,9 @@ impl ScriptWorker {
             Some(received) => Ok(received),
             None => {
                 let status = tokio::time::timeout(MAX_END, child.wait()).await.ok().and_then(Result::ok);
-                Err(WorkerError::Ended(Box::new(worker::explain_end(status.unwrap_or_default()))))
+                let status = status.unwrap_or_default();
+                let is_script = status.signal() == Some(Signal::SIGXCPU as i32);
+                Err(WorkerError::Ended { failed: Box::new(worker::explain_end(status)), is_script })
             }
         }
     }

@@ -68,8 +68,8 @@ impl ThrownValue {
         let message = self.message.filter(|message| !message.is_empty());
         let mut failed =
             Failure::new(kind, message.unwrap_or_else(|| "the script threw a value without a message".to_owned()));
+        // Not its `hint`, which would read as one of this program.
         failed.name = self.name;
-        failed.hint = self.hint;
         if let Some(inner) = frames.first() {
             failed.line = Some(inner.line);
             failed.column = Some(Origin::column(inner.line, inner.column));

@@ -14,7 +14,6 @@
   const NativeError = Error;
   const NativeTypeError = TypeError;
   const NativeRangeError = RangeError;
-  const NativeReferenceError = ReferenceError;
   const NativePromise = Promise;
   const text = String;
   const number = Number;
@@ -140,6 +139,27 @@
     send(kind, name, what, input, waiting);
     return promise;
   };
+  // The promise of a call, which fails where it is used as if it were the data: without this, a forgotten `await` gives
+  // an `undefined` that nothing complains about.
+  const { then, catch: caught, finally: last } = NativePromise.prototype;
+  const natives = { __proto__: null, then, catch: caught, finally: last };
+  const methods = { __proto__: null, then: true, catch: true, finally: true, constructor: true, toJSON: true };
+  const asData = { __proto__: null };
+  for (const name of ["toPrimitive", "iterator", "asyncIterator"]) asData[Symbol[name]] = true;
+  const awaited = (label, promise) => new Proxy(promise, {
+    __proto__: null,
+    get(target, key) {
+      if (typeof key === "string" ? methods[key] : !asData[key]) {
+        const own = natives[key];
+        return own === undefined ? target[key] : (...args) => apply(own, target, args);
+      }
+      const field = typeof key === "string" ? `.${apply(toWellFormed, key, [])}` : "";
+      throw new NativeTypeError(`${label}({…}) was not awaited; write (await ${label}({ … }))${field}`);
+    },
+    set() {
+      throw new NativeTypeError(`${label}({…}) was not awaited; write await ${label}({ … })`);
+    },
+  });
 
   const kindOf = (value) => {
     if (value === null) return "null";
@@ -168,17 +188,21 @@
   };
   const functionOf = (label, kind, name) => {
     const what = `the input of ${label}`;
-    return { [label](...args) { return promised(kind, name, what, onlyObject(label, what, args), false); } }[label];
+    return { [label](...args) {
+      return awaited(label, promised(kind, name, what, onlyObject(label, what, args), false));
+    } }[label];
   };
-
-  const listTools = { list_tools(...args) {
-    const what = "the input of list_tools";
-    const isQuery = args.length === 1 && typeof args[0] === "string";
-    const input = isQuery
-      ? encode({ __proto__: null, query: args[0] }, what, bridge.maxNodes, bridge.maxBytes)
-      : onlyObject("list_tools", what, args);
-    return promised("list_tools", "", what, input, false);
-  } }.list_tools;
+  // A function of ours, whose only argument may be the text of its most important field.
+  const functionOfText = (label, field) => {
+    const what = `the input of ${label}`;
+    return { [label](...args) {
+      const isText = args.length === 1 && typeof args[0] === "string";
+      const input = isText
+        ? encode({ __proto__: null, [field]: args[0] }, what, bridge.maxNodes, bridge.maxBytes)
+        : onlyObject(label, what, args);
+      return awaited(label, promised(label, "", what, input, false));
+    } }[label];
+  };
 
   // --- Timers ---
 
@@ -293,7 +317,8 @@
   const install = () => {
     const own = {
       SubtoolError, Denied, OutcomeUnknown, sleep, setTimeout, clearTimeout, console, clearInterval() {},
-      list_tools: listTools, ask_user: functionOf("ask_user", "ask_user", ""), read: functionOf("read", "read", ""),
+      list_tools: functionOfText("list_tools", "query"), ask_user: functionOfText("ask_user", "question"),
+      read: functionOfText("read", "id"),
     };
     for (const name of ownKeys(own)) define(globalThis, name, own[name]);
     delete own.clearInterval;
@@ -327,9 +352,8 @@
       __proto__: null,
       get(target, key) {
         if (key in target || typeof key === "symbol" || key === "then" || key === "toJSON") return target[key];
-        const meant = bridge.closest(apply(toWellFormed, key, []));
-        const instead = meant === undefined ? "" : `; did you mean \`${meant}\`?`;
-        throw new NativeReferenceError(`no subtool named \`${key}\` is known to this script${instead}; list_tools("what it should do") finds names`);
+        // A name that is only known now. The host says if there is no such subtool.
+        return functionOf(`tools.${apply(toWellFormed, key, [])}`, "run", apply(toWellFormed, key, []));
       },
     }));
   };

@@ -125,8 +125,13 @@ const SCRIPTS: &[(&str, End)] = &[
     ("await sleep(NaN)", Failed(Thrown, "not NaN")),
     ("setTimeout('x()', 1)", Failed(Thrown, "setTimeout takes a function")),
     ("setTimeout(() => {}, Infinity)", Failed(Thrown, "at most")),
-    ("await tools.ecoh({})", Failed(Thrown, "did you mean `echo`?")),
-    ("await tools.nothing({})", Failed(Thrown, "no subtool named `nothing`")),
+    // The host says that there is no such subtool.
+    ("return await tools.nothing({})", Returns("{}")),
+    ("return { a: echo({ a: 1 }).a }", Failed(Thrown, "write (await echo({ … })).a")),
+    ("const { a } = echo({ a: 1 })", Failed(Thrown, "was not awaited")),
+    ("return `${echo({ a: 1 })}`", Failed(Thrown, "was not awaited")),
+    ("for (const row of echo({})) console.log(row)", Failed(Thrown, "was not awaited")),
+    ("const hint = new Error('a'); hint.hint = 'do that'; throw hint", Failed(Thrown, "a")),
     // Calls.
     ("for (let i = 0; i < 2000; i++) echo({ i })", Failed(Limit, "max_calls")),
     ("for (let i = 0; ; i++) { try { await echo({ i }) } catch {} }", Failed(Limit, "max_calls")),
