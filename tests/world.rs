@@ -20,10 +20,17 @@ use tempfile::TempDir;
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-magic-tool");
 
-/// The program under test: the one just built, or one that `AGENT_MAGIC_TOOL_TEST_PROGRAM` names, such as a release
-/// build, in which a panic ends the process and there are no failpoints.
+/// The program under test: the one just built, or one that `AGENT_MAGIC_TOOL_TEST_PROGRAM` names, such as the small one, or
+/// a release build, in which a panic ends the process and there are no failpoints.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("AGENT_MAGIC_TOOL_TEST_PROGRAM").map_or_else(|| PROGRAM.into(), PathBuf::from)
+}
+
+/// The program under test, or the full one beside it if that is the small one: for what only the full one does, such as
+/// being replaced while it runs.
+pub(crate) fn full_program() -> PathBuf {
+    let program = program();
+    if program.ends_with("agent-magic-tool-small") { PROGRAM.into() } else { program }
 }
 
 /// Far longer than anything takes on a busy machine; only a failing test waits this long.

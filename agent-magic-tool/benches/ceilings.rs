@@ -1,8 +1,8 @@
 //! The most instructions that the commands which agents call may take.
 //!
 //! `cargo bench -- guard` and `tests/cli/cost.rs` compare with them. A ceiling is the count when it was set and some
-//! percent more. A change that makes a command dearer on purpose raises its ceiling; the last one is `--all`, one
-//! more option of `run` to parse.
+//! percent more. A change that makes a command dearer on purpose raises its ceiling; the last one is that the full
+//! program is position-independent, so that its loader adjusts 100,000 pointers.
 
 /// The number of subtools in the world in which is counted.
 pub(crate) const SUBTOOLS: usize = 100;
@@ -29,7 +29,7 @@ pub(crate) const CEILINGS: [Ceiling; 4] = [
     Ceiling {
         what: "--version",
         arguments: &["--version"],
-        full: Instructions { release: 415, debug: 440 },
+        full: Instructions { release: 415, debug: 5_060 },
         small: Instructions { release: 90, debug: 95 },
     },
     Ceiling {
@@ -47,7 +47,7 @@ pub(crate) const CEILINGS: [Ceiling; 4] = [
     Ceiling {
         what: "run until it returns",
         arguments: &["run", "files_read", "path=note.txt"],
-        full: Instructions { release: 660, debug: 1_520 },
+        full: Instructions { release: 660, debug: 6_200 },
         small: Instructions { release: 360, debug: 1_250 },
     },
 ];

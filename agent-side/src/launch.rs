@@ -201,16 +201,22 @@ pub fn program() -> std::io::Result<PathBuf> {
 pub fn settings(paths: &Paths, mailbox: &Mailbox) -> CallerSettings {
     let mut launch = Launch::new(paths, mailbox);
     let mut backoff = Backoff::new(MAX_PAUSE);
-    let is_serving = || mailbox.identity().is_some_and(|identity| identity.phase == ExecutorPhase::Serving);
     loop {
         if let Some(settings) = mailbox.settings() {
             return settings;
         }
         match launch.ensure() {
-            Ok(runs) if !(runs && is_serving()) && launch.reason_to_give_up().is_none() => backoff.pause(None),
+            Ok(runs) if !(runs && is_serving(mailbox)) && launch.reason_to_give_up().is_none() => backoff.pause(None),
             Ok(_) | Err(_) => return mailbox.settings().unwrap_or_default(),
         }
     }
+}
+
+/// Whether the executor that runs has begun to serve. What an executor that was killed left behind says nothing about it.
+fn is_serving(mailbox: &Mailbox) -> bool {
+    let identity = mailbox.identity().filter(|identity| identity.phase == ExecutorPhase::Serving);
+    // From inside a container its id is not visible.
+    identity.zip(mailbox.executor().ok().flatten()).is_some_and(|(identity, pid)| pid == identity.pid || pid == 0)
 }
 
 /// Starts an executor if the last one ended with unfinished tasks or failed, and notes why it cannot run.
@@ -220,10 +226,9 @@ pub fn revive(context: &Context, mailbox: &Mailbox) {
     }
     let mut launch = Launch::new(&context.paths, mailbox);
     let mut backoff = Backoff::new(MAX_PAUSE);
-    let is_serving = || mailbox.identity().is_some_and(|identity| identity.phase == ExecutorPhase::Serving);
     while backoff.waited() < REVIVAL_TIMEOUT {
         match launch.ensure() {
-            Ok(true) if is_serving() => return,
+            Ok(true) if is_serving(mailbox) => return,
             Ok(_) => backoff.pause(None),
             Err(error) => {
                 let body = error.body();

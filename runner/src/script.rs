@@ -95,7 +95,7 @@ async fn perform(
     // Each call has the time of its own subtool, and may wait for a human; the program's own time is bounded in its process.
     let _pause = invocation.clock.pause();
     let (record, entries) = ScriptRecord::open(&delegation.scripts, &invocation.id)?;
-    let mut course = Course::of(record, entries, invocation, delegation);
+    let mut course = ScriptCourse::of(record, entries, invocation, delegation);
     if course.start.is_none() {
         course.begin(Program::of(script, invocation)?)?;
     }
@@ -103,7 +103,7 @@ async fn perform(
 }
 
 /// The course of one attempt.
-struct Course<'a> {
+struct ScriptCourse<'a> {
     record: ScriptRecord,
     start: Option<Box<Start>>,
     issued: Vec<IssuedCall>,
@@ -129,7 +129,7 @@ struct Progress {
     end: Option<ScriptEnd>,
 }
 
-impl<'a> Course<'a> {
+impl<'a> ScriptCourse<'a> {
     fn of(
         record: ScriptRecord,
         entries: Vec<ScriptEntry>,

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::skip::skip;
-use crate::world::{PROGRAM, World, program, until};
+use crate::world::{PROGRAM, World, full_program, until};
 
 #[path = "../../agent-magic-tool/benches/ceilings.rs"]
 mod ceilings;
@@ -78,8 +78,8 @@ fn no_command_takes_more_instructions_than_its_ceiling() {
         world.transcript(&world.within(&small, &["list", "tools"]).output().expect("it starts"));
         world.mailbox().join("listing").exists()
     });
-    let is_named = program() != Path::new(PROGRAM);
-    let of_full = CEILINGS.iter().map(|ceiling| (ceiling, "full", program(), max(&ceiling.full, is_named)));
+    let is_named = full_program() != Path::new(PROGRAM);
+    let of_full = CEILINGS.iter().map(|ceiling| (ceiling, "full", full_program(), max(&ceiling.full, is_named)));
     let of_small = CEILINGS.iter().map(|ceiling| (ceiling, "small", small.clone(), max(&ceiling.small, false)));
     for (ceiling, which, program, max) in of_full.chain(of_small) {
         // How often `run` looks for its answer depends on what else the machine does, so the smallest count matters.
@@ -138,8 +138,9 @@ fn a_second_list_loads_no_catalog_and_parses_no_schema() {
         return;
     }
     let world = world(FEW);
-    world.run(&["list"]);
-    let functions = profile(&world.command(&["list"])).functions;
+    let list = || world.within(full_program(), &["list"]);
+    world.transcript(&list().output().expect("it starts"));
+    let functions = profile(&list()).functions;
     assert!(functions.iter().any(|function| function.contains("catalog::listing")), "the profile has function names");
     let read = within(
         functions,

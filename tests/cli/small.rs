@@ -8,7 +8,7 @@ use std::process::Stdio;
 use serde_json::json;
 
 use crate::skip::skip;
-use crate::world::{PROGRAM, Transcript, World};
+use crate::world::{PROGRAM, Transcript, World, full_program};
 
 /// The small program beside the full one.
 fn small() -> PathBuf {
@@ -166,7 +166,8 @@ fn its_one_tool_refuses_what_that_of_the_full_program_refuses() {
 #[test]
 fn a_full_program_of_another_version_is_refused() {
     let world = World::new();
-    let refused = world.run(&["--for-version=0.0.1", "list", "tools"]);
+    let mut command = world.within(full_program(), &["--for-version=0.0.1", "list", "tools"]);
+    let refused = world.transcript(&command.output().expect("it starts"));
     assert_eq!((refused.exit, refused.error()["code"].as_str()), (1, Some("cannot-start")), "{refused}");
     assert!(refused.error()["message"].as_str().is_some_and(|said| said.contains("0.0.1")), "{refused}");
 }

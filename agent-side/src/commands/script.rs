@@ -66,7 +66,7 @@ pub fn run(args: Args, context: &Context) -> Result<Exit, Error> {
     let mut request = RunRequest { tool: SUBTOOL.to_owned(), ..RunRequest::default() };
     request.input.insert("source".to_owned(), read_program(&args.file, context)?.into());
     if let Some(input) = input {
-        request.input.insert("input".to_owned(), Value::Object(input));
+        request.input.insert("arguments".to_owned(), Value::Object(input));
     }
     args.options.delegate(request, context)
 }

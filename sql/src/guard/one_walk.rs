@@ -42,7 +42,7 @@ pub(crate) trait Visitor<B> {
 
 /// Walks through `node` until `visitor` ends it.
 pub(crate) fn walk<B>(node: &impl ParserVisit, visitor: &mut dyn Visitor<B>) -> ControlFlow<B> {
-    node.visit(&mut Walk(visitor))
+    node.visit(&mut ErasedVisitor(visitor))
 }
 
 /// Calls `visit` for each relation that `node` names, until it ends the walk.
@@ -61,9 +61,9 @@ pub(crate) fn walk_relations<B>(
     walk(node, &mut Relations(visit))
 }
 
-struct Walk<'a, B>(&'a mut dyn Visitor<B>);
+struct ErasedVisitor<'a, B>(&'a mut dyn Visitor<B>);
 
-impl<B> ParserVisitor for Walk<'_, B> {
+impl<B> ParserVisitor for ErasedVisitor<'_, B> {
     type Break = B;
 
     fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<B> {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::oracle::Oracle;
 use super::shim;
-use crate::world::{until, wait_for_end};
+use crate::world::{full_program, until, wait_for_end};
 
 #[test]
 fn setting_the_clock_a_day_back_or_forward_delays_no_retry() {
@@ -63,7 +63,9 @@ fn a_schedule_follows_the_clock_when_the_clock_is_set() {
     let library = library.to_str().expect("a path");
     let environment = [("LD_PRELOAD", library), ("SHIM_CLOCK", clock.to_str().expect("a path"))];
     let schedule = |name: &str, span: &str| {
-        let mut command = oracle.world.command(&["run", "once", &format!("name={name}"), "--in", span]);
+        // Without libraries, the small program would not see the clock.
+        let line = ["run", "once", &format!("name={name}"), "--in", span];
+        let mut command = oracle.world.within(full_program(), &line);
         let ran = oracle.world.transcript(&command.envs(environment).output().expect("ran"));
         assert_eq!(ran.exit, 0, "{ran}");
         oracle.mark_uncertain(name);

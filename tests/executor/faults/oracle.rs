@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use store::Store as _;
 use store::sqlite::SqliteStore;
 
-use crate::world::{Transcript, World, program, until};
+use crate::world::{Transcript, World, full_program, until};
 
 /// The effect class of a task, which decides what may happen to it if its outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Oracle {
 
     pub(super) fn spawn(&self, before: &str, environment: &[(&str, &str)]) -> Child {
         let script = format!("{before}\nexec \"$0\" executor run");
-        let program = program();
+        let program = full_program();
         let mut command = self.world.within("sh", &["-c", &script, program.to_str().expect("a UTF-8 path")]);
         let log = fs::File::create(self.stderr()).expect("a file");
         let child = command.envs(environment.iter().copied()).stdout(Stdio::null()).stderr(log);

@@ -11,10 +11,10 @@ use serde_json::json;
 
 use super::size;
 use crate::executor::closed::may_look_inside;
-use crate::world::{Transcript, World, program, until};
+use crate::world::{Transcript, World, full_program, until};
 
 fn older() -> PathBuf {
-    std::env::var_os("AGENT_MAGIC_TOOL_TEST_OLDER").map_or_else(program, PathBuf::from)
+    std::env::var_os("AGENT_MAGIC_TOOL_TEST_OLDER").map_or_else(full_program, PathBuf::from)
 }
 
 /// A world whose programs are installed as `executor` and `caller`, and whose subtool leaves its name in a file.
@@ -42,7 +42,7 @@ fn marks(world: &World) -> Vec<String> {
 
 #[test]
 fn an_executor_and_a_command_of_different_versions_understand_each_other() {
-    for (executor, caller) in [(older(), program()), (program(), older())] {
+    for (executor, caller) in [(older(), full_program()), (full_program(), older())] {
         let world = world();
         assert_eq!(call(&world, &executor, &["executor", "start"]).exit, 0);
         let case = format!("{} asks {}", caller.display(), executor.display());
@@ -53,7 +53,7 @@ fn an_executor_and_a_command_of_different_versions_understand_each_other() {
         assert_eq!(call(&world, &caller, &["executor", "status"]).json()["running"], true, "{case}");
         // The other version takes over the record with its open task.
         assert_eq!(call(&world, &executor, &["executor", "stop"]).exit, 0, "{case}");
-        let cancelled = call(&world, &program(), &["cancel", &id]);
+        let cancelled = call(&world, &full_program(), &["cancel", &id]);
         assert_eq!((cancelled.exit, &cancelled.json()["state"]), (0, &json!("cancelled")), "{case}: {cancelled}");
         assert_eq!(marks(&world), ["a"], "{case}");
     }
@@ -78,7 +78,7 @@ fn an_upgrade_under_load_loses_no_task_and_repeats_none() {
         }
         until("a quarter of the tasks ran", || marks(&world).len() > count / 4);
         let next = world.folder().join("next");
-        fs::copy(program(), &next).expect("copied");
+        fs::copy(full_program(), &next).expect("copied");
         fs::rename(&next, &installed).expect("replaced");
     });
     until("all tasks ran", || marks(&world).len() >= count);
