@@ -313,9 +313,8 @@ impl<'a> ScriptCourse<'a> {
 
     fn outcome(self, end: ScriptEnd) -> Result<RunnerOutput, Failure> {
         let (summary, brief) = (self.summary(), self.brief_summary());
-        let parts = self.parts();
-        let mut notes = self.notes;
-        notes.extend(parts);
+        let mut notes = self.notes.clone();
+        notes.extend(self.parts());
         match end {
             Ok(Completion { value, is_undefined }) => {
                 if is_undefined {
@@ -325,7 +324,13 @@ impl<'a> ScriptCourse<'a> {
                 let output = RunnerOutput::json(value).with_meta("script", summary);
                 Ok(if notes.is_empty() { output } else { output.with_meta("notes", notes) })
             }
-            Err(failed) => {
+            Err(mut failed) => {
+                // As it was, whatever the script made of it since.
+                if let Some(error) = failed.seq.and_then(|seq| self.settled.iter().find_map(|call| call.error_of(seq)))
+                {
+                    failed.hint = failed.hint.filter(|_| failed.kind != FailureKind::Call);
+                    failed.error = Some(error.clone());
+                }
                 let failure = failure(*failed).detail("script", brief);
                 Err(if notes.is_empty() { failure } else { failure.detail("notes", notes) })
             }

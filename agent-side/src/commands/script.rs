@@ -2,7 +2,6 @@
 //!
 //! It delegates a subtool whose input is the program, so everything else is as with `run`.
 
-use clap::Arg;
 use protocol::code::Exit;
 use protocol::mailbox::request::RunRequest;
 use serde_json::Value;
@@ -17,7 +16,7 @@ const SUBTOOL: &str = "run_script";
 /// What a program is, in the words of `help script`. No line is longer than those that clap leaves as they are.
 const HOW_TO: &str = "\
 A script is JavaScript, the body of an async function: one task, whose result is what it returns.
-Each tool is an async function of one object (- in its name is _) that returns the data or throws:
+Each tool is an async function of one object (- in its name is _). It returns the data or throws.
 
   agent-magic-tool script --wait <<'EOF'
   const all = [];
@@ -28,22 +27,26 @@ Each tool is an async function of one object (- in its name is _) that returns t
   }
   const late = all.filter(book => Number(book.days) > 30);
   const sent = await Promise.allSettled(late.map(book => library_remind({id: book.id})));
-  return {lent: all.length, late: late.map(book => book.id), failed: sent.filter(s => s.reason).length};
+  return {lent: all.length, late: late.length, failed: sent.filter(s => s.reason).length};
   EOF
 
-Without `return` nothing is returned. A tool's result has no schema: return one first, to see it.
-catch (e): e.code, e.message, e.details.http_status. e instanceof Denied: the user or a rule said no;
-OutcomeUnknown: it may have happened, so never repeat it.
-tools[name]({}), await ask_user({question}), await list_tools(\"words\"), await read(id), await sleep(ms),
-console.log (notes), input (from --input). No files, no fetch, no modules; UTC and en-US.
-Types of a tool's input: agent-magic-tool list tools NAME --format=typescript
-A tool that needs the user's yes waits for it. After a crash a script goes on; it calls nothing twice.";
+Without `return` there is no result. Unsure of a tool's fields? Return one result first.
+catch (e): e.code, e.message, e.details.http_status; e instanceof Denied (the user or a rule
+said no), OutcomeUnknown (it may have happened: never repeat it).
+Also tools[name]({}), ask_user({question}), list_tools(\"words\"), read(id), sleep(ms): all with
+await; console.log (notes), input (from --input). No files, fetch or modules; UTC and en-US.
+What a tool takes: agent-magic-tool list tools NAME --format=typescript
+What needs the user's yes waits for it. After a crash it goes on; nothing is called twice.";
 
-/// The options of `run` that its help does not repeat.
-const LESS_USED: [&str; 6] = ["at", "after", "dry_run", "idempotency_key", "reason", "if_no_approver"];
+/// A model reads it all before its first script, and knows `run`.
+const HELP: &str = "{before-help}{usage-heading} {usage}
+
+FILE: the program, if it is not on standard input. --input JSON|@FILE: what it knows as `input`.
+--wait[=60s], --jq and the other options: as with `run`.
+";
 
 #[derive(Debug, clap::Args)]
-#[command(before_help = HOW_TO, mut_args(less_shown))]
+#[command(before_help = HOW_TO, help_template = HELP)]
 pub struct Args {
     /// The file with the program; `-`, or none, for standard input
     #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
@@ -53,11 +56,6 @@ pub struct Args {
     input: Option<String>,
     #[command(flatten)]
     options: Options,
-}
-
-fn less_shown(argument: Arg) -> Arg {
-    let is_hidden = argument.is_hide_set() || LESS_USED.contains(&argument.get_id().as_str());
-    argument.hide(is_hidden)
 }
 
 pub fn run(args: Args, context: &Context) -> Result<Exit, Error> {

@@ -328,7 +328,7 @@ pub(super) async fn task(
             "asked": CardCaller::of(&task.caller, task.created_at, now), "fields": fields(unchanged, &seal::shown(&task.input), None),
             "input_asked": asked_input.map(|input| fields(unchanged, input, None)),
         },
-        "parts": parts(&page, &task)?, "story": story(&page, &task, &session.0, now)?, "confirmation": decision_view, "result": result, "error": error, "meta": meta,
+        "part_of": PartOf::of(&task), "parts": parts(&page, &task)?, "story": story(&page, &task, &session.0, now)?, "confirmation": decision_view, "result": result, "error": error, "meta": meta,
         "starts": StartTime::of(&task, now), "can_stop": !task.state.is_final(), "can_resolve": task.state == TaskState::Unknown && task.resolution.as_ref().is_none_or(|first| first.by == ResolvedBy::Caller),
     });
     Ok(page.show("task.html", &view))

@@ -31,7 +31,7 @@ export const batch = {
         bar.hidden = selected.length === 0;
         if (selected.length === 0) return;
         find("[data-batch-count]").textContent = `${selected.length} selected`;
-        find("[data-batch-tool]").textContent = selected[0].isOfScript ? "one script" : selected[0].tool;
+        find("[data-batch-tool]").textContent = selected[0].isOfScript ? `the script …${selected[0].group.slice(-6)}` : selected[0].tool;
         find("[data-batch-approve]").textContent =
             selected.length === 1 ? "Approve the selected one" : `Approve the ${selected.length} selected`;
         if (!appears) return;

@@ -35,6 +35,9 @@ const ASK_USER: &str = "ask_user";
 const MAX_DATA_BYTES: u64 = 8 << 20;
 /// The longest sleep: a year.
 const MAX_SLEEP_MS: f64 = 366.0 * 24.0 * 3600.0 * 1000.0;
+/// How long to wait until a call is made again that was one too many.
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// How long a search may take.
 const SEARCH_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -141,11 +144,16 @@ impl<'a> ScriptCalls<'a> {
     ) -> Result<CallEnd, Failure> {
         let key = part_of::key_of_call(&self.invocation.id, seq);
         let on_waiting = || self.progress.on_waiting(&seq.to_string(), format!("call {seq}, `{name}`,"));
-        let called = match self.delegation.call_once(self.invocation, key, name, input, stop, on_waiting).await {
+        let called = match self.call_when_there_is_room(&key, name, input, stop, on_waiting).await {
             Ok(called) => called,
             // The script does not hear of what ends its attempt: a later one makes the same call again.
             Err(failure) if matches!(failure.error.code, Code::Cancelled | Code::Io | Code::Internal) => {
                 return Err(failure);
+            }
+            Err(failure) if failure.error.code == Code::IdempotencyMismatch => {
+                let message = format!("call {seq} was made before, with another input than now");
+                return Err(Failure::new(Code::ScriptDiverged, message)
+                    .hint("the script's record was lost; what it did: agent-magic-tool tasks --state=succeeded"));
             }
             Err(failure) => return Ok(CallEnd::of_error(failure.error)),
         };
@@ -157,6 +165,31 @@ impl<'a> ScriptCalls<'a> {
         };
         let is_part = extent::is_incomplete(&called.result["_meta"]);
         Ok(CallEnd { class, task: Some(called.id), is_part, ..end })
+    }
+
+    /// Makes the call as soon as no more tasks are open, or wait for a human, than may.
+    async fn call_when_there_is_room(
+        &self,
+        key: &str,
+        name: &str,
+        input: Map<String, Value>,
+        stop: &CancellationToken,
+        on_waiting: impl Fn() + Send + Sync,
+    ) -> Result<CalledTask, Failure> {
+        let mut pause = MIN_PAUSE;
+        loop {
+            let called =
+                self.delegation.call_once(self.invocation, key.to_owned(), name, input.clone(), stop, &on_waiting);
+            match called.await {
+                Err(failure) if failure.error.code == Code::Throttled => {}
+                called => return called,
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Err(Failure::new(Code::Cancelled, "cancelled before it was called")),
+                () = tokio::time::sleep(pause) => pause = (2 * pause).min(MAX_PAUSE),
+            }
+        }
     }
 
     /// What `list tools` finds for the caller.

@@ -13,7 +13,7 @@ use nix::fcntl::OFlag;
 use protocol::data_class::DataClass;
 use protocol::digest;
 use protocol::task::TaskId;
-use script::{Call, CallKind, Settlement, Start};
+use script::{Call, CallError, CallKind, Outcome, Settlement, Start};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_with_macros::skip_serializing_none;
@@ -58,6 +58,16 @@ pub(super) struct SettledCall {
     /// Whether the data is not, or may not be, all there is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_part: bool,
+}
+
+impl SettledCall {
+    /// The error of the call `seq`, if this is it.
+    pub(super) fn error_of(&self, seq: u64) -> Option<&CallError> {
+        match &self.settle.outcome {
+            Outcome::Error(error) if self.settle.seq == seq => Some(error),
+            Outcome::Error(_) | Outcome::Data(_) => None,
+        }
+    }
 }
 
 impl IssuedCall {
@@ -117,8 +127,16 @@ impl ScriptRecord {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let path = file_of(folder, task);
         let options = &mut OpenOptions::new();
-        options.read(true).append(true).create(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
+        options
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
         let mut file = options.open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file").into());
+        }
         let mut text = Vec::new();
         (&mut file).take(MAX_BYTES + 1).read_to_end(&mut text)?;
         if text.len() as u64 > MAX_BYTES {
@@ -186,7 +204,7 @@ fn next_digest(before: &str, entry: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use script::{Json, Outcome};
+    use script::Json;
 
     use super::*;
 

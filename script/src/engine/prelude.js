@@ -146,6 +146,9 @@
   const methods = { __proto__: null, then: true, catch: true, finally: true, constructor: true, toJSON: true };
   const asData = { __proto__: null };
   for (const name of ["toPrimitive", "iterator", "asyncIterator"]) asData[Symbol[name]] = true;
+  const unawaited = (label) => () => {
+    throw new NativeTypeError(`${label}({…}) was not awaited; write await ${label}({ … })`);
+  };
   const awaited = (label, promise) => new Proxy(promise, {
     __proto__: null,
     get(target, key) {
@@ -156,9 +159,10 @@
       const field = typeof key === "string" ? `.${apply(toWellFormed, key, [])}` : "";
       throw new NativeTypeError(`${label}({…}) was not awaited; write (await ${label}({ … }))${field}`);
     },
-    set() {
-      throw new NativeTypeError(`${label}({…}) was not awaited; write await ${label}({ … })`);
-    },
+    set: unawaited(label),
+    has: unawaited(label),
+    ownKeys: unawaited(label),
+    getOwnPropertyDescriptor: unawaited(label),
   });
 
   const kindOf = (value) => {
