@@ -26,6 +26,7 @@ mod opened;
 mod programs;
 mod refusals;
 mod scenario;
+mod scripts;
 mod sessions;
 mod squatter;
 mod threats;

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials, privileges};
 use definition::Definition;
-use definition::run::Run;
 use dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
 use ground::base::credential;
 use ground::base::schema::{MAX_PROBLEMS, Problem};
@@ -20,7 +19,6 @@ use ground::task::Task;
 use ground::task::effect::EffectClass;
 use ground::task::name::SubtoolName;
 use ground::task::notes::TaskNotes;
-use ground::task::part_of;
 use ground::task::question_key::QUESTION;
 use jiff::Timestamp;
 use protocol::caller::Caller;
@@ -31,7 +29,6 @@ use protocol::mailbox::TakenRequest;
 use protocol::mailbox::request::{InvalidRequest, Request, RunRequest};
 use protocol::schedule;
 use protocol::task::{State, Step, TaskId};
-use runner::delegation::too_deep;
 use runner::{Invocation, Runner as _, RunnerContext};
 use serde_json::{Map, Value, json};
 use store::Store;
@@ -47,6 +44,7 @@ pub mod approver;
 mod hidden;
 mod key_value_words;
 mod lookups;
+mod parts;
 pub mod policy;
 mod reason;
 mod reassessment;
@@ -250,24 +248,11 @@ impl Intake {
         // The built-in question, and the keys of parts, belong to tasks that run, not to their callers.
         let is_own = || settings.runner_context.delegation.as_ref().is_some_and(|own| own.has_posted(id));
         let is_theirs = run.tool != QUESTION || is_own();
-        if run.idempotency_key.as_deref().is_some_and(part_of::is_reserved) && !is_own() {
-            let message = "idempotency keys of this form are those of the parts of a task";
-            return Err(ErrorBody::new(Code::Usage, message).hint("choose another key"));
-        }
+        parts::check_key(run.idempotency_key.as_deref(), is_own)?;
         let may_use = is_theirs && caller.tool_scope.covers(&run.tool);
         let subtool =
             catalog.get(&run.tool).filter(|_| may_use).ok_or_else(|| catalog.absent(&run.tool, &caller.tool_scope))?;
-        // A script in a script may be a subtool that someone saved; more would multiply.
-        let is_nested = matches!(subtool.definition.run, Run::Script(_)) && caller.depth > 1;
-        if is_nested {
-            let error = ErrorBody::new(Code::TooDeep, "a script that is called by a script calls no other script");
-            return Err(error.hint("call the subtools themselves"));
-        }
-        if subtool.definition.run.delegates()
-            && let Some(error) = too_deep(&run.tool, caller.depth, settings.config())
-        {
-            return Err(error);
-        }
+        parts::check_depth(&run.tool, &subtool.definition, &caller, settings.config())?;
         if let Some(error) = trust::beyond_trust(&run.tool, &subtool.definition, &caller) {
             return Err(error);
         }

@@ -83,7 +83,8 @@ pub fn instead_of(word: &str, rest: &[String]) -> Option<String> {
     } else if is_in(&TASKS) {
         "tasks".to_owned()
     } else {
-        let known = AGENT_COMMANDS.into_iter().filter(|name| *name != "resolve");
+        // `secrets` is no script.
+        let known = AGENT_COMMANDS.into_iter().filter(|name| !["resolve", "script"].contains(name));
         let near = nearest(&lower, known, 1).pop()?;
         if near == "list" { "list tools".to_owned() } else { format!("{near} {}", given("")) }
     };

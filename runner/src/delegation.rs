@@ -62,6 +62,26 @@ pub struct Delegation {
     posted: Mutex<HashSet<TaskId>>,
 }
 
+/// The idempotency key of a call.
+#[derive(Debug)]
+pub(super) struct CallKey {
+    text: String,
+    /// Whether a call with this key is the same whatever its input is. Otherwise the call fails if that is another one.
+    may_differ: bool,
+}
+
+impl CallKey {
+    /// Of the only call that an attempt makes under this key.
+    pub(super) fn shared(text: String) -> Self {
+        Self { text, may_differ: true }
+    }
+
+    /// Of a call that is known with its input.
+    pub(super) fn exact(text: String) -> Self {
+        Self { text, may_differ: false }
+    }
+}
+
 /// A delegated task that has ended.
 #[derive(Debug)]
 pub(super) struct CalledTask {
@@ -167,7 +187,7 @@ impl Delegation {
         let caller = invocation.caller.clone().trusted_with(trust);
         let invocation = &Invocation { caller, ..invocation.clone() };
         let key = format!("{}-call", invocation.id);
-        self.call_with_key(invocation, key, tool, input, cancel, || {}).await
+        self.call_with_key(invocation, CallKey::shared(key), tool, input, cancel, || {}).await
     }
 
     /// Asks the human, and returns the task of the question when it has ended. Calls `on_shown` once the question waits on the page.
@@ -183,48 +203,19 @@ impl Delegation {
         let caller = Caller { tool_scope: ToolScope::default(), ..invocation.caller.clone() };
         let invocation = &Invocation { caller, ..invocation.clone() };
         let key = key.text(&invocation.id);
-        self.call_with_key(invocation, key, QUESTION, input, cancel, on_shown).await
+        self.call_with_key(invocation, CallKey::shared(key), QUESTION, input, cancel, on_shown).await
     }
 
     /// Runs `tool` for the caller of the invocation, and waits until the task ends. All attempts share the call with
-    /// this `key`, whatever its input is.
+    /// this `key`.
     pub(super) async fn call_with_key(
         &self,
         invocation: &Invocation,
-        key: String,
+        CallKey { text: key, may_differ }: CallKey,
         tool: &str,
         input: Map<String, Value>,
         cancel: &CancellationToken,
         on_waiting: impl FnOnce() + Send,
-    ) -> Result<CalledTask, Failure> {
-        let task_of = |reply| called_task(reply, true);
-        self.call_as(invocation, key, tool, input, cancel, on_waiting, task_of).await
-    }
-
-    /// Like [`Self::call_with_key`], but fails if a call with this key had another input.
-    pub(super) async fn call_once(
-        &self,
-        invocation: &Invocation,
-        key: String,
-        tool: &str,
-        input: Map<String, Value>,
-        cancel: &CancellationToken,
-        on_waiting: impl FnOnce() + Send,
-    ) -> Result<CalledTask, Failure> {
-        let task_of = |reply| called_task(reply, false);
-        self.call_as(invocation, key, tool, input, cancel, on_waiting, task_of).await
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "those of a call, and what its reply means")]
-    async fn call_as(
-        &self,
-        invocation: &Invocation,
-        key: String,
-        tool: &str,
-        input: Map<String, Value>,
-        cancel: &CancellationToken,
-        on_waiting: impl FnOnce() + Send,
-        task_of: impl FnOnce(Option<Reply>) -> Result<TaskId, Failure> + Send,
     ) -> Result<CalledTask, Failure> {
         let run = RunRequest {
             tool: tool.to_owned(),
@@ -246,9 +237,10 @@ impl Delegation {
         self.posted().remove(&id);
         let Some(reply) = reply else { return Err(self.cancel_call(invocation, tool, id).await) };
         // A call that was made before has another id.
-        let (called, posted) = (task_of(reply)?, id);
-        let id = called;
-        let results = if called == posted { results } else { self.results().of_task(called) };
+        let posted = id;
+        let id = called_task(reply, may_differ)?;
+        // A call that was made before has another id.
+        let results = if id == posted { results } else { self.results().of_task(id) };
         if self.state(id) == Some(State::AwaitingConfirmation) {
             on_waiting();
         }

@@ -22,7 +22,7 @@ use protocol::task::TaskId;
 use serde_json::{Map, json};
 
 use super::calls_progress::CallsProgress;
-use super::delegation::{CalledTask, Delegation};
+use super::delegation::{CallKey, CalledTask, Delegation};
 use super::{CancellationToken, Code, Config, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Value};
 
 /// What a step left behind.
@@ -81,7 +81,9 @@ async fn run_step(
     let run = |(number, input)| async move {
         let own = if step.each.is_some() { format!("{}-{number}", step.name) } else { step.name.clone() };
         let key = part_of::key_of_step(&invocation.id, &own);
-        delegation.call_with_key(invocation, key, step.subtool.as_str(), input, cancel, on_waiting).await
+        delegation
+            .call_with_key(invocation, CallKey::shared(key), step.subtool.as_str(), input, cancel, on_waiting)
+            .await
     };
     let called = futures_util::future::join_all(inputs.into_iter().enumerate().map(run)).await;
     let (mut found, mut ids, mut is_part) = (Vec::new(), Vec::new(), false);
@@ -221,7 +223,7 @@ impl<'a> Course<'a> {
             let end = match inputs {
                 Ok(Some(inputs)) => {
                     run_step(step, inputs, invocation, delegation, &stopped, &|| {
-                        progress.on_waiting(&step.name, format!("the step `{}`", step.name))
+                        progress.on_waiting(&step.name, format!("the step `{}`", step.name));
                     })
                     .await
                 }

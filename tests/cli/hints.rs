@@ -438,8 +438,8 @@ fn the_one_tool_gives_the_same_hints_without_a_catalog() {
     assert_snapshot!(answers.lines().map(hint).collect::<String>(), @r#"
     usage: agent-magic-tool list tools --query="mail"
     usage: if it is a subtool: agent-magic-tool run gmail_search query=x; to find one: agent-magic-tool list tools --query="two or three words"
-    humans-only: if it is needed, tell the user to run it in a terminal; the commands for agents are list, run, wait, read, tasks, cancel, resolve
-    humans-only: if it is needed, tell the user to run it in a terminal; the commands for agents are list, run, wait, read, tasks, cancel, resolve
+    humans-only: if it is needed, tell the user to run it in a terminal; the commands for agents are list, run, wait, read, tasks, cancel, script, resolve
+    humans-only: if it is needed, tell the user to run it in a terminal; the commands for agents are list, run, wait, read, tasks, cancel, script, resolve
     usage: agent-magic-tool list tools
     "#);
 }

@@ -51,7 +51,7 @@ fn a_query_without_matches_returns_an_empty_object() {
     --- stdout
     {}
     --- stderr
-    note: no close match. There are subtools for: asking the user, files, git, github, gmail, web.
+    note: no close match. There are subtools for: asking the user, files, git, github, gmail, script, web.
     "#);
 }
 
@@ -188,7 +188,7 @@ fn subtools_beyond_the_limit_are_named_in_a_note() {
     --- stdout
     ["ask_user","fetch_url"]
     --- stderr
-    note: 29 more: --limit N
+    note: 30 more: --limit N
     note: what there is, in groups: agent-magic-tool list packs
     "#);
 }

@@ -115,6 +115,7 @@ fn the_packs_that_ship_are_listed_with_what_they_lack() {
             "magento available",
             "magento-db available",
             "models has-issues",
+            "script ready",
             "search available",
             "shell available",
             "shopware available",

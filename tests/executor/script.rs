@@ -130,8 +130,14 @@ fn a_script_is_one_task_with_one_result() {
 #[test]
 fn what_is_wrong_names_the_line_and_what_to_write() {
     let world = world();
-    let mut told = String::new();
-    for source in [
+    let told = |source: &str| {
+        let ended = script(&world, source);
+        let text = |field: &str| ended.json()["error"][field].as_str().map(str::to_owned);
+        let hint = text("hint").map(|hint| format!("\n    {hint}")).unwrap_or_default();
+        let [code, message] = ["code", "message"].map(|field| text(field).unwrap_or_default());
+        format!("{} {code}: {message}{hint}\n", ended.exit)
+    };
+    let sources = [
         "const a = 1;\nreturn a +* 2;",
         "const a = await put({n: 1});\nreturn a.b.c;",
         "return await putt({n: 1})",
@@ -141,17 +147,8 @@ fn what_is_wrong_names_the_line_and_what_to_write() {
         "await new Promise(() => {})",
         "return fetch('https://example.com')",
         "for (;;) {}",
-    ] {
-        let ended = script(&world, source);
-        let error = &ended.json()["error"];
-        told.push_str(&format!(
-            "{} {}: {}{}\n",
-            ended.exit,
-            error["code"].as_str().unwrap_or_default(),
-            error["message"].as_str().unwrap_or_default(),
-            error["hint"].as_str().map(|hint| format!("\n    {hint}")).unwrap_or_default()
-        ));
-    }
+    ];
+    let told: String = sources.map(told).concat();
     assert_snapshot!(told, @r#"
     1 script-failed: line 2: unexpected token in expression: '*'
     1 script-failed: line 2: TypeError: cannot read property 'c' of undefined

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{OpenCall, now};
 use crate::calls_progress::CallsProgress;
-use crate::delegation::{CalledTask, Delegation};
+use crate::delegation::{CallKey, CalledTask, Delegation};
 use crate::{Failure, Invocation};
 
 /// The subtool that asks the human.
@@ -178,8 +178,8 @@ impl<'a> ScriptCalls<'a> {
     ) -> Result<CalledTask, Failure> {
         let mut pause = MIN_PAUSE;
         loop {
-            let called =
-                self.delegation.call_once(self.invocation, key.to_owned(), name, input.clone(), stop, &on_waiting);
+            let key = CallKey::exact(key.to_owned());
+            let called = self.delegation.call_with_key(self.invocation, key, name, input.clone(), stop, &on_waiting);
             match called.await {
                 Err(failure) if failure.error.code == Code::Throttled => {}
                 called => return called,

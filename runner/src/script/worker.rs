@@ -92,15 +92,12 @@ impl ScriptWorker {
             received = &mut receive => received,
             () = &mut send => receive.await,
         };
-        match received? {
-            Some(received) => Ok(received),
-            None => {
-                let status = tokio::time::timeout(MAX_END, child.wait()).await.ok().and_then(Result::ok);
-                let status = status.unwrap_or_default();
-                let is_script = status.signal() == Some(Signal::SIGXCPU as i32);
-                Err(WorkerError::Ended { failed: Box::new(worker::explain_end(status)), is_script })
-            }
+        if let Some(received) = received? {
+            return Ok(received);
         }
+        let status = tokio::time::timeout(MAX_END, child.wait()).await.ok().and_then(Result::ok).unwrap_or_default();
+        let is_script = status.signal() == Some(Signal::SIGXCPU as i32);
+        Err(WorkerError::Ended { failed: Box::new(worker::explain_end(status)), is_script })
     }
 }
 

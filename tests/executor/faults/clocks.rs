@@ -87,7 +87,7 @@ fn a_schedule_follows_the_clock_when_the_clock_is_set() {
     assert_eq!(oracle.world.run(&["executor", "status"]).json()["tasks"], json!({"queued": 1}));
     fs::write(&clock, (DAY / 8).to_string()).expect("written");
     // A command with another clock would see no sense in waiting.
-    let mut wait = oracle.world.command(&["wait", &tomorrow, "--timeout=60s"]);
+    let mut wait = oracle.world.within(full_program(), &["wait", &tomorrow, "--timeout=60s"]);
     let ended = oracle.world.transcript(&wait.envs(environment).output().expect("ran"));
     assert_eq!((ended.exit, &ended.json()["status"]), (0, &json!("succeeded")), "{ended}");
     assert_eq!(oracle.effects().into_values().collect::<Vec<_>>(), [1, 1]);
