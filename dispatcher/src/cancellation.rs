@@ -43,11 +43,15 @@ impl Dispatcher {
 
     /// Cancels an open task and its parts, or starts to if it is running. Returns its new state.
     fn stop(&mut self, id: TaskId, reason: Option<&str>, now: Timestamp, effects: &mut Effects) -> State {
+        let is_whole = self.open.get(&id).is_some_and(|open| open.definition.run.shares_its_tasks());
         let state = self.stop_alone(id, reason, now, effects);
-        let is_part = |open: &&OpenTask| !open.cancelling && PartOf::of(&open.task).is_some_and(|whole| whole.id == id);
-        let parts: Vec<_> = self.open.values().filter(is_part).map(|open| open.task.id).collect();
-        for part in parts {
-            self.stop(part, reason, now, effects);
+        if is_whole {
+            let is_part =
+                |open: &&OpenTask| !open.cancelling && PartOf::of(&open.task).is_some_and(|whole| whole.id == id);
+            let parts: Vec<_> = self.open.values().filter(is_part).map(|open| open.task.id).collect();
+            for part in parts {
+                self.stop(part, reason, now, effects);
+            }
         }
         state
     }
@@ -104,7 +108,10 @@ impl Dispatcher {
         let mut ids = self.open_in_session(caller.uid, session);
         ids.retain(|id| self.open.get(id).is_some_and(|open| caller.may_touch(&open.task.caller)));
         for id in &ids {
-            self.stop(*id, None, now, effects);
+            // Unless it was a part of one that was stopped before.
+            if self.open.contains_key(id) {
+                self.stop(*id, None, now, effects);
+            }
         }
         effects.actions.push(Action::Answer(request, Box::new(Answer::Abandoned(ids))));
     }
@@ -112,14 +119,42 @@ impl Dispatcher {
 
 #[cfg(test)]
 mod tests {
-    use ground::task::Task;
     use ground::task::effect::EffectClass;
+    use ground::task::{Task, part_of};
     use protocol::caller::Caller;
+    use protocol::code::Code;
+    use protocol::mailbox::request::Answer;
     use serde_json::json;
 
     use super::super::tests::{Bench, definition, limits};
     use super::super::{Effects, Event};
     use protocol::task::{State, TaskId};
+
+    #[test]
+    fn abandoning_a_session_cancels_a_script_with_its_calls() {
+        let mut bench = Bench::new(limits(1));
+        let caller = Caller { uid: 1, session: Some("s".to_owned()), ..Caller::default() };
+        let mut script = Task::sample("run_script", EffectClass::Idempotent, bench.now);
+        script.caller = caller.clone();
+        bench.admit(&script, &definition(json!({"run": {"script": {"source": "return 1"}}})));
+        let calls = [1, 2, 3].map(|number| {
+            let mut call = Task::sample("t", EffectClass::Once, bench.now);
+            call.idempotency_key = Some(part_of::key_of_call(&script.id.to_string(), number));
+            call.caller = Caller { depth: 1, ..caller.clone() };
+            bench.admit(&call, &definition(json!({})));
+            call
+        });
+        let mut effects = Effects::default();
+        let event = Event::Abandon { request: TaskId::new(), caller: Box::new(caller), session: "s".to_owned() };
+        bench.dispatcher.handle(event, bench.now, &mut effects);
+        let open = bench.dispatcher.open_in_session(1, "s");
+        assert!(open.contains(&script.id) && open.iter().all(|id| bench.state(*id) == State::Running), "{open:?}");
+        // A call that comes later is refused.
+        let mut late = calls[0].clone();
+        (late.id, late.idempotency_key) = (TaskId::new(), Some(part_of::key_of_call(&script.id.to_string(), 4)));
+        let refused = bench.admit(&late, &definition(json!({})));
+        assert!(matches!(&refused.answers[..], [Answer::Refused(error)] if error.code == Code::Cancelled));
+    }
 
     #[test]
     fn abandoning_a_session_cancels_its_open_tasks_and_no_others() {
