@@ -29,6 +29,7 @@ use protocol::mailbox::TakenRequest;
 use protocol::mailbox::request::{InvalidRequest, Request, RunRequest};
 use protocol::schedule;
 use protocol::task::{State, Step, TaskId};
+use runner::delegation::Posted;
 use runner::{Invocation, Runner as _, RunnerContext};
 use serde_json::{Map, Value, json};
 use store::Store;
@@ -246,9 +247,9 @@ impl Intake {
     pub fn run(&self, id: TaskId, caller: Caller, mut run: RunRequest, now: Timestamp) -> Result<ValidRun, ErrorBody> {
         let (settings, catalog) = (self.settings(), Arc::clone(&self.catalog.borrow()));
         // The built-in question, and the keys of parts, belong to tasks that run, not to their callers.
-        let is_own = || settings.runner_context.delegation.as_ref().is_some_and(|own| own.has_posted(id));
-        let is_theirs = run.tool != QUESTION || is_own();
-        parts::check_key(run.idempotency_key.as_deref(), is_own)?;
+        let posted = || settings.runner_context.delegation.as_ref().and_then(|own| own.posted_as(id));
+        let is_theirs = run.tool != QUESTION || posted() == Some(Posted::Question);
+        parts::check_key(run.idempotency_key.as_deref(), || posted().is_some())?;
         let may_use = is_theirs && caller.tool_scope.covers(&run.tool);
         let subtool =
             catalog.get(&run.tool).filter(|_| may_use).ok_or_else(|| catalog.absent(&run.tool, &caller.tool_scope))?;

@@ -4,7 +4,7 @@
 //! confirmations, and are one level deeper than the caller of the runner. A task that waits for a delegated task
 //! does not occupy a slot (`dispatcher/src/slots.rs`). Decides nothing about models or agents.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,15 @@ pub struct Delegation {
     /// Watches the results, from the first call on.
     results: OnceLock<Trigger>,
     /// The requests that this executor made: no caller asks a question in the name of a task, or makes a part of one.
-    posted: Mutex<HashSet<TaskId>>,
+    posted: Mutex<HashMap<TaskId, Posted>>,
+}
+
+/// What a request of this executor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Posted {
+    Call,
+    /// The built-in question, which only [`Delegation::ask`] asks.
+    Question,
 }
 
 /// The idempotency key of a call.
@@ -68,17 +76,18 @@ pub(super) struct CallKey {
     text: String,
     /// Whether a call with this key is the same whatever its input is. Otherwise the call fails if that is another one.
     may_differ: bool,
+    posted: Posted,
 }
 
 impl CallKey {
     /// Of the only call that an attempt makes under this key.
     pub(super) fn shared(text: String) -> Self {
-        Self { text, may_differ: true }
+        Self { text, may_differ: true, posted: Posted::Call }
     }
 
     /// Of a call that is known with its input.
     pub(super) fn exact(text: String) -> Self {
-        Self { text, may_differ: false }
+        Self { text, may_differ: false, posted: Posted::Call }
     }
 }
 
@@ -203,7 +212,8 @@ impl Delegation {
         let caller = Caller { tool_scope: ToolScope::default(), ..invocation.caller.clone() };
         let invocation = &Invocation { caller, ..invocation.clone() };
         let key = key.text(&invocation.id);
-        self.call_with_key(invocation, CallKey::shared(key), QUESTION, input, cancel, on_shown).await
+        let key = CallKey { posted: Posted::Question, ..CallKey::shared(key) };
+        self.call_with_key(invocation, key, QUESTION, input, cancel, on_shown).await
     }
 
     /// Runs `tool` for the caller of the invocation, and waits until the task ends. All attempts share the call with
@@ -211,7 +221,7 @@ impl Delegation {
     pub(super) async fn call_with_key(
         &self,
         invocation: &Invocation,
-        CallKey { text: key, may_differ }: CallKey,
+        CallKey { text: key, may_differ, posted }: CallKey,
         tool: &str,
         input: Map<String, Value>,
         cancel: &CancellationToken,
@@ -226,21 +236,20 @@ impl Delegation {
             ..RunRequest::default()
         };
         let id = TaskId::new();
-        self.posted().insert(id);
         let results = self.results().of_task(id);
+        let mark = PostedMark::of(id, posted, self);
         let request = self.post_as(id, invocation, Operation::run(run))?;
         let reply = tokio::select! {
             biased;
             reply = handover::reply_to_run(&request, &results) => Some(reply),
             () = cancel.cancelled() => None,
         };
-        self.posted().remove(&id);
+        drop(mark);
         let Some(reply) = reply else { return Err(self.cancel_call(invocation, tool, id).await) };
-        // A call that was made before has another id.
-        let posted = id;
+        let requested = id;
         let id = called_task(reply, may_differ)?;
         // A call that was made before has another id.
-        let results = if id == posted { results } else { self.results().of_task(id) };
+        let results = if id == requested { results } else { self.results().of_task(id) };
         if self.state(id) == Some(State::AwaitingConfirmation) {
             on_waiting();
         }
@@ -259,16 +268,16 @@ impl Delegation {
         Ok(CalledTask { id, result })
     }
 
-    /// Whether this is a request of this executor.
-    pub fn has_posted(&self, id: TaskId) -> bool {
-        self.posted().contains(&id)
+    /// What this request is, if this executor made it.
+    pub fn posted_as(&self, id: TaskId) -> Option<Posted> {
+        self.posted().get(&id).copied()
     }
 
     fn results(&self) -> &Trigger {
         self.results.get_or_init(|| Trigger::new(self.mailbox.clone()))
     }
 
-    fn posted(&self) -> MutexGuard<'_, HashSet<TaskId>> {
+    fn posted(&self) -> MutexGuard<'_, HashMap<TaskId, Posted>> {
         self.posted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -333,6 +342,25 @@ impl Delegation {
 
     fn state(&self, id: TaskId) -> Option<State> {
         self.results().states(&[id]).first().map(|(_, state)| *state)
+    }
+}
+
+/// Marks a request as one of this executor until it is answered or given up.
+struct PostedMark<'a> {
+    id: TaskId,
+    delegation: &'a Delegation,
+}
+
+impl<'a> PostedMark<'a> {
+    fn of(id: TaskId, posted: Posted, delegation: &'a Delegation) -> Self {
+        delegation.posted().insert(id, posted);
+        Self { id, delegation }
+    }
+}
+
+impl Drop for PostedMark<'_> {
+    fn drop(&mut self) {
+        self.delegation.posted().remove(&self.id);
     }
 }
 
