@@ -257,6 +257,9 @@ fn a_script_may_call_what_its_caller_may() {
     world.configure("[[confirm.rules]]\ntools = [\"fail\"]\nthen = \"refuse\"\nbecause = \"not today\"\n");
     let ended = script(&world, "try { await fail({}) } catch (error) { return [error.code, error instanceof Denied] }");
     assert_eq!(ended.json()["data"], json!(["refused-by-policy", true]), "{ended}");
+    // The question of tasks that run is not one of its subtools.
+    let ended = script(&world, "return await tools.human_question({question: 'Why?'})");
+    assert_eq!(ended.json()["error"]["code"], "unknown-subtool", "{ended}");
     // A scope narrows it, also for names that the text only builds.
     let scoped = |source: &str| {
         fs::write(world.folder().join("script.js"), source).expect("written");
