@@ -96,6 +96,7 @@ fn every_option_in_the_documents_exists() {
         let all: Vec<&str> = words.collect();
         let depth = match command {
             "executor" | "secret" | "pack" => 1,
+            "script" if all.first() == Some(&"save") => 1,
             "serve" => 2,
             _ => 0,
         };

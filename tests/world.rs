@@ -242,10 +242,12 @@ fn executors_in(root: &Path) -> Vec<Pid> {
 }
 
 pub(crate) fn is_alive(pid: Pid) -> bool {
-    // A zombie has ended; its parent has not read its exit status yet.
+    // A zombie has ended; its parent has not read its exit status yet. While other threads of it are ending, it still has its
+    // files, and with them its locks.
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = state.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
-    state.is_some_and(|state| state != 'Z')
+    let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    state.is_some_and(|state| state != 'Z' || threads() > 1)
 }
 
 /// Waits until `holds`; fails the test if it never does.

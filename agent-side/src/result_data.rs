@@ -169,7 +169,7 @@ impl ResultData {
     }
 
     /// Returns all of the data as JSON text.
-    fn whole(self) -> Result<Vec<u8>, Error> {
+    pub(crate) fn whole(self) -> Result<Vec<u8>, Error> {
         match self {
             Self::Inline(value) => Ok(value.to_string().into_bytes()),
             Self::File { id, mut file, is_json } => {

@@ -17,7 +17,7 @@ use protocol::trust;
 
 use super::Sources;
 use super::packs::MANIFEST;
-use super::sources::is_definition_file;
+use super::sources::{is_definition_file, is_script_file};
 
 /// How long events are relied on without a look at every file: a file that is written through a memory map changes
 /// without an event.
@@ -142,9 +142,12 @@ impl PathState {
     }
 }
 
-/// Whether an event is about a definition file or a manifest, or about the folder or the queue itself.
+/// Whether an event is about a definition file, a program or a manifest, or about the folder or the queue itself.
 fn concerns_definitions(event: &InotifyEvent) -> bool {
-    event.name.as_ref().is_none_or(|name| is_definition_file(Path::new(name)) || name == MANIFEST)
+    event.name.as_ref().is_none_or(|name| {
+        let path = Path::new(name);
+        is_definition_file(path) || is_script_file(path) || name == MANIFEST
+    })
 }
 
 /// Watches the folders that exist. The others are looked at each time.
@@ -217,11 +220,13 @@ mod tests {
 
     #[test]
     fn every_change_of_a_definition_file_is_noticed_at_once_and_only_once() {
-        let changes: [(&str, Change); 19] = [
+        let changes: [(&str, Change); 21] = [
             ("written in place", |place| place.write("subtools/a.json", "{ }")),
             ("added", |place| place.write("subtools/b.json", "{}")),
             ("replaced", |place| place.rename("elsewhere/linked.json", "subtools/a.json")),
             ("removed", |place| fs::remove_file(place.at("subtools/b.json")).expect("removed")),
+            ("a program", |place| place.write("subtools/a.js", "return 1")),
+            ("another program", |place| place.write("subtools/a.js", "return 2")),
             ("the mode of a file", |place| place.set_mode("subtools/a.json", 0o666)),
             ("the mode of the folder", |place| place.set_mode("subtools", 0o777)),
             ("the mode of a folder above", |place| place.set_mode("", 0o777)),

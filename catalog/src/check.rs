@@ -222,7 +222,7 @@ fn field(place: &str, text: &str, kind: TextKind, names: &DeclaredNames, found: 
         TextKind::Constant if !template::is_constant(text) => {
             found.add(place, "`{{ }}` is not filled in here; this field takes a constant");
         }
-        TextKind::Constant => {}
+        TextKind::Constant | TextKind::Foreign => {}
         TextKind::Condition => found.add_all(place, names.mistakes_in_expression(text)),
         TextKind::ResponseJq => jq(place, text, &RESPONSE_VARIABLES, names, found),
         TextKind::Template | TextKind::TemplateOrSecret | TextKind::TemplateOrLastSecret => {

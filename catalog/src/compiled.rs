@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use definition::run::Run;
 use ground::task::name::SubtoolName;
 
 use super::Subtool;
@@ -21,6 +22,15 @@ pub(super) enum Availability {
     Hidden,
     /// It has a mistake, or one that it needs does.
     Broken,
+}
+
+impl Availability {
+    /// How much the file has that the definition names as its program.
+    pub(super) fn program_bytes(&self) -> usize {
+        let Self::Usable(subtool) = self else { return 0 };
+        let Run::Script(script) = &subtool.definition.run else { return 0 };
+        script.content.as_ref().map_or(0, String::len)
+    }
 }
 
 /// What is known of the definitions that were needed.

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -195,9 +195,20 @@ impl Catalog {
         // Not locked meanwhile: at worst, two threads load the same subtool.
         let resolved = self.resolve(candidates);
         if !self.is_stale() {
-            self.compiled().keep(name, resolved.clone(), *length as usize);
+            self.compiled().keep(name, resolved.clone(), *length as usize + resolved.program_bytes());
         }
         Some(resolved)
+    }
+
+    /// Whether a definition has this name, or one that differs only in case, or the name is the program's own.
+    pub fn is_defined(&self, name: &str) -> bool {
+        let lower = name.to_lowercase();
+        lower == QUESTION || self.names().any(|known| known.as_str().to_lowercase() == lower)
+    }
+
+    /// The folder for new definitions: the first one of the search path.
+    pub fn own_folder(&self) -> Option<&Path> {
+        self.sources.folders().first().map(PathBuf::as_path)
     }
 
     fn compiled(&self) -> MutexGuard<'_, CompiledSubtools> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::file_part::read_part;
 use definition::Definition;
+use definition::run::script::{self, Script};
 use ground::task::name::SubtoolName;
 use protocol::json::{self, JsonLimits};
 use protocol::regular_file;
@@ -23,6 +24,9 @@ use super::scan::{
 };
 use super::variables::{Variables, choose, fill};
 use super::{Catalog, DefinitionId, LoadProblem, Origin, Subtool, sources};
+
+/// Where a definition names the file with its program.
+const PROGRAM_FILE: &str = "run.script.file";
 
 /// The text of a definition, and what its file adds to it.
 struct DefinitionText {
@@ -180,6 +184,29 @@ pub fn problems_of_definitions(
     problems
 }
 
+/// Reads the program that a definition names, if it names one, and adds it. Fails with what is wrong with the file.
+fn add_program(definition: &mut Value, origin: &Origin) -> Result<(), String> {
+    let Some(Value::Object(script)) = definition.get_mut("run").and_then(|run| run.get_mut("script")) else {
+        return Ok(());
+    };
+    let Some(name) = script.get("file").and_then(Value::as_str).filter(|name| Script::is_file_name(name)) else {
+        return Ok(());
+    };
+    let path = match origin {
+        Origin::File(path) => path.with_file_name(name),
+        Origin::Pack(_) => {
+            return Err("there are no files beside this definition; write the program as `source`".to_owned());
+        }
+    };
+    if let Some(distrust) = sources::distrust_of(&path) {
+        return Err(format!("`{}`: {distrust}", path.display()));
+    }
+    let text = regular_file::read_text(&path, script::MAX_FILE_BYTES)
+        .map_err(|error| format!("failed to read `{}`: {error}", path.display()))?;
+    script.insert("content".to_owned(), text.into());
+    Ok(())
+}
+
 /// Fills the variables that are set into a definition, whose `run` stays a choice while it is not known.
 fn with_known(mut definition: Value, variables: &Variables) -> Value {
     let (mut chosen, mut unknown) = (definition.clone(), Vec::new());
@@ -216,10 +243,16 @@ pub(super) fn subtool(
     let mut unknown_variables = Vec::new();
     choose(&mut merged, variables, &mut unknown_variables);
     fill(&mut merged, "", variables, &mut unknown_variables);
+    // Only now: a program is as it is written.
+    let program = add_program(&mut merged, origin);
     let content = merged.to_string() + &destinations.used_by(&merged["run"]);
     let hash = Sha256::new().chain_update(name.as_str()).chain_update([0]).chain_update(content).finalize();
     let Mended { value: definition, mut mistakes, mut changed } = deserialize_mending::<Definition>(&merged);
     let checked = definition.as_ref().map_or(Err(Vec::new()), check);
+    if let Err(unreadable) = program {
+        changed.push(PROGRAM_FILE.to_owned());
+        mistakes.push((Some(PROGRAM_FILE.to_owned()), unreadable));
+    }
     if !unknown_variables.is_empty() {
         // Their places have nothing else wrong with them.
         changed.extend(unknown_variables.iter().filter_map(|(place, _)| place.clone()));
@@ -245,7 +278,12 @@ pub(super) fn subtool(
         }),
         _ => Err(mistakes
             .into_iter()
-            .map(|(place, message)| (place, without_values(message, merged.get("run"))))
+            .map(|(place, message)| {
+                // The name of a file is no secret.
+                let is_of_file = place.as_deref() == Some(PROGRAM_FILE);
+                let message = if is_of_file { message } else { without_values(message, merged.get("run")) };
+                (place, message)
+            })
             .collect()),
     }
 }

@@ -100,7 +100,7 @@ pub fn relatives(definition: &Definition) -> Vec<SubtoolName> {
     relations.dependencies().chain(relations.uses()).cloned().collect()
 }
 
-/// The subtools that a definition runs, looks up, undoes with or gives to a model: names, and globs of an agent. One
+/// The subtools that a definition runs, looks up, undoes with or gives to a model: names, and globs of an agent or a script. One
 /// whose choice depends on the input, or that leaves the choice open, uses any.
 pub(super) fn used_subtools(definition: &Definition) -> Vec<String> {
     let mut used: Vec<_> = relatives(definition).into_iter().map(|name| name.to_string()).collect();
@@ -115,6 +115,7 @@ pub(super) fn used_subtools(definition: &Definition) -> Vec<String> {
         Run::Llm(llm) => {
             used.extend(llm.tool.iter().flat_map(|name| constant(name).map_or_else(any, |name| vec![name])));
         }
+        Run::Script(script) => used.extend(script.calls.clone().unwrap_or_else(any)),
         _ => {}
     }
     used

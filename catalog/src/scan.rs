@@ -242,7 +242,7 @@ fn declares_read_only(file: &DefinitionFile, definition: &ScannedDefinition, tex
     let Some(Value::Object(own)) = own else { return false };
     let merged = merge(Map::clone(&file.defaults), own);
     let delegates = merged.get("run").is_some_and(|run| {
-        ["agent", "steps"].iter().any(|kind| run.get(kind).is_some()) || !run["llm"]["tool"].is_null()
+        ["agent", "steps", "script"].iter().any(|kind| run.get(kind).is_some()) || !run["llm"]["tool"].is_null()
     });
     !delegates && merged.get("annotations").is_some_and(|annotations| annotations["readOnlyHint"] == true)
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use definition::Definition;
 use definition::enabled_files::{self, EnabledFiles};
+use definition::run::script::Script;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use ground::config::{self, Config, PackSettings};
 use listing::Stamp;
@@ -66,6 +67,8 @@ pub(super) struct SourceFiles {
     pub(super) manifests: Vec<SourceFile>,
     /// What the human's packs were when they were enabled.
     pub(super) enabled: EnabledFiles,
+    /// The programs beside the trusted files, which a definition may name.
+    pub(super) scripts: Vec<(PathBuf, Option<FileState>)>,
     /// All files of those packs.
     pub(super) pinned: Vec<(PathBuf, Option<FileState>)>,
     /// The links, and what is named itself, also if it is not trusted or is another way to the same file.
@@ -266,17 +269,19 @@ impl Sources {
             found.problems.push(problem(folder, untrusted(&distrust)));
             return;
         }
-        let paths = match definition_files(folder) {
-            Ok(paths) => paths,
+        let FolderFiles { definitions, scripts } = match FolderFiles::of(folder) {
+            Ok(found) => found,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && !self.named => return,
             Err(error) => {
                 found.problems.push(problem(folder, format!("failed to read it: {error}")));
                 return;
             }
         };
+        found.outside.extend(scripts.iter().filter(|path| path.is_symlink()).cloned());
+        found.scripts.extend(scripts.into_iter().map(|path| (path.clone(), FileState::at(&path))));
         let canonical_folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let manifest = pack.map(|_| folder.join(MANIFEST));
-        for path in manifest.iter().cloned().chain(paths) {
+        for path in manifest.iter().cloned().chain(definitions) {
             let metadata = fs::symlink_metadata(&path).ok();
             let is_link = metadata.as_ref().is_none_or(Metadata::is_symlink);
             // Only a link can lead elsewhere.
@@ -316,7 +321,7 @@ impl Sources {
 
     pub(super) fn stamp_of(&self, found: &SourceFiles) -> SourcesStamp {
         let files = found.trusted.iter().chain(&found.manifests).map(|file| (file.path.clone(), file.state));
-        let files = files.chain(found.pinned.iter().cloned()).collect();
+        let files = files.chain(found.scripts.iter().chain(&found.pinned).cloned()).collect();
         let packs: Vec<_> = self.packs.iter().map(|pack| (&pack.name, pack.shipped_bytes(), &pack.switches)).collect();
         SourcesStamp {
             program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -372,20 +377,37 @@ fn trusted_state(path: &Path, metadata: &Metadata) -> Result<Option<FileState>, 
     }
 }
 
-/// Returns the definition files of a folder, ordered by name, or `path` itself if it is a file.
-fn definition_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
-    if fs::metadata(path)?.is_file() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let mut files = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let path = entry?.path();
-        if is_definition_file(&path) {
-            files.push(path);
+/// What is read of a folder, ordered by name.
+#[derive(Debug, Default)]
+struct FolderFiles {
+    definitions: Vec<PathBuf>,
+    scripts: Vec<PathBuf>,
+}
+
+impl FolderFiles {
+    /// The files of a folder, or `path` itself if it is a file.
+    fn of(path: &Path) -> std::io::Result<Self> {
+        if fs::metadata(path)?.is_file() {
+            return Ok(Self { definitions: vec![path.to_owned()], scripts: Vec::new() });
         }
+        let mut found = Self::default();
+        for entry in fs::read_dir(path)? {
+            let path = entry?.path();
+            if is_definition_file(&path) {
+                found.definitions.push(path);
+            } else if is_script_file(&path) {
+                found.scripts.push(path);
+            }
+        }
+        found.definitions.sort();
+        found.scripts.sort();
+        Ok(found)
     }
-    files.sort();
-    Ok(files)
+}
+
+/// Whether a definition in the same folder may name this file as its program.
+pub(super) fn is_script_file(path: &Path) -> bool {
+    path.file_name().and_then(OsStr::to_str).is_some_and(Script::is_file_name)
 }
 
 /// Whether a file of this name in a folder of the search path is read.

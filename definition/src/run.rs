@@ -79,8 +79,10 @@ impl DefinitionMistakes {
 /// What a text in the settings of a runner is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextKind {
-    /// It is used as it is written.
+    /// It is used as it is written, and is no template.
     Constant,
+    /// It is of another language, in which braces and references are what that says.
+    Foreign,
     Template,
     /// A template, or a reference to a secret.
     TemplateOrSecret,

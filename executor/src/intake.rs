@@ -26,7 +26,7 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::layout::compact_bytes;
 use protocol::mailbox::TakenRequest;
-use protocol::mailbox::request::{InvalidRequest, Request, RunRequest};
+use protocol::mailbox::request::{IfNoApprover, InvalidRequest, Request, RunRequest};
 use protocol::schedule;
 use protocol::task::{State, Step, TaskId};
 use runner::delegation::Posted;
@@ -329,6 +329,9 @@ impl Intake {
         let class = run.data_class.map(|class| class.max(subtool.definition.data_class()));
         let data_class = class.or(subtool.definition.data_class);
         let idempotency_key = run.idempotency_key.map(|key| caller.own_key(key));
+        // What it calls must not wait for a human either.
+        let is_unattended = run.if_no_approver == IfNoApprover::Fail && subtool.definition.run.waits_for_tasks();
+        let caller = Caller { unattended: caller.unattended || is_unattended, ..caller };
         let mut task = Task {
             idempotency_key,
             run_at,

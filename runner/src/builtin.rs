@@ -1,7 +1,7 @@
 //! The `builtin` runner: functions of the executor.
 //!
 //! To add one: its templates in `definition/src/run/builtin.rs`, a file under `builtin/`, and its arm in `perform`. All of them only read,
-//! except `EditPrompt`. `roots.rs` decides which files they may read, the HTTP client which addresses.
+//! except `EditPrompt` and `SaveScript`. `roots.rs` decides which files they may read, the HTTP client which addresses.
 
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number};
 
+use super::script::saved::{self, SaveArguments};
 use super::{
     CancellationToken, Code, Config, Failure, Invocation, Runner, RunnerContext, RunnerOutput, Serialize, Value,
     fields, input_file,
@@ -52,7 +53,12 @@ impl Runner for Builtin {
             | Self::ListFiles(_)
             | Self::FetchUrl(_)
             | Self::ReadPrompt(_)
-            | Self::EditPrompt(_) => self.plan(invocation, &context.config).map(|_| Vec::new()),
+            | Self::EditPrompt(_)
+            | Self::DraftScript(_) => self.plan(invocation, &context.config).map(|_| Vec::new()),
+            Self::SaveScript(templates) => {
+                let wanted: SaveArguments = arguments(templates, invocation)?;
+                wanted.refusal(context).map_or(Ok(Vec::new()), Err)
+            }
         }
     }
 
@@ -85,6 +91,8 @@ async fn perform(
         Builtin::FetchUrl(templates) => fetch_url::perform(arguments(templates, invocation)?, context, cancel).await,
         Builtin::ReadPrompt(templates) => prompt::show(arguments(templates, invocation)?, context, cancel).await,
         Builtin::EditPrompt(templates) => prompt::change(arguments(templates, invocation)?, context, cancel).await,
+        Builtin::DraftScript(templates) => saved::draft(arguments(templates, invocation)?, invocation, context).await,
+        Builtin::SaveScript(templates) => saved::save(arguments(templates, invocation)?, invocation, context).await,
     }
 }
 
@@ -100,7 +108,9 @@ pub fn refusal(builtin: &Builtin, invocation: &Invocation, prompts: &Path) -> Op
         | Builtin::SearchFiles(_)
         | Builtin::ListFiles(_)
         | Builtin::FetchUrl(_)
-        | Builtin::ReadPrompt(_) => None,
+        | Builtin::ReadPrompt(_)
+        | Builtin::DraftScript(_)
+        | Builtin::SaveScript(_) => None,
     }
 }
 

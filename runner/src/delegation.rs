@@ -268,6 +268,14 @@ impl Delegation {
         Ok(CalledTask { id, result })
     }
 
+    /// The task with this id, if it has ended and is one that `caller` may see.
+    pub(super) fn ended(&self, id: TaskId, caller: &Caller) -> Option<CalledTask> {
+        let text = self.mailbox.read_result(id).ok()?;
+        let Ok(Value::Object(file)) = serde_json::from_slice(&text) else { return None };
+        let is_theirs = caller.may_see(&file) && self.mailbox.is_final(id);
+        is_theirs.then(|| CalledTask { id, result: Value::Object(file) })
+    }
+
     /// What this request is, if this executor made it.
     pub fn posted_as(&self, id: TaskId) -> Option<Posted> {
         self.posted().get(&id).copied()

@@ -11,10 +11,11 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use definition::run::script::Script;
+use definition::run::script::{Script, ScriptText};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
+use protocol::tool_scope::ToolScope;
 use protocol::{clock, fault};
 use script::{
     Call, CallKind, Completion, Failure as ScriptFailure, FailureKind, HostMessage, Json, Limits, Outcome, Settlement,
@@ -28,6 +29,7 @@ use super::{CancellationToken, Code, Config, Failure, Invocation, Runner, Runner
 
 mod calls;
 mod record;
+pub(crate) mod saved;
 mod worker;
 
 pub use record::forget as forget_record;
@@ -74,14 +76,22 @@ struct Program {
 
 impl Program {
     fn of(script: &Script, invocation: &Invocation) -> Result<Self, Failure> {
+        let source = source_of(script, invocation)?;
         let values = invocation.values();
-        let source = values.text(&script.source)?;
         let input = match &script.input {
             Some(input) => values.value(input)?.unwrap_or_default(),
             None => Value::Object(invocation.input.clone()),
         };
         let input = if input.is_null() { json!({}) } else { input };
         Ok(Self { source, input })
+    }
+}
+
+/// The program that an invocation runs.
+pub fn source_of(script: &Script, invocation: &Invocation) -> Result<String, Failure> {
+    match script.text() {
+        ScriptText::Constant(source) => Ok(source.to_owned()),
+        ScriptText::Template(source) => Ok(invocation.values().text(source)?),
     }
 }
 
@@ -95,7 +105,9 @@ async fn perform(
     // Each call has the time of its own subtool, and may wait for a human; the program's own time is bounded in its process.
     let _pause = invocation.clock.pause();
     let (record, entries) = ScriptRecord::open(&delegation.scripts, &invocation.id)?;
-    let mut course = ScriptCourse::of(record, entries, invocation, delegation);
+    let calls = script.calls.clone().map_or(Ok(ToolScope::default()), |calls| ToolScope::default().narrowed(calls));
+    let calls = calls.map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
+    let mut course = ScriptCourse::of(record, entries, calls, invocation, delegation);
     if course.start.is_none() {
         course.begin(Program::of(script, invocation)?)?;
     }
@@ -133,6 +145,7 @@ impl<'a> ScriptCourse<'a> {
     fn of(
         record: ScriptRecord,
         entries: Vec<ScriptEntry>,
+        callable: ToolScope,
         invocation: &'a Invocation,
         delegation: &'a Delegation,
     ) -> Self {
@@ -148,7 +161,7 @@ impl<'a> ScriptCourse<'a> {
             }
         }
         let progress = Arc::new(CallsProgress::of(invocation, None));
-        let calls = ScriptCalls { invocation, delegation, progress };
+        let calls = ScriptCalls { invocation, delegation, callable, progress };
         Self { record, start, issued, settled, awaited: BTreeSet::new(), calls, notes: Vec::new() }
     }
 
@@ -418,13 +431,15 @@ async fn next_ends(open: &mut FuturesUnordered<OpenCall<'_>>, worker: &mut Optio
 fn diverged(call: &Call, earlier: Option<&IssuedCall>) -> Failure {
     let shown = |name: Option<&str>| name.map_or_else(|| "something else".to_owned(), |name| format!("`{name}`"));
     let line = call.line.map(|line| format!(", in line {line},")).unwrap_or_default();
-    let before = earlier.map_or("no such call", |_| "another call");
-    let message = format!(
-        "call {}{line} is {} now, and the script's record has {before} there{}",
-        call.seq,
-        shown(call.name.as_deref()),
-        earlier.map(|earlier| format!(": {}", shown(Some(earlier.shown_name())))).unwrap_or_default(),
-    );
+    let now = shown(call.name.as_deref());
+    let earlier = match earlier {
+        None => "has no such call".to_owned(),
+        Some(same) if (same.kind, &same.name) == (call.kind, &call.name) => {
+            "has it there with another input".to_owned()
+        }
+        Some(other) => format!("has another call there: {}", shown(Some(other.shown_name()))),
+    };
+    let message = format!("call {}{line} is {now} now, and the script's record {earlier}", call.seq);
     Failure::new(Code::ScriptDiverged, message).hint(
         "the script or what runs it changed while it was under way; see what it did in `script`, and run what is left",
     )

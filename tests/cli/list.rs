@@ -186,9 +186,9 @@ fn subtools_beyond_the_limit_are_named_in_a_note() {
     assert_snapshot!(world.run(&["list", "--limit=2", "--format=names"]), @r#"
     exit: 0
     --- stdout
-    ["ask_user","fetch_url"]
+    ["ask_user","draft_script"]
     --- stderr
-    note: 30 more: --limit N
+    note: 32 more: --limit N
     note: what there is, in groups: agent-magic-tool list packs
     "#);
 }

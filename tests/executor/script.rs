@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::world::{Transcript, World, until, wait_for_end};
 
+mod saved;
+
 /// A script with calls one after another and side by side, one of which fails.
 const MANY_CALLS: &str = "
 const first = await put({n: 0});
@@ -239,6 +241,20 @@ fn a_script_waits_for_a_human_over_a_restart_and_hears_a_refusal() {
     until("the script has ended", || world.result_file(&id)["status"] != "pending");
     assert_eq!(world.result_file(&id)["data"], json!(["put 1", "cancelled", false]));
     assert_eq!(called(&world)["1"].len(), 1);
+}
+
+#[test]
+fn a_script_that_must_not_wait_for_a_human_hears_so_from_its_calls() {
+    let world = world();
+    let source = "try { await tools['ask-first']({n: 1}) } catch (e) { return [e.code, e instanceof Denied] }";
+    let ended = world.run_with(&["script", "--wait", "--if-no-approver=fail"], source);
+    assert_eq!(ended.json()["data"], json!(["no-approver", true]), "{ended}");
+    let steps = json!({"both": {
+        "description": "Asks first.", "input": {}, "confirm": "never", "run": {"steps": [{"name": "asked", "subtool": "ask-first", "input": {"n": 1}}]}
+    }});
+    world.define("steps.json", &steps);
+    let ended = world.run(&["run", "both", "--wait", "--if-no-approver=fail"]);
+    assert_eq!(ended.json()["error"]["code"], "no-approver", "{ended}");
 }
 
 #[test]

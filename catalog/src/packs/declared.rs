@@ -15,11 +15,12 @@ use super::loaded::{LoadedPack, globs};
 use crate::deserialize::LocatedMessage;
 use crate::variables::{Variables, names_in};
 
-/// The key of a manifest with the hosts, and those that say what a model, files, the system prompt and what is hidden are for.
+/// The key of a manifest with the hosts, and those that say what a model, files, the system prompt, new definitions and what is hidden are for.
 const HOSTS: &str = "hosts";
 const MODEL: &str = "model";
 const FILES: &str = "files";
 const PROMPT: &str = "prompt";
+const DEFINITIONS: &str = "definitions";
 const HIDDEN: &str = "hidden";
 /// The key of a manifest with the subtools of others.
 const USES: &str = "uses";
@@ -131,6 +132,9 @@ impl LoadedPack {
             Run::Builtin(Builtin::ReadPrompt(_) | Builtin::EditPrompt(_)) if needs.prompt.is_none() => {
                 add("that it uses the system prompt", "", PROMPT);
             }
+            Run::Builtin(Builtin::SaveScript(_)) if needs.definitions.is_none() => {
+                add("that it adds definitions", "", DEFINITIONS);
+            }
             Run::Builtin(Builtin::FetchUrl(fetch)) => host(fetch.url.as_str().unwrap_or_default(), &mut add),
             // Each step, and each call of a script, is a subtool with its own rules.
             Run::Llm(_) | Run::Agent(_) | Run::Builtin(_) | Run::AskUser(_) | Run::Steps(_) | Run::Script(_) => {}
@@ -145,7 +149,7 @@ fn line(section: &str, name: &str) -> String {
         HOSTS | USES => {
             format!("before its first section: {section} = [{}]", json!(if name.is_empty() { ANY } else { name }))
         }
-        MODEL | FILES | PROMPT | HIDDEN => format!("under [needs]: {section} = \"what for\""),
+        MODEL | FILES | PROMPT | DEFINITIONS | HIDDEN => format!("under [needs]: {section} = \"what for\""),
         section => format!("under [needs.{section}]: {} = {{ description = \"what for\" }}", json!(name)),
     }
 }

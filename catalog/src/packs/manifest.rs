@@ -85,6 +85,8 @@ pub struct PackNeeds {
     pub files: Option<String>,
     /// The sections of the agent's system prompt, which its subtools read or change: what for.
     pub prompt: Option<String>,
+    /// The human's own definitions, to which its subtools add new ones: what for.
+    pub definitions: Option<String>,
     /// What `[databases]` hides or denies, which its subtools see all the same: what for.
     pub hidden: Option<String>,
 }
@@ -237,8 +239,18 @@ impl PackManifest {
 impl PackNeeds {
     /// Every need that has a name, with its kind.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &str, &PackNeed)> {
-        let Self { programs, secrets, variables, databases, privileges, model: _, files: _, prompt: _, hidden: _ } =
-            self;
+        let Self {
+            programs,
+            secrets,
+            variables,
+            databases,
+            privileges,
+            model: _,
+            files: _,
+            prompt: _,
+            definitions: _,
+            hidden: _,
+        } = self;
         let kinds = [
             ("programs", programs),
             ("variables", variables),

@@ -9,7 +9,7 @@ use ground::config::{Config, DefinitionVariable};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::manifest::{PackManifest, PackNeed};
+use super::manifest::{PackManifest, PackNeed, PackNeeds};
 
 /// One need of a pack on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -84,7 +84,8 @@ impl PackManifest {
             let description = need.description.clone();
             NeedReport { kind, name: name.to_owned(), description, met, optional: need.optional, how }
         });
-        let own = [("files", &self.needs.files), ("prompt", &self.needs.prompt), ("hidden", &self.needs.hidden)];
+        let PackNeeds { files, prompt, definitions, hidden, .. } = &self.needs;
+        let own = [("files", files), ("prompt", prompt), ("definitions", definitions), ("hidden", hidden)];
         let own = own.into_iter().filter_map(|(kind, description)| {
             let description = description.clone()?;
             Some(NeedReport { kind, name: "any".to_owned(), description, met: true, optional: false, how: None })

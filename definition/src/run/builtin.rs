@@ -32,6 +32,10 @@ pub enum Builtin {
     ReadPrompt(ReadPrompt),
     /// Changes a section of the agent's system prompt.
     EditPrompt(EditPrompt),
+    /// Drafts a subtool of a script that succeeded, and tests it.
+    DraftScript(DraftScript),
+    /// Tests a subtool with a script, and saves it.
+    SaveScript(Box<SaveScript>),
 }
 
 /// Reads lines of a text file. Templates.
@@ -117,6 +121,40 @@ pub struct EditPrompt {
     pub change: Option<Value>,
 }
 
+/// Drafts a subtool of a script that succeeded: its program with the constants at the top as inputs. Templates.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DraftScript {
+    /// The id of the script.
+    pub script: Value,
+    /// The names of the constants that become inputs. Absent: all.
+    pub inputs: Option<Value>,
+}
+
+/// Saves a subtool with a script beside the human's own definitions, if it does what `script` did. Templates.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SaveScript {
+    /// The name of the subtool.
+    pub name: Value,
+    /// What it is for.
+    pub description: Value,
+    /// The program.
+    pub source: Value,
+    /// The id of the script.
+    pub script: Value,
+    /// The subtools that it may call: names and globs.
+    pub calls: Value,
+    /// The schema of its input. Absent: it has none.
+    pub schema: Option<Value>,
+    /// The input with which it does what the script did. Absent: none.
+    pub example: Option<Value>,
+    /// Other words for what it is for.
+    pub phrases: Option<Value>,
+}
+
 impl Settings for Builtin {
     fn check(&self) -> Vec<DefinitionMistake> {
         Vec::new()
@@ -135,7 +173,7 @@ impl Builtin {
             Self::SearchFiles(templates) => (templates.limit.as_ref(), MAX_HITS),
             Self::ListFiles(templates) => (templates.limit.as_ref(), MAX_ENTRIES),
             Self::FetchUrl(templates) => (templates.max_chars.as_ref(), MAX_CHARS),
-            Self::ReadPrompt(_) | Self::EditPrompt(_) => return None,
+            Self::ReadPrompt(_) | Self::EditPrompt(_) | Self::DraftScript(_) | Self::SaveScript(_) => return None,
         })
     }
 

@@ -17,6 +17,7 @@ use protocol::caller::Caller;
 use protocol::task::State;
 use runner::Runner as _;
 use runner::ask_user::{UserQuestion, question};
+use runner::script::source_of;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -100,11 +101,8 @@ impl ScriptCall {
         let is_whole = script.caller.uid == task.caller.uid && script.state == State::Running;
         let subtool = page.catalog().get(script.tool.as_str())?;
         let Run::Script(settings) = &subtool.definition.run else { return None };
-        let source = perform::invocation(&script, seal::shown(&script.input))
-            .values()
-            .text(&settings.source)
-            .ok()
-            .filter(|_| is_whole)?;
+        let invocation = perform::invocation(&script, seal::shown(&script.input));
+        let source = source_of(settings, &invocation).ok().filter(|_| is_whole)?;
         Some(Self { task: id.to_string(), call: call?, source: VisibleText::text(&source) })
     }
 }

@@ -19,6 +19,7 @@ use protocol::extent;
 use protocol::mailbox::Mailbox;
 use protocol::paths::{DEPTH, TOOL_SCOPE, TRUST};
 use protocol::task::TaskId;
+use protocol::tool_scope::ToolScope;
 use script::{Call, CallError, CallKind, ErrorClass, Json, Outcome};
 use serde_json::{Map, Value};
 use tokio::process::Command;
@@ -30,7 +31,7 @@ use crate::delegation::{CallKey, CalledTask, Delegation};
 use crate::{Failure, Invocation};
 
 /// The subtool that asks the human.
-const ASK_USER: &str = "ask_user";
+pub(super) const ASK_USER: &str = "ask_user";
 /// The most data of one call, in bytes.
 const MAX_DATA_BYTES: u64 = 8 << 20;
 /// The longest sleep: a year.
@@ -46,6 +47,8 @@ const SEARCH_TIMEOUT: Duration = Duration::from_mins(1);
 pub(super) struct ScriptCalls<'a> {
     pub(super) invocation: &'a Invocation,
     pub(super) delegation: &'a Delegation,
+    /// The subtools that the script's definition lets it call.
+    pub(super) callable: ToolScope,
     pub(super) progress: Arc<CallsProgress>,
 }
 
@@ -96,8 +99,7 @@ impl<'a> ScriptCalls<'a> {
     /// Which of the names that a script calls are subtools, and what those are called: in JavaScript a name has no `-`.
     pub(super) fn tools(&self, names: BTreeSet<String>) -> BTreeMap<String, String> {
         let catalog = self.delegation.subtools.borrow().clone();
-        let scope = &self.invocation.caller.tool_scope;
-        let is_usable = |name: &str| scope.covers(name) && catalog.get(name).is_some();
+        let is_usable = |name: &str| self.scope().covers(name) && catalog.get(name).is_some();
         let mut tools = BTreeMap::new();
         for called in names {
             if is_usable(&called) {
@@ -109,6 +111,11 @@ impl<'a> ScriptCalls<'a> {
             }
         }
         tools
+    }
+
+    /// What it may call: never more than its caller.
+    fn scope(&self) -> ToolScope {
+        self.invocation.caller.tool_scope.also(&self.callable)
     }
 
     /// Performs a call that was made at `at`, until it has ended or `stop` is cancelled. Fails if the attempt cannot go on.
@@ -142,6 +149,11 @@ impl<'a> ScriptCalls<'a> {
         input: Map<String, Value>,
         stop: &CancellationToken,
     ) -> Result<CallEnd, Failure> {
+        // A call that its caller may not make either is refused like any other of theirs.
+        if !self.callable.covers(name) {
+            let error = ErrorBody::new(Code::RefusedByPolicy, format!("this script may not call `{name}`"));
+            return Ok(CallEnd::of_error(error.hint("its definition names what it may call, in `run.script.calls`")));
+        }
         let key = part_of::key_of_call(&self.invocation.id, seq);
         let on_waiting = || self.progress.on_waiting(&seq.to_string(), format!("call {seq}, `{name}`,"));
         let called = match self.call_when_there_is_room(&key, name, input, stop, on_waiting).await {
@@ -214,8 +226,9 @@ impl<'a> ScriptCalls<'a> {
         if let Some(trust) = caller.trust {
             command.env(TRUST, trust.as_str());
         }
-        if !caller.tool_scope.is_everything() {
-            command.env(TOOL_SCOPE, caller.tool_scope.to_env_value());
+        let scope = self.scope();
+        if !scope.is_everything() {
+            command.env(TOOL_SCOPE, scope.to_env_value());
         }
         let cannot = |what: String| Failure::new(Code::CannotStart, format!("failed to search for subtools: {what}"));
         let output = tokio::select! {
@@ -246,18 +259,10 @@ impl<'a> ScriptCalls<'a> {
             let error = ErrorBody::new(Code::UnknownTask, format!("no ended task `{id}` of yours"));
             CallEnd::of_error(error.hint("write the id of a task that has ended: await read({id: \"…\"})"))
         };
-        let Ok(id) = id.parse::<TaskId>() else { return unknown() };
+        let ended = id.parse().ok().and_then(|id| self.delegation.ended(id, &self.invocation.caller));
+        let Some(task) = ended else { return unknown() };
         let mailbox = &self.delegation.mailbox;
-        let Some(Value::Object(file)) =
-            mailbox.read_result(id).ok().and_then(|text| serde_json::from_slice(&text).ok())
-        else {
-            return unknown();
-        };
-        if !self.invocation.caller.may_see(&file) || !mailbox.is_final(id) {
-            return unknown();
-        }
-        let class = DataClass::of_result(&file);
-        let task = CalledTask { id, result: Value::Object(file) };
+        let class = task.result.as_object().and_then(DataClass::of_result);
         self.invocation.heard.hear(class);
         let end = match data_of(&task, mailbox) {
             Ok(end) if task.result["success"] == true => end,

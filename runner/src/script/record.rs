@@ -24,6 +24,9 @@ const MAX_BYTES: u64 = 64 << 20;
 /// How much of a digest is kept: enough to notice a change, and this is no signature.
 const DIGEST_DIGITS: usize = 32;
 
+/// A record is a file of ours, and no link or pipe.
+const FLAGS: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK);
+
 /// What a script did, in order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -115,6 +118,15 @@ pub(super) struct ScriptRecord {
     is_synced: bool,
 }
 
+/// What is read of a record.
+struct WrittenRecord {
+    entries: Vec<ScriptEntry>,
+    /// Of all lines.
+    digest: String,
+    /// How many bytes whole lines have.
+    whole: usize,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Line {
     digest: String,
@@ -127,34 +139,20 @@ impl ScriptRecord {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let path = file_of(folder, task);
         let options = &mut OpenOptions::new();
-        options
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
+        options.read(true).append(true).create(true).mode(0o600).custom_flags(FLAGS.bits());
         let mut file = options.open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file").into());
-        }
-        let mut text = Vec::new();
-        (&mut file).take(MAX_BYTES + 1).read_to_end(&mut text)?;
-        if text.len() as u64 > MAX_BYTES {
-            return Err(RecordError::TooLarge);
-        }
-        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let (mut entries, mut digest) = (Vec::new(), String::new());
-        for (number, line) in text[..whole].split_inclusive(|byte| *byte == b'\n').enumerate() {
-            let changed = RecordError::Changed { line: number + 1 };
-            let Ok(Line { digest: written, entry }) = serde_json::from_slice::<Line>(line) else { return Err(changed) };
-            digest = next_digest(&digest, entry.get());
-            match serde_json::from_str(entry.get()) {
-                Ok(entry) if digest == written => entries.push(entry),
-                Ok(_) | Err(_) => return Err(changed),
-            }
-        }
+        let WrittenRecord { entries, digest, whole } = WrittenRecord::of(&mut file)?;
         file.set_len(whole as u64)?;
         Ok((Self { file, bytes: whole as u64, digest, is_synced: true }, entries))
+    }
+
+    /// What is in the record of a task: nothing if it has none.
+    pub(super) fn read(folder: &Path, task: &str) -> Result<Vec<ScriptEntry>, RecordError> {
+        match OpenOptions::new().read(true).custom_flags(FLAGS.bits()).open(file_of(folder, task)) {
+            Ok(mut file) => Ok(WrittenRecord::of(&mut file)?.entries),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Adds `entries`. They are durable after the next [`Self::sync`].
@@ -182,6 +180,31 @@ impl ScriptRecord {
             self.is_synced = true;
         }
         Ok(())
+    }
+}
+
+impl WrittenRecord {
+    fn of(file: &mut File) -> Result<Self, RecordError> {
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file").into());
+        }
+        let mut text = Vec::new();
+        file.take(MAX_BYTES + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > MAX_BYTES {
+            return Err(RecordError::TooLarge);
+        }
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let (mut entries, mut digest) = (Vec::new(), String::new());
+        for (number, line) in text[..whole].split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let changed = RecordError::Changed { line: number + 1 };
+            let Ok(Line { digest: written, entry }) = serde_json::from_slice::<Line>(line) else { return Err(changed) };
+            digest = next_digest(&digest, entry.get());
+            match serde_json::from_str(entry.get()) {
+                Ok(entry) if digest == written => entries.push(entry),
+                Ok(_) | Err(_) => return Err(changed),
+            }
+        }
+        Ok(Self { entries, digest, whole })
     }
 }
 
