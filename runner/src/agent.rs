@@ -23,7 +23,7 @@ use ground::config::secret::SecretName;
 use protocol::caller::session_label;
 use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
-use protocol::paths::{DEPTH, SESSION, TOOL_SCOPE, TRUST};
+use protocol::paths::SESSION;
 use protocol::tool_scope::ToolScope;
 use serde_json::{Map, json};
 use tokio::process::Command;
@@ -280,22 +280,11 @@ fn command(invocation: &Invocation, tool_scope: &ToolScope, delegation: &Delegat
     let mut command = Command::new(&delegation.program);
     command
         .args(["agent", "--delegated"])
-        .envs(delegation.environment.iter().map(|(name, value)| (name, value)))
-        .env(DEPTH, invocation.caller.depth.saturating_add(1).to_string())
         .env(SESSION, session(invocation))
-        .current_dir(invocation.caller.folder.as_deref().unwrap_or(Path::new("/")))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    match invocation.caller.trust {
-        Some(trust) => command.env(TRUST, trust.as_str()),
-        None => command.env_remove(TRUST),
-    };
-    if tool_scope.is_everything() {
-        command.env_remove(TOOL_SCOPE);
-    } else {
-        command.env(TOOL_SCOPE, tool_scope.to_env_value());
-    }
+    delegation.act_for(&mut command, invocation, tool_scope);
     command
 }
 

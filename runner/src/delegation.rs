@@ -25,10 +25,11 @@ use protocol::error::ErrorBody;
 use protocol::handover::{PendingRequest, Reply};
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation, RunRequest};
-use protocol::paths::Paths;
+use protocol::paths::{DEPTH, Paths, READ_ONLY, TOOL_SCOPE, TRUST};
 use protocol::task::{State, TaskId};
 use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
+use tokio::process::Command;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -100,16 +101,23 @@ pub(super) struct CalledTask {
 }
 
 impl CalledTask {
-    /// Its failure, as that of the invocation that called `tool`.
-    pub(super) fn failure(&self, tool: &str) -> Failure {
+    /// Its error, as that of a call of `tool`, without details.
+    pub(super) fn error(&self, tool: &str) -> ErrorBody {
         let error = &self.result["error"];
         let code = serde_json::from_value(error["code"].clone()).unwrap_or(Code::Internal);
         let message = format!("`{tool}` failed: {}", error["message"].as_str().unwrap_or("it gave no reason"));
-        let failure = Failure::new(code, message);
-        let failure = match error["hint"].as_str() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        };
+        let body = ErrorBody::new(code, message);
+        match error["hint"].as_str() {
+            Some(hint) => body.hint(hint),
+            None => body,
+        }
+    }
+
+    /// Its failure, as that of the invocation that called `tool`.
+    pub(super) fn failure(&self, tool: &str) -> Failure {
+        let error = self.error(tool);
+        let code = error.code;
+        let failure = Failure::from(error);
         let is_unknown = code == Code::UnknownOutcome && self.result["resolution"].is_null();
         let failure = if is_unknown { failure.effect_possible() } else { failure };
         failure.detail("call", json!({"id": self.id, "tool": tool, "state": self.result["status"]}))
@@ -266,6 +274,26 @@ impl Delegation {
         let result: Value = serde_json::from_slice(&result).unwrap_or_default();
         invocation.heard.hear(result.as_object().and_then(DataClass::of_result));
         Ok(CalledTask { id, result })
+    }
+
+    /// Has a command of this program act for the caller of the invocation, one level deeper and within `scope`.
+    pub(super) fn act_for(&self, command: &mut Command, invocation: &Invocation, scope: &ToolScope) {
+        let caller = &invocation.caller;
+        let variables = [
+            (TRUST, caller.trust.map(|trust| trust.as_str().to_owned())),
+            (TOOL_SCOPE, (!scope.is_everything()).then(|| scope.to_env_value())),
+            (READ_ONLY, caller.read_only.then(|| "1".to_owned())),
+        ];
+        command
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .env(DEPTH, caller.depth.saturating_add(1).to_string())
+            .current_dir(caller.folder.as_deref().unwrap_or(Path::new("/")));
+        for (name, value) in variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
     }
 
     /// The task with this id, if it has ended and is one that `caller` may see.

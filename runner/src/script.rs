@@ -235,7 +235,7 @@ impl<'a> ScriptCourse<'a> {
             if let Some(end) = end {
                 return Ok(end);
             }
-            let ended = match self.needless_timers().filter(|_| is_returned) {
+            let ended = match is_returned.then(|| self.needless_timers()).flatten() {
                 Some(timers) => timers,
                 None => next_ends(open, &mut worker).await,
             };
@@ -277,13 +277,15 @@ impl<'a> ScriptCourse<'a> {
 
     /// The timers that a script which has returned still waits for, if it waits for nothing else: they are over.
     fn needless_timers(&self) -> Option<Vec<EndedCall>> {
-        let open = || (1..).zip(&self.issued).filter(|(seq, _)| !self.has_settled(*seq));
+        let ends = self.ends();
+        let open = || (1..).zip(&self.issued).filter(|(seq, _)| !ends.contains_key(seq));
         let is_needless = open().all(|(_, issued)| issued.kind == CallKind::Sleep);
         is_needless.then(|| open().map(|(seq, _)| (seq, Ok(CallEnd::of_data(&Value::Null)))).collect())
     }
 
-    fn has_settled(&self, seq: u64) -> bool {
-        self.settled.iter().any(|call| call.settle.seq == seq)
+    /// The calls that have ended, by their numbers.
+    fn ends(&self) -> BTreeMap<u64, &SettledCall> {
+        self.settled.iter().map(|call| (call.settle.seq, call)).collect()
     }
 
     /// Records the calls that the script made.
@@ -319,13 +321,12 @@ impl<'a> ScriptCourse<'a> {
             self.record.sync()?;
             fault::point("script", "issued");
         }
-        let has_ended: BTreeSet<_> = self.settled.iter().map(|call| call.settle.seq).collect();
-        calls.retain(|(call, _)| !has_ended.contains(&call.seq) && !self.awaited.contains(&call.seq));
+        let ends = self.ends();
+        calls.retain(|(call, _)| !ends.contains_key(&call.seq) && !self.awaited.contains(&call.seq));
         Ok(Progress { calls, is_returned, end })
     }
 
     fn outcome(self, end: ScriptEnd) -> Result<RunnerOutput, Failure> {
-        let (summary, brief) = (self.summary(), self.brief_summary());
         let mut notes = self.notes.clone();
         notes.extend(self.parts());
         match end {
@@ -334,7 +335,7 @@ impl<'a> ScriptCourse<'a> {
                     notes.push("it returned nothing: what is to be the result stands behind `return`".to_owned());
                 }
                 let value = value.to_value().map_err(WorkerError::BadMessage)?;
-                let output = RunnerOutput::json(value).with_meta("script", summary);
+                let output = RunnerOutput::json(value).with_meta("script", self.summary());
                 Ok(if notes.is_empty() { output } else { output.with_meta("notes", notes) })
             }
             Err(mut failed) => {
@@ -344,7 +345,7 @@ impl<'a> ScriptCourse<'a> {
                     failed.hint = failed.hint.filter(|_| failed.kind != FailureKind::Call);
                     failed.error = Some(error.clone());
                 }
-                let failure = failure(*failed).detail("script", brief);
+                let failure = failure(*failed).detail("script", self.brief_summary());
                 Err(if notes.is_empty() { failure } else { failure.detail("notes", notes) })
             }
         }
@@ -366,9 +367,10 @@ impl<'a> ScriptCourse<'a> {
     fn brief_summary(&self) -> Value {
         let mut succeeded = BTreeMap::<&str, u32>::new();
         let (mut failed, mut open) = (Vec::new(), Vec::new());
+        let ends = self.ends();
         for (seq, issued) in (1..).zip(&self.issued) {
             let name = issued.shown_name();
-            match self.settled.iter().find(|call| call.settle.seq == seq) {
+            match ends.get(&seq) {
                 None => open.push(json!({"call": seq, "tool": name})),
                 Some(SettledCall { settle: Settlement { outcome: Outcome::Error(error), .. }, task, .. }) => {
                     failed.push(json!({"call": seq, "tool": name, "code": error.code, "id": task}));
@@ -388,10 +390,10 @@ impl<'a> ScriptCourse<'a> {
 
     /// What the script did.
     fn summary(&self) -> Value {
-        let task = |seq: u64| self.settled.iter().find(|call| call.settle.seq == seq);
+        let ends = self.ends();
         let told = |(seq, issued): (u64, &IssuedCall)| {
             let mut told = json!({"call": seq, "tool": issued.shown_name()});
-            match task(seq) {
+            match ends.get(&seq) {
                 None => told["status"] = "open".into(),
                 Some(SettledCall { settle, task, .. }) => {
                     if let Some(task) = task {

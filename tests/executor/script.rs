@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Transcript, World, until, wait_for_end};
 
+mod killed;
 mod saved;
 
 /// A script with calls one after another and side by side, one of which fails.
@@ -36,7 +37,7 @@ fn world() -> World {
             "put": {
                 "description": "Notes that it was called, and by which task.",
                 "input": {"type": "object", "properties": {"n": number, "after": number}, "required": ["n"]},
-                "annotations": {"destructiveHint": false, "idempotentHint": true}, "confirm": "never",
+                "annotations": {"destructiveHint": false, "idempotentHint": true}, "confirm": "never", "retries": {"times": 5, "backoff": "10ms"},
                 "run": {"process": {"argv": ["sh", "-c", "echo \"$0 $1\" >>called; printf 'put %s' \"$0\"", "{{ n }}", "{{ task.id }}"]}}
             },
             "once": {
@@ -241,6 +242,62 @@ fn a_script_waits_for_a_human_over_a_restart_and_hears_a_refusal() {
     until("the script has ended", || world.result_file(&id)["status"] != "pending");
     assert_eq!(world.result_file(&id)["data"], json!(["put 1", "cancelled", false]));
     assert_eq!(called(&world)["1"].len(), 1);
+}
+
+/// Defines a subtool that a human must approve.
+fn define_asks(world: &World, description: &str) {
+    let run = json!({"process": {"argv": ["sh", "-c", format!("printf 'approved: {description}'")]}});
+    let asks = json!({"description": description, "input": {"type": "object"}, "confirm": "always", "run": run});
+    world.define("asks.json", &json!({"asks": asks}));
+}
+
+/// What happens while a script waits for a human: its name, the change, and what the script hears.
+type Meanwhile = (&'static str, fn(&World), &'static str);
+
+#[test]
+fn a_script_that_waits_hears_what_the_rules_in_force_make_of_its_call() {
+    let cases: [Meanwhile; 5] = [
+        ("nothing", |_| {}, "approved"),
+        ("it is restarted", |world| assert!(world.kill_executor().is_some()), "approved"),
+        (
+            "it is refused",
+            |world| world.configure("[[confirm.rules]]\ntools = [\"asks\"]\nthen = \"refuse\""),
+            "refused-by-policy",
+        ),
+        ("it is another one", |world| define_asks(world, "Another one."), "drifted"),
+        ("it is too late", |world| world.configure("[confirm]\nwait = \"1s\""), "expired"),
+    ];
+    for (case, change, heard) in cases {
+        for stops in [false, true] {
+            let world = world();
+            define_asks(&world, "Asks first.");
+            if heard == "expired" {
+                change(&world);
+            }
+            let source = "try { return await asks({n: 1}) } catch (e) { return e.code }";
+            let id = start(&world, source);
+            let mut call = Value::Null;
+            until("its call waits", || {
+                call = world.run(&["tasks", "--state=awaiting_confirmation"]).json()[0]["id"].clone();
+                !call.is_null() || world.result_file(&id)["status"] != "pending"
+            });
+            if stops {
+                world.kill_executor();
+            }
+            if heard != "expired" {
+                change(&world);
+            }
+            if heard == "approved" {
+                world.decide(call.as_str().expect("an id"), "approve", "asks");
+            }
+            // A change of a definition is seen with the next request.
+            world.run(&["run", "put", "n=1"]);
+            until("it has ended", || world.result_file(&id)["status"] != "pending");
+            let ended = world.result_file(&id);
+            let told = ended["data"].as_str().unwrap_or_default().to_owned();
+            assert!(told.starts_with(heard), "{case}, stopped: {stops}: {ended:#}");
+        }
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +27,8 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, geteuid, getpgid, getpgrp};
 use protocol::paths::STARTED_PROGRAM;
-use tokio::process::{Child, Command};
+use tokio::io::BufReader;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 /// How long to look for what a program left behind: more may appear while it is being killed.
 const MAX_SEARCH: Duration = Duration::from_secs(2);
@@ -62,6 +64,38 @@ fn own() -> MutexGuard<'static, BTreeMap<i32, ProcessKind>> {
 /// Starts `command`, which leaves nothing behind.
 pub fn spawn(command: &mut Command) -> io::Result<(Child, Registered)> {
     spawn_as(command, ProcessKind::Helper, &[])
+}
+
+/// A process of this program that reaches nothing but its two pipes, and that ends when this is dropped.
+#[derive(Debug)]
+pub struct PipedWorker {
+    pub child: Child,
+    _registered: Registered,
+    pub to: ChildStdin,
+    pub from: BufReader<ChildStdout>,
+}
+
+impl PipedWorker {
+    /// Starts `program` with the one argument `command`, and with nothing in its environment but this.
+    pub fn start(program: &Path, command: &str, environment: &[(&str, &str)]) -> io::Result<Self> {
+        let mut started = Command::new(program);
+        started
+            .arg(command)
+            .env_clear()
+            .envs(environment.iter().copied())
+            // Every command finds its folders from this, and uses none.
+            .env("HOME", "/")
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .kill_on_drop(true);
+        let (mut child, registered) = spawn(&mut started)?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (to, from) = pipes.ok_or_else(|| io::Error::other("a worker has no pipes"))?;
+        Ok(Self { child, _registered: registered, to, from: BufReader::new(from) })
+    }
 }
 
 /// Starts a program, whose descendants have `mark`. It inherits `passed`, under the same numbers.

@@ -5,8 +5,8 @@
 //! expressions at a time are evaluated; the others wait. A plain path like `.a.b` needs no process.
 
 use std::io;
-use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,11 +14,10 @@ use jq::select::{self, SelectError};
 use jq::worker::{self, CheckedOutputs, Job, Reply};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::children::{self, Registered};
+use super::children::PipedWorker;
 
 /// How many expressions are evaluated at once. Each may use hundreds of megabytes.
 const MAX_WORKERS: usize = 2;
@@ -37,12 +36,7 @@ pub struct JqPool {
 }
 
 #[derive(Debug)]
-struct Worker {
-    child: Child,
-    _registered: Registered,
-    jobs: ChildStdin,
-    replies: ChildStdout,
-}
+struct Worker(PipedWorker);
 
 /// An expression to be evaluated on data.
 #[derive(Debug, Clone, Copy)]
@@ -99,7 +93,7 @@ impl JqPool {
         self.reply(program, &job, stop).await?.into_checked(&job)
     }
 
-    async fn reply(&self, program: &PathBuf, job: &Job<'_>, stop: &CancellationToken) -> Result<Reply, SelectError> {
+    async fn reply(&self, program: &Path, job: &Job<'_>, stop: &CancellationToken) -> Result<Reply, SelectError> {
         tokio::select! {
             biased;
             // Dropping the other future kills its worker.
@@ -108,7 +102,7 @@ impl JqPool {
         }
     }
 
-    async fn perform(&self, program: &PathBuf, job: &Job<'_>) -> Result<Reply, SelectError> {
+    async fn perform(&self, program: &Path, job: &Job<'_>) -> Result<Reply, SelectError> {
         let _permit = self.workers.acquire().await.expect("the semaphore is never closed");
         let mut worker = match self.take_idle() {
             Some(worker) => worker,
@@ -127,7 +121,7 @@ impl JqPool {
 
     fn take_idle(&self) -> Option<Worker> {
         // One that ended while it waited is of no use.
-        std::iter::from_fn(|| self.idle().pop()).find_map(|mut worker| match worker.child.try_wait() {
+        std::iter::from_fn(|| self.idle().pop()).find_map(|mut worker| match worker.0.child.try_wait() {
             Ok(None) => Some(worker),
             Ok(Some(_)) | Err(_) => None,
         })
@@ -139,39 +133,24 @@ impl JqPool {
 }
 
 impl Worker {
-    fn start(program: &PathBuf) -> io::Result<Self> {
-        let mut command = Command::new(program);
-        command
-            .arg(worker::COMMAND)
-            .env_clear()
-            // Every command finds its folders from this, and uses none.
-            .env("HOME", "/")
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .kill_on_drop(true);
-        let (mut child, registered) = children::spawn(&mut command)?;
-        let pipes = child.stdin.take().zip(child.stdout.take());
-        let (jobs, replies) = pipes.ok_or_else(|| io::Error::other("a worker has no pipes"))?;
-        Ok(Self { child, _registered: registered, jobs, replies })
+    fn start(program: &Path) -> io::Result<Self> {
+        PipedWorker::start(program, worker::COMMAND, &[]).map(Self)
     }
 
     async fn perform(&mut self, job: &Job<'_>) -> io::Result<Reply> {
-        self.jobs.write_all(&job.header()).await?;
-        self.jobs.write_all(job.data).await?;
+        self.0.to.write_all(&job.header()).await?;
+        self.0.to.write_all(job.data).await?;
         let mut header = [0; Reply::HEADER_BYTES];
-        self.replies.read_exact(&mut header).await?;
+        self.0.from.read_exact(&mut header).await?;
         let mut reply = Reply::of_header(header)?;
         let (length, content) = reply.content();
-        let read = (&mut self.replies).take(length).read_to_end(content).await?;
+        let read = (&mut self.0.from).take(length).read_to_end(content).await?;
         if read as u64 == length { Ok(reply) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
     /// Ends the worker and returns how it ended, unless it was still working.
     async fn end(mut self) -> Option<ExitStatus> {
-        let is_over = tokio::time::timeout(Duration::from_secs(1), self.child.wait()).await;
+        let is_over = tokio::time::timeout(Duration::from_secs(1), self.0.child.wait()).await;
         is_over.ok().and_then(Result::ok)
     }
 }

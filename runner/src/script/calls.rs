@@ -4,7 +4,6 @@
 //! script, and what may be tried again, is decided here; what a call may do is not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,6 @@ use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
 use protocol::extent;
 use protocol::mailbox::Mailbox;
-use protocol::paths::{DEPTH, TOOL_SCOPE, TRUST};
 use protocol::task::TaskId;
 use protocol::tool_scope::ToolScope;
 use script::{Call, CallError, CallKind, ErrorClass, Json, Outcome};
@@ -211,25 +209,15 @@ impl<'a> ScriptCalls<'a> {
                 .hint("write what you look for: await list_tools(\"search mail\")");
             return Ok(CallEnd::of_error(error));
         };
-        let caller = &self.invocation.caller;
         let mut command = Command::new(&self.delegation.program);
         command
             .args(["list", "tools", "--whole", &format!("--query={query}")])
             .env_clear()
-            .envs(self.delegation.environment.iter().map(|(name, value)| (name, value)))
-            .env(DEPTH, caller.depth.saturating_add(1).to_string())
-            .current_dir(caller.folder.as_deref().unwrap_or(Path::new("/")))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        if let Some(trust) = caller.trust {
-            command.env(TRUST, trust.as_str());
-        }
-        let scope = self.scope();
-        if !scope.is_everything() {
-            command.env(TOOL_SCOPE, scope.to_env_value());
-        }
+        self.delegation.act_for(&mut command, self.invocation, &self.scope());
         let cannot = |what: String| Failure::new(Code::CannotStart, format!("failed to search for subtools: {what}"));
         let output = tokio::select! {
             biased;
@@ -305,22 +293,15 @@ fn data_of(task: &CalledTask, mailbox: &Mailbox) -> Result<CallEnd, Failure> {
 
 /// The error of a task that failed, for the script that called `tool`.
 fn error_of(task: &CalledTask, tool: &str) -> ErrorBody {
-    let error = &task.result["error"];
-    let code = serde_json::from_value(error["code"].clone()).unwrap_or(Code::Internal);
-    let message = format!("`{tool}` failed: {}", error["message"].as_str().unwrap_or("it gave no reason"));
     let resolved = &task.result["resolution"];
-    let mut body = ErrorBody::new(code, message).detail("id", task.id.to_string()).detail("tool", tool);
-    for (key, value) in error["details"].as_object().into_iter().flatten() {
+    let mut body = task.error(tool).detail("id", task.id.to_string()).detail("tool", tool);
+    for (key, value) in task.result["error"]["details"].as_object().into_iter().flatten() {
         body = body.detail(key, value.clone());
     }
     if let Some(status) = task.result["_meta"].get("http_status") {
         body = body.detail("http_status", status.clone());
     }
-    let body = if resolved.is_null() { body } else { body.detail("resolution", resolved.clone()) };
-    match error["hint"].as_str() {
-        Some(hint) => body.hint(hint),
-        None => body,
-    }
+    if resolved.is_null() { body } else { body.detail("resolution", resolved.clone()) }
 }
 
 #[cfg(test)]

@@ -284,6 +284,22 @@ mod tests {
         }
     }
 
+    /// What earlier versions wrote is read by all later ones: a script may wait over an upgrade. Add a file when the form
+    /// changes, and keep those that are here.
+    #[test]
+    fn what_earlier_versions_wrote_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(file_of(folder.path(), TASK), include_str!("fixtures/record-1.jsonl")).expect("written");
+        let (_, entries) = ScriptRecord::open(folder.path(), TASK).expect("usable");
+        assert_eq!(seqs(&entries), [0, 0, 1, 0, 2]);
+        let ScriptEntry::Start(start) = &entries[0] else { panic!("it begins with a start") };
+        assert!(start.source.starts_with("// Late orders") && start.seed == 2_810_654_179_818_884_567);
+        let ScriptEntry::Issued(issued) = &entries[3] else { panic!("a call") };
+        let input = Json::from(&serde_json::json!({"n": 1}));
+        let call = Call { seq: 2, kind: CallKind::Run, name: Some("put".to_owned()), input, line: None };
+        assert!(IssuedCall::of(&call, 0).is_same_as(issued), "the same call has the same digest");
+    }
+
     #[test]
     fn a_record_has_an_end() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -5,15 +5,14 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::Stdio;
 use std::time::Duration;
 
-use ground::base::children::{self, Registered};
+use ground::base::children::PipedWorker;
 use jq::worker::own_program;
 use nix::sys::signal::Signal;
 use script::{Failure as ScriptFailure, HostMessage, WorkerMessage, worker};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::ChildStdout;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// How many scripts have a process at a time. The others wait until one of those ends or waits for long.
@@ -45,35 +44,14 @@ pub(super) enum WorkerError {
 #[derive(Debug)]
 pub(super) struct ScriptWorker {
     _permit: SemaphorePermit<'static>,
-    child: Child,
-    _registered: Registered,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
+    process: PipedWorker,
 }
 
 impl ScriptWorker {
     pub(super) async fn start() -> Result<Self, WorkerError> {
         let permit = WORKERS.acquire().await.expect("the semaphore is never closed");
-        let mut command = Command::new(own_program());
-        command
-            .arg(worker::COMMAND)
-            .env_clear()
-            .envs(worker::ENVIRONMENT)
-            // Every command finds its folders from this, and uses none.
-            .env("HOME", "/")
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .kill_on_drop(true);
-        let (mut child, registered) = children::spawn(&mut command).map_err(WorkerError::CannotStart)?;
-        let (to, from) = child
-            .stdin
-            .take()
-            .zip(child.stdout.take())
-            .ok_or_else(|| WorkerError::CannotStart(io::Error::other("no pipes")))?;
-        Ok(Self { _permit: permit, child, _registered: registered, to, from: BufReader::new(from) })
+        let process = PipedWorker::start(&own_program(), worker::COMMAND, &worker::ENVIRONMENT);
+        Ok(Self { _permit: permit, process: process.map_err(WorkerError::CannotStart)? })
     }
 
     /// Sends `messages` and returns what the script does about them, up to the last [`WorkerMessage::Idle`] or its end.
@@ -83,7 +61,7 @@ impl ScriptWorker {
             serde_json::to_writer(&mut text, message).expect("a message is plain JSON");
             text.push(b'\n');
         }
-        let Self { to, from, child, .. } = self;
+        let PipedWorker { to, from, child, .. } = &mut self.process;
         // One that has ended reads no more, and what it said counts.
         let send = async { drop(to.write_all(&text).await) };
         let receive = receive(from, messages.len());

@@ -292,7 +292,7 @@ fn track<'js>(
 
 /// Gives the script what it finds besides the language.
 fn prepare(context: &Ctx<'_>, start: &Start, script: &str, run: &Shared<Run>) -> Result<Functions, Error> {
-    let bridge = bridge(context, start, script, run)?;
+    let bridge = bridge(context, script, run)?;
     let identifiers = Object::new(context.clone())?;
     for (identifier, name) in &start.tools {
         identifiers.set(identifier.as_str(), name.as_str())?;
@@ -312,7 +312,7 @@ fn prepare(context: &Ctx<'_>, start: &Start, script: &str, run: &Shared<Run>) ->
 }
 
 /// The native functions that the prelude calls.
-fn bridge<'js>(context: &Ctx<'js>, start: &Start, script: &str, run: &Shared<Run>) -> Result<Object<'js>, Error> {
+fn bridge<'js>(context: &Ctx<'js>, script: &str, run: &Shared<Run>) -> Result<Object<'js>, Error> {
     let bridge = Object::new(context.clone())?;
     let limits = *run.borrow().limits();
     bridge.set("maxNodes", limits.max_value_nodes)?;
@@ -327,9 +327,6 @@ fn bridge<'js>(context: &Ctx<'js>, start: &Start, script: &str, run: &Shared<Run
     bridge.set("clear", Function::new(context.clone(), move |seq: u32| own.borrow_mut().clear(u64::from(seq)))?)?;
     let own = Rc::clone(run);
     bridge.set("note", Function::new(context.clone(), move |text: String| own.borrow_mut().note(&text))?)?;
-    let names: Vec<String> = start.tools.iter().flat_map(|(name, tool)| [name.clone(), tool.clone()]).collect();
-    let closest = move |name: String| names::closest(&name, &names).map(str::to_owned);
-    bridge.set("closest", Function::new(context.clone(), closest)?)?;
     let own = Rc::clone(run);
     let exceed = move |is_nodes: bool, what: String| exceed_value(&mut own.borrow_mut(), is_nodes, &what);
     bridge.set("exceed", Function::new(context.clone(), exceed)?)?;
