@@ -10,21 +10,25 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 
 use crate::measure::{self, in_turns, milliseconds, peak_memory};
+use crate::plot::{Line, Plot};
 use crate::table::{Table, Verdict};
 use crate::world::World;
-use crate::{Effort, generated};
+use crate::{Effort, agent, generated};
 
 /// Subtools, and the targets of a query in milliseconds and MiB, and of building the listing in seconds.
 const SIZES: [(usize, f64, f64, f64); 4] =
-    [(100, 4.0, 32.0, 5.0), (1_000, 10.0, 32.0, 5.0), (generated::MANY, 10.0, 32.0, 5.0), (50_000, 15.0, 32.0, 20.0)];
+    [(100, 4.0, 16.0, 5.0), (1_000, 5.0, 16.0, 5.0), (generated::MANY, 5.0, 16.0, 5.0), (50_000, 8.0, 16.0, 20.0)];
 const QUERY: &str = "search mail message";
 
 pub(crate) fn list(effort: Effort, table: &mut Table) {
+    let mut lines = ["list --query", "full program", "FTS5 within a process", "a bare process"]
+        .map(|name| Line { name, points: Vec::new() });
     for (subtools, max_ms, max_mib, max_s) in SIZES {
         let world = generated::world(subtools);
-        let command = || world.command(&["list", "tools", "--query", QUERY]);
+        let full = || world.command(&["list", "tools", "--query", QUERY]);
+        let command = || agent::command(&world, &["list", "tools", "--query", QUERY]);
         let started = Instant::now();
-        let found = measure::output(&mut command());
+        let found = measure::output(&mut full());
         assert!(found.len() > 100, "the query finds something");
         let built = started.elapsed();
         let file = world.home().join(".cache/agent-magic-tool/listing.index");
@@ -49,13 +53,22 @@ pub(crate) fn list(effort: Effort, table: &mut Table) {
         );
         let peer = Fts5::build(&world);
         let what = format!("list --query, {subtools} subtools");
-        let [ours, bare, theirs] = in_turns(
+        measure::run(&mut world.command(&["executor", "start"]));
+        let [ours, full, bare, theirs] = in_turns(
             effort.runs,
-            &mut [&mut || measure::run(&mut command()), &mut || measure::run(&mut measure::bare()), &mut || {
-                peer.search();
-            }],
+            &mut [
+                &mut || measure::run(&mut command()),
+                &mut || measure::run(&mut full()),
+                &mut || measure::run(&mut measure::bare()),
+                &mut || peer.search(),
+            ],
         );
         table.time(&what, Some(max_ms), &ours, Some(("bare process", &bare)));
+        table.time(&format!("{what}, full program"), None, &full, Some(("bare process", &bare)));
+        let size = f64::from(u32::try_from(subtools).expect("small"));
+        for (line, samples) in lines.iter_mut().zip([&ours, &full, &theirs, &bare]) {
+            line.points.push((size, milliseconds(samples.median())));
+        }
         let both = format!("FTS5's part alone {:.2} ms", milliseconds(theirs.median()));
         let more = milliseconds(ours.median()) - milliseconds(bare.median());
         let ratio = more / milliseconds(theirs.median()).max(f64::EPSILON);
@@ -66,6 +79,13 @@ pub(crate) fn list(effort: Effort, table: &mut Table) {
         let verdict = Verdict::of(found <= max_mib);
         table.row(&format!("{what}, peak memory"), &target, &format!("{found:.1} MiB"), "", "", verdict);
     }
+    table.plot(Plot {
+        name: "latency-by-catalog",
+        title: "A cold query over a catalog of any size",
+        x: "subtools",
+        y: "ms, median",
+        lines: lines.to_vec(),
+    });
 }
 
 /// How many seconds the first query after an edit takes.

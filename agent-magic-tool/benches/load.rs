@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::table::{Table, Verdict};
 use crate::world::{World, until};
-use crate::{Effort, disk, generated, measure};
+use crate::{Effort, agent, disk, generated, measure};
 
 const CALLERS: usize = 64;
 /// How often each rate is measured, in turns; the median is reported.
@@ -37,20 +37,21 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
 }
 
 fn measure_at(mailbox_folder: &Path, note: &str, world: &World, effort: Effort, table: &mut Table) {
-    let command = |arguments: &[&str]| {
-        let mut command = world.command(arguments);
+    let on = |mut command: Command| {
         command.env("AGENT_MAGIC_TOOL_DIR", mailbox_folder);
         command
     };
+    let command = |arguments: &[&str]| on(world.command(arguments));
     measure::run(&mut command(&["executor", "start"]));
     let mailbox = Mailbox::open(mailbox_folder).expect("a mailbox");
     let (mut processes, mut bare, mut threads) = (Vec::new(), Vec::new(), Vec::new());
     let tasks = effort.tasks / ROUNDS;
     for _ in 0..ROUNDS {
-        bare.push(rate(tasks, || measure::run(&mut measure::bare())));
-        processes.push(rate(tasks, || measure::run(&mut command(&["run", "files_read", "path=note.txt"]))));
+        let run = || on(agent::command(world, &["run", "files_read", "path=note.txt"]));
+        bare.push(rate(CALLERS, tasks, || measure::run(&mut measure::bare())));
+        processes.push(rate(CALLERS, tasks, || measure::run(&mut run())));
         wait_until_idle(&command);
-        threads.push(rate(effort.tasks, || hand_over(world, &mailbox)));
+        threads.push(rate(CALLERS, effort.tasks, || hand_over(world, &mailbox)));
         wait_until_idle(&command);
     }
     measure::run(&mut command(&["executor", "stop"]));
@@ -83,12 +84,12 @@ fn wait_until_idle(command: &impl Fn(&[&str]) -> Command) {
     });
 }
 
-/// Measures how often per second [`CALLERS`] threads do `work` together.
-fn rate(times: usize, work: impl Fn() + Sync) -> f64 {
-    let (next, start) = (AtomicUsize::new(0), Barrier::new(CALLERS + 1));
+/// Measures how often per second this many threads do `work` together.
+pub(crate) fn rate(callers: usize, times: usize, work: impl Fn() + Sync) -> f64 {
+    let (next, start) = (AtomicUsize::new(0), Barrier::new(callers + 1));
     let mut started = Instant::now();
     thread::scope(|scope| {
-        for _ in 0..CALLERS {
+        for _ in 0..callers {
             scope.spawn(|| {
                 start.wait();
                 while next.fetch_add(1, Ordering::Relaxed) < times {

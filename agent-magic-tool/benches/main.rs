@@ -2,10 +2,12 @@
 //!
 //! `cargo bench` measures everything and prints one table; `cargo bench -- --quick` uses fewer runs;
 //! `cargo bench -- run` measures only the groups whose name contains `run`. A measurement over its target is
-//! marked in the table, but only a measurement that does not work fails the program.
+//! marked in the table, but only a measurement that does not work fails the program. `--write` has the table and its plots
+//! written into `BENCHMARKS.md`.
 
 use std::process::ExitCode;
 
+mod agent;
 mod catalog;
 #[expect(dead_code, reason = "the benchmark measures a release build")]
 mod ceilings;
@@ -21,6 +23,8 @@ mod instructions;
 mod load;
 mod measure;
 mod peer;
+mod plot;
+mod report;
 mod table;
 #[path = "../../tests/world.rs"]
 #[expect(dead_code, reason = "only the tests use all of it")]
@@ -76,5 +80,12 @@ fn main() -> ExitCode {
         measure(effort, &mut table);
     }
     table.print();
+    if arguments.iter().any(|argument| argument == "--write") {
+        let runs = format!("{} runs of each command", effort.runs);
+        if let Err(error) = report::write(&table, &runs) {
+            table::progress(&format!("failed to write the report: {error}"));
+            return ExitCode::FAILURE;
+        }
+    }
     ExitCode::SUCCESS
 }

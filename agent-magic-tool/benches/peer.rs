@@ -7,9 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::load;
 use crate::measure::{self, in_turns};
+use crate::plot::{Line, Plot};
 use crate::table::Table;
-use crate::{Effort, generated};
+use crate::{Effort, agent, generated};
 
 const VERSION: &str = "0.1.10";
 const SERVER: &str = "@modelcontextprotocol/server-everything";
@@ -30,7 +32,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
     };
     let [ours, other] = in_turns(
         effort.runs,
-        &mut [&mut || measure::run(&mut world.command(&["--version"])), &mut || {
+        &mut [&mut || measure::run(&mut agent::command(&world, &["--version"])), &mut || {
             measure::run(&mut theirs(&["--version"]));
         }],
     );
@@ -82,16 +84,39 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
     let allowed = fs::read_to_string(&config).unwrap_or_default() + rule;
     fs::write(&config, allowed).expect("a configuration");
     let ours = ["run", "echo", "message=hello", "--wait"];
-    let printed = measure::output(&mut world.command(&ours));
+    let printed = measure::output(&mut agent::command(&world, &ours));
     if !String::from_utf8_lossy(&printed).contains("Echo: hello") {
         return table.skip("our echo", format!("it printed {}", String::from_utf8_lossy(&printed)));
     }
     let [durable, other] = in_turns(
         effort.runs,
-        &mut [&mut || measure::run(&mut world.command(&ours)), &mut || measure::run(&mut theirs(&echo))],
+        &mut [&mut || measure::run(&mut agent::command(&world, &ours)), &mut || measure::run(&mut theirs(&echo))],
     );
     let name = "mcp2cli's, not durable:";
     table.time("run --wait of a warm MCP echo, compared with mcp2cli", Some(10.0), &durable, Some((name, &other)));
+    let mut lines = ["run --wait of an echo", "mcp2cli's echo, not durable", "run of a built-in", "a bare process"]
+        .map(|name| Line { name, points: Vec::new() });
+    let tasks = effort.tasks / 20;
+    for callers in [1, 2, 4, 8, 16, 32, 64] {
+        let rates = [
+            load::rate(callers, tasks, || measure::run(&mut agent::command(&world, &ours))),
+            load::rate(callers, tasks, || measure::run(&mut theirs(&echo))),
+            load::rate(callers, tasks, || {
+                measure::run(&mut agent::command(&world, &["run", "files_read", "path=note.txt"]))
+            }),
+            load::rate(callers, tasks, || measure::run(&mut measure::bare())),
+        ];
+        for (line, rate) in lines.iter_mut().zip(rates) {
+            line.points.push((f64::from(u32::try_from(callers).expect("small")), rate));
+        }
+    }
+    table.plot(Plot {
+        name: "throughput-by-callers",
+        title: "Calls by processes that run at once",
+        x: "processes at once",
+        y: "calls each second",
+        lines: lines.to_vec(),
+    });
     measure::run(&mut theirs(&["daemon", "stop", "everything"]));
 }
 

@@ -4,11 +4,13 @@ use std::fmt::Display;
 use std::io::Write as _;
 
 use crate::measure::{Samples, milliseconds};
+use crate::plot::Plot;
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<[String; 6]>,
     skipped: Vec<String>,
+    plots: Vec<Plot>,
 }
 
 /// How a result compares with its target.
@@ -64,7 +66,21 @@ impl Table {
         self.skipped.push(line);
     }
 
+    pub(crate) fn plot(&mut self, plot: Plot) {
+        self.plots.push(plot);
+    }
+
+    pub(crate) fn plots(&self) -> &[Plot] {
+        &self.plots
+    }
+
     pub(crate) fn print(&self) {
+        let text = format!("\n{}", self.markdown());
+        std::io::stdout().write_all(text.as_bytes()).expect("standard output is open");
+    }
+
+    /// The table in Markdown, with its columns below each other.
+    pub(crate) fn markdown(&self) -> String {
         let head = ["what", "target", "ours (median, p95)", "compared with", "ratio", ""].map(str::to_owned);
         let mut widths = [0; 6];
         for row in self.rows.iter().chain([&head]) {
@@ -77,10 +93,10 @@ impl Table {
             format!("| {} |\n", cells.join(" | "))
         };
         let rule = line(&widths.map(|width| "-".repeat(width)));
-        let mut text = format!("\n{}{rule}", line(&head));
+        let mut text = format!("{}{rule}", line(&head));
         text.extend(self.rows.iter().map(line));
         text.extend(self.skipped.iter().map(|skipped| format!("{skipped}\n")));
-        std::io::stdout().write_all(text.as_bytes()).expect("standard output is open");
+        text
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,11 +89,16 @@ impl Program {
 }
 
 /// The program that an invocation runs.
-pub fn source_of(script: &Script, invocation: &Invocation) -> Result<String, Failure> {
+fn source_of(script: &Script, invocation: &Invocation) -> Result<String, Failure> {
     match script.text() {
         ScriptText::Constant(source) => Ok(source.to_owned()),
         ScriptText::Template(source) => Ok(invocation.values().text(source)?),
     }
+}
+
+/// The program that a task runs, which is not that of its definition if this has changed since. `None` if it has not begun.
+pub fn running_source(scripts: &Path, task: &str) -> Option<String> {
+    ScriptRecord::read_start(scripts, task).ok()?.map(|start| start.source)
 }
 
 async fn perform(

@@ -42,3 +42,29 @@ fn the_calls_of_a_script_are_shown_as_such_and_decided_together() {
     assert!(human.get(&format!("/task/{odd}")).body.contains(&format!("of <a href=\"/task/{id}\">a script</a>")));
     assert_eq!(world.result_file(odd)["part_of"], json!({"id": id, "call": 2}));
 }
+
+#[test]
+fn the_program_on_a_card_is_the_one_that_runs() {
+    let world = World::new();
+    let asks = json!({"description": "Does something that a human must approve.", "confirm": "always",
+        "input": {"type": "object"}, "run": {"process": {"argv": ["echo", "done"]}}});
+    let script = json!({"description": "Asks.", "input": {"type": "object"}, "confirm": "never", "run": {"script": {"file": "asking.js"}}});
+    world.define("own.json", &json!({"pay": asks, "asking": script}));
+    let file = world.subtools().join("asking.js");
+    std::fs::write(&file, "/* The first. */\nreturn await pay({})").expect("written");
+    let id = world.start("asking", &json!({}));
+    let by_hand = world.run_with(&["script"], "// Pays at once\n\nreturn await pay({})");
+    let by_hand = by_hand.json()["id"].as_str().expect("an id").to_owned();
+    let waiting = || world.run(&["tasks", "--state=awaiting_confirmation"]).json();
+    until("their calls wait", || waiting().as_array().is_some_and(|tasks| tasks.len() == 2));
+    std::fs::write(&file, "/* The second. */\nreturn 0").expect("written");
+    // The executor sees the change with the next request.
+    world.run(&["run", "pay", "--dry-run"]);
+    let page = Human::of(&world).get("/").body;
+    assert!(page.contains("The first.") && !page.contains("The second."), "{page}");
+    for (id, name) in [(&id, "asking"), (&by_hand, "Pays at once")] {
+        let link = format!("<a href=\"/task/{id}\">the script “");
+        let (_, named) = page.split_once(&link).unwrap_or_else(|| panic!("no {link}: {page}"));
+        assert!(named.contains(name) && named.find(name) < named.find("</a>"), "{name}: {named}");
+    }
+}

@@ -4,6 +4,7 @@
 
 use ground::config::seal;
 use ground::config::secret::Secrets;
+use ground::task::part_of::PartOf;
 use ground::task::{Outcome, Task};
 use protocol::clock;
 use protocol::error::ErrorBody;
@@ -30,7 +31,8 @@ pub(super) fn log(task: &Task, log_inputs: bool, secrets: &Secrets) {
         // The caller chooses its session's name, so it may contain anything.
         let session = task.caller.session.as_deref().map(|session| secrets.redact(session));
         let reason = task.notes.reason.as_deref().map(|reason| secrets.redact(reason));
-        tracing::info!(id = %task.id, tool = %task.tool, input, input_sha256, uid = task.caller.uid, session = session.as_deref(), reason = reason.as_deref(), state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
+        let part_of = PartOf::of(task).map(|part| part.id.to_string());
+        tracing::info!(id = %task.id, tool = %task.tool, part_of, input, input_sha256, uid = task.caller.uid, session = session.as_deref(), reason = reason.as_deref(), state = %task.state, code, attempts = task.attempt, duration_ms, "task ended");
     }
 }
 

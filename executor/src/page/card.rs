@@ -17,7 +17,7 @@ use protocol::caller::Caller;
 use protocol::task::State;
 use runner::Runner as _;
 use runner::ask_user::{UserQuestion, question};
-use runner::script::source_of;
+use runner::script::running_source;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -90,7 +90,22 @@ struct ScriptCall {
     task: String,
     /// The number of the call, from 1.
     call: u64,
+    /// That of its subtool, or how a program of the caller begins.
+    name: VisibleLine,
     source: VisibleText,
+}
+
+/// The longest name of a program.
+const MAX_NAME_CHARS: usize = 60;
+/// The subtool that runs programs of callers.
+const OF_CALLERS: &str = "run_script";
+
+/// How a program begins: its first comment, or else its first line.
+fn first_line(source: &str) -> &str {
+    let line = source.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let line = line.trim_start_matches(['/', '*', ' ']).trim_end_matches(['/', '*', ' ']);
+    let end = line.char_indices().nth(MAX_NAME_CHARS).map_or(line.len(), |(end, _)| end);
+    &line[..end]
 }
 
 impl ScriptCall {
@@ -99,11 +114,13 @@ impl ScriptCall {
         let PartOf { id, call, .. } = PartOf::of(task)?;
         let script = page.read(|records| records.task(id)).ok().flatten()?;
         let is_whole = script.caller.uid == task.caller.uid && script.state == State::Running;
-        let subtool = page.catalog().get(script.tool.as_str())?;
-        let Run::Script(settings) = &subtool.definition.run else { return None };
-        let invocation = perform::invocation(&script, seal::shown(&script.input));
-        let source = source_of(settings, &invocation).ok().filter(|_| is_whole)?;
-        Some(Self { task: id.to_string(), call: call?, source: VisibleText::text(&source) })
+        let scripts = &page.runner_context().delegation.as_ref()?.scripts.clone();
+        let source = running_source(scripts, &id.to_string()).filter(|_| is_whole)?;
+        let name = match script.tool.as_str() {
+            OF_CALLERS => first_line(&source),
+            name => name,
+        };
+        Some(Self { task: id.to_string(), call: call?, name: line(name), source: VisibleText::text(&source) })
     }
 }
 

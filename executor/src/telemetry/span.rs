@@ -1,7 +1,8 @@
 //! Spans: one for each task from its acceptance to its end, and one for each attempt.
 //!
-//! The trace id is the task's id, and a span's id is derived from the task and the attempt. So a task's trace can be
-//! found by its id, and an executor that takes over a task continues the same trace. Names follow OpenTelemetry's
+//! The trace id is the task's id, or that of the whole that it is a part of, such as a script; a span's id is derived from
+//! the task and the attempt. So a trace can be found by the id of what was delegated, and an executor that takes over a
+//! task continues the same trace. Names follow OpenTelemetry's
 //! semantic conventions for tools of language models.
 
 use std::collections::{HashMap, VecDeque};
@@ -10,6 +11,7 @@ use std::time::Duration;
 use ground::config::secret::Secrets;
 use ground::task::effect::EffectClass;
 use ground::task::name::SubtoolName;
+use ground::task::part_of::PartOf;
 use ground::task::{Outcome, Task};
 use jiff::Timestamp;
 use protocol::digest;
@@ -71,6 +73,10 @@ impl SpanBuffer {
 /// What is remembered of an open task for its spans.
 #[derive(Debug)]
 struct TaskTrace {
+    /// The task itself, or the whole that it is a part of.
+    trace: TaskId,
+    /// The span of that whole.
+    parent: Option<String>,
     tool: SubtoolName,
     effect: EffectClass,
     uid: u32,
@@ -93,7 +99,11 @@ pub(super) struct CompletedSpan {
 
 impl TaskTraces {
     pub(super) fn open(&mut self, task: &Task, started: Option<Timestamp>, secrets: &Secrets) {
+        let whole = PartOf::of(task).map(|part| part.id);
         let trace = TaskTrace {
+            // A whole is open while its parts are.
+            trace: whole.map_or(task.id, |id| self.0.get(&id).map_or(id, |whole| whole.trace)),
+            parent: whole.map(|id| span_id(id, 0)),
             tool: task.tool.clone(),
             effect: task.effect,
             uid: task.caller.uid,
@@ -144,7 +154,8 @@ impl TaskTrace {
         attributes.extend(failed.map(|code| ("error.type", json!(code))));
         let name = format!("execute_tool {}", self.tool);
         let (started, ended) = (self.accepted, step.at.max(self.accepted));
-        TraceSpan { trace: step.id, id: span_id(step.id, 0), parent: None, name, started, ended, attributes, failed }
+        let (trace, id, parent) = (self.trace, span_id(step.id, 0), self.parent.clone());
+        TraceSpan { trace, id, parent, name, started, ended, attributes, failed }
     }
 
     fn attempt(&self, step: &Transition, started: Timestamp) -> TraceSpan {
@@ -157,7 +168,7 @@ impl TaskTrace {
         ];
         attributes.extend(failed.map(|code| ("error.type", json!(code))));
         TraceSpan {
-            trace: step.id,
+            trace: self.trace,
             id: span_id(step.id, step.attempt),
             parent: Some(span_id(step.id, 0)),
             name: format!("{name} {}", step.attempt),
@@ -184,6 +195,7 @@ fn span_id(task: TaskId, attempt: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ground::task::part_of;
     use ground::task::sample::stored;
 
     use super::*;
@@ -229,9 +241,34 @@ mod tests {
     }
 
     #[test]
+    fn the_calls_of_a_script_are_in_its_trace_and_below_it() {
+        let secrets = Secrets::new("/nowhere".into(), std::collections::BTreeMap::new());
+        let mut traces = TaskTraces::default();
+        let script = stored(None);
+        let part_of = |whole: &Task, number| {
+            let mut part = Task { id: TaskId::new(), ..stored(None) };
+            part.caller.depth = whole.caller.depth + 1;
+            part.idempotency_key = Some(part_of::key_of_call(&whole.id.to_string(), number));
+            part
+        };
+        let nested = part_of(&script, 1);
+        let call = part_of(&nested, 2);
+        let tasks = [&script, &nested, &call];
+        tasks.iter().for_each(|task| traces.open(task, Some(task.created_at), &secrets));
+        for (task, parent) in tasks.into_iter().zip([None, Some(&script), Some(&nested)]).rev() {
+            let spans = traces.step(&step(task, Step::Succeed, State::Running, 1)).spans;
+            let [attempt, whole] = spans.as_slice() else { panic!("two spans: {spans:?}") };
+            assert_eq!((attempt.trace, attempt.parent.as_ref()), (script.id, Some(&whole.id)));
+            assert_eq!((whole.trace, whole.parent.clone()), (script.id, parent.map(|parent| span_id(parent.id, 0))));
+        }
+    }
+
+    #[test]
     fn a_full_buffer_drops_and_counts_spans() {
         let task = stored(None);
         let trace = TaskTrace {
+            trace: task.id,
+            parent: None,
             tool: task.tool.clone(),
             effect: task.effect,
             uid: 0,

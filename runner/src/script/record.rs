@@ -5,7 +5,7 @@
 //! about what a record means.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
@@ -155,6 +155,18 @@ impl ScriptRecord {
         }
     }
 
+    /// The first entry of the record of a task, without the rest, which may be large; `None` if it has none, or was changed.
+    pub(super) fn read_start(folder: &Path, task: &str) -> io::Result<Option<Start>> {
+        let file = OpenOptions::new().read(true).custom_flags(FLAGS.bits()).open(file_of(folder, task))?;
+        let mut line = Vec::new();
+        BufReader::new(file).take(MAX_BYTES).read_until(b'\n', &mut line)?;
+        let Ok(Line { digest, entry }) = serde_json::from_slice::<Line>(&line) else { return Ok(None) };
+        match serde_json::from_str(entry.get()) {
+            Ok(ScriptEntry::Start(start)) if next_digest("", entry.get()) == digest => Ok(Some(*start)),
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
     /// Adds `entries`. They are durable after the next [`Self::sync`].
     pub(super) fn append(&mut self, entries: &[ScriptEntry]) -> Result<(), RecordError> {
         let mut text = Vec::new();
@@ -256,6 +268,10 @@ mod tests {
         let path = file_of(folder.path(), TASK);
         let whole = fs::read(&path).expect("written");
         fs::write(&path, [&whole[..], b"{\"digest\":\"12"].concat()).expect("written");
+        assert!(
+            ScriptRecord::read_start(folder.path(), TASK).expect("readable").is_none(),
+            "it begins with something else"
+        );
         let (mut record, entries) = ScriptRecord::open(folder.path(), TASK).expect("usable");
         assert_eq!((seqs(&entries), fs::read(&path).expect("readable")), (vec![1, 2], whole));
         record.append(&[settled(3)]).expect("written");
@@ -294,6 +310,8 @@ mod tests {
         assert_eq!(seqs(&entries), [0, 0, 1, 0, 2]);
         let ScriptEntry::Start(start) = &entries[0] else { panic!("it begins with a start") };
         assert!(start.source.starts_with("// Late orders") && start.seed == 2_810_654_179_818_884_567);
+        let first = ScriptRecord::read_start(folder.path(), TASK).expect("readable");
+        assert_eq!(first.as_ref(), Some(&**start));
         let ScriptEntry::Issued(issued) = &entries[3] else { panic!("a call") };
         let input = Json::from(&serde_json::json!({"n": 1}));
         let call = Call { seq: 2, kind: CallKind::Run, name: Some("put".to_owned()), input, line: None };
