@@ -102,7 +102,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
             load::rate(callers, tasks, || measure::run(&mut agent::command(&world, &ours))),
             load::rate(callers, tasks, || measure::run(&mut theirs(&echo))),
             load::rate(callers, tasks, || {
-                measure::run(&mut agent::command(&world, &["run", "files_read", "path=note.txt"]))
+                measure::run(&mut agent::command(&world, &["run", "files_read", "path=note.txt"]));
             }),
             load::rate(callers, tasks, || measure::run(&mut measure::bare())),
         ];

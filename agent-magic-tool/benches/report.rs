@@ -37,7 +37,7 @@ fn missing(line: &str) -> io::Error {
 /// When, on what and of what.
 fn conditions(effort: &str) -> String {
     let folder = env::temp_dir();
-    let kind = statfs(&folder).map(|found| file_system(found.filesystem_type())).unwrap_or("an unknown file system");
+    let kind = statfs(&folder).map_or("an unknown file system", |found| file_system(found.filesystem_type()));
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let model = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();

@@ -64,6 +64,9 @@ pub(super) fn check(definition: &Definition) -> Result<InputSchema, Vec<LocatedM
             "it changes rows of a database, or no parser understands it, so it does not count as read-only",
         );
     }
+    if definition.annotations.read_only_hint && matches!(&definition.run, Run::Builtin(builtin) if builtin.writes()) {
+        found.add("annotations.readOnlyHint", "it writes files of yours, so it does not count as read-only");
+    }
     if definition.hold.is_some_and(|hold| hold.get() > MAX_HOLD) {
         found.add("hold", "the maximum is 1h: a human who approves wants it done");
     }
@@ -222,7 +225,7 @@ fn field(place: &str, text: &str, kind: TextKind, names: &DeclaredNames, found: 
         TextKind::Constant if !template::is_constant(text) => {
             found.add(place, "`{{ }}` is not filled in here; this field takes a constant");
         }
-        TextKind::Constant | TextKind::Foreign => {}
+        TextKind::Constant => {}
         TextKind::Condition => found.add_all(place, names.mistakes_in_expression(text)),
         TextKind::ResponseJq => jq(place, text, &RESPONSE_VARIABLES, names, found),
         TextKind::Template | TextKind::TemplateOrSecret | TextKind::TemplateOrLastSecret => {

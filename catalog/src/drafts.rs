@@ -18,17 +18,19 @@ pub enum Template {
     HttpWrite,
     Process,
     AskUser,
+    Script,
     Llm,
     Agent,
 }
 
 impl Template {
     /// Each template with its name and what it is for.
-    pub const ALL: [(&'static str, &'static str, Self); 6] = [
+    pub const ALL: [(&'static str, &'static str, Self); 7] = [
         ("http", "A GET request to an API with a key", Self::Http),
         ("http-write", "A request that changes something, after a human approved it", Self::HttpWrite),
         ("process", "A program with arguments", Self::Process),
         ("ask-user", "A question to the human", Self::AskUser),
+        ("script", "A program in JavaScript that calls other subtools", Self::Script),
         ("llm", "A question to a language model", Self::Llm),
         ("agent", "A task for a sub-agent", Self::Agent),
     ];
@@ -94,6 +96,20 @@ impl Template {
                 "run": {"ask_user": {"question": "Which color do you want?", "options": "{{ colors }}"}},
                 "examples": [{"input": {"colors": ["red", "green"]}}]
             }),
+            Self::Script => json!({
+                "description": "Counts the files of a folder by the ends of their names.",
+                "phrases": ["how many files of each kind", "what kinds of files are here"],
+                "input": object(&json!({"path": {"type": "string", "description": "The path of the folder."}})),
+                "annotations": {"readOnlyHint": true, "openWorldHint": false},
+                "run": {"script": {
+                    "source": "const {entries} = await files_list({path: input.path});\nconst counts = new Map();\n\
+                        for (const {path} of entries) {\n  const end = path.split('.').at(-1);\n  \
+                        counts.set(end, (counts.get(end) ?? 0) + 1);\n}\nreturn Object.fromEntries(counts);",
+                    "calls": ["files_list"]
+                }},
+                "timeout": "1m",
+                "examples": [{"input": {"path": "docs"}}]
+            }),
             Self::Llm => json!({
                 "description": "Translates a text into another language, and returns only the translation.",
                 "phrases": ["say this in Portuguese", "what does this mean in English"],
@@ -132,6 +148,9 @@ impl Template {
                 vec!["store its key: agent-magic-tool secret set example".to_owned()]
             }
             Self::Llm | Self::Agent => vec!["it needs a model in [models] of config.toml".to_owned()],
+            Self::Script => vec![
+                "move a longer program into a file beside it: \"file\": \"NAME.js\" instead of `source`".to_owned(),
+            ],
             Self::Process | Self::AskUser => Vec::new(),
         }
     }

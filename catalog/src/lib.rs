@@ -200,10 +200,15 @@ impl Catalog {
         Some(resolved)
     }
 
-    /// Whether a definition has this name, or one that differs only in case, or the name is the program's own.
-    pub fn is_defined(&self, name: &str) -> bool {
+    /// The name of a new definition. Fails if it is none, or if another definition has it, or one that differs only in case.
+    pub fn new_name(&self, name: &str) -> Result<SubtoolName, String> {
+        let new = name.parse().map_err(|error| format!("`{name}` is no name of a subtool: {error}"))?;
+        let new = scan::unreserved(new)?;
         let lower = name.to_lowercase();
-        lower == QUESTION || self.names().any(|known| known.as_str().to_lowercase() == lower)
+        match self.names().find(|known| known.as_str().to_lowercase() == lower) {
+            Some(known) => Err(format!("there is a subtool named `{known}` already; choose another name")),
+            None => Ok(new),
+        }
     }
 
     /// The folder for new definitions: the first one of the search path.

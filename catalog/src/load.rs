@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::file_part::read_part;
 use definition::Definition;
+use definition::run::Run;
 use definition::run::script::{self, Script};
 use ground::task::name::SubtoolName;
 use protocol::json::{self, JsonLimits};
@@ -44,6 +45,10 @@ impl Catalog {
         match subtool(name, merged, origin, (self.sources.variables(), self.sources.destinations())) {
             Ok(mut subtool) => {
                 if let (Some(pack), Some(raw)) = (pack, raw) {
+                    if let Some(message) = linked_program(&subtool.definition, origin) {
+                        let place = Some(PROGRAM_FILE.to_owned());
+                        return Err(vec![problem(origin, Some(name.as_str()), place, message)]);
+                    }
                     let changes = self.overrides.get(name.as_str()).map(|(_, changes)| changes);
                     let mut others = used_subtools(&subtool.definition);
                     others.retain(|name| !self.is_own_of_pack(name, pack.name(), origin));
@@ -184,27 +189,30 @@ pub fn problems_of_definitions(
     problems
 }
 
-/// Reads the program that a definition names, if it names one, and adds it. Fails with what is wrong with the file.
-fn add_program(definition: &mut Value, origin: &Origin) -> Result<(), String> {
-    let Some(Value::Object(script)) = definition.get_mut("run").and_then(|run| run.get_mut("script")) else {
-        return Ok(());
+/// What is wrong with a program of a pack that lies elsewhere: what a human enabled is what is in the folder of the pack.
+fn linked_program(definition: &Definition, origin: &Origin) -> Option<String> {
+    let (Run::Script(Script { file: Some(name), .. }), Origin::File(path)) = (&definition.run, origin) else {
+        return None;
     };
-    let Some(name) = script.get("file").and_then(Value::as_str).filter(|name| Script::is_file_name(name)) else {
-        return Ok(());
-    };
-    let path = match origin {
-        Origin::File(path) => path.with_file_name(name),
-        Origin::Pack(_) => {
+    let is_link = path.with_file_name(name).is_symlink();
+    is_link.then(|| "it is a link; the code of a pack must lie in its folder, so put the file itself there".to_owned())
+}
+
+/// The program in the file that a definition names, if it names one. Fails with what is wrong with the file.
+fn program_of(definition: &Value, origin: &Origin) -> Result<Option<String>, String> {
+    let name = definition["run"]["script"]["file"].as_str().filter(|name| Script::is_file_name(name));
+    let path = match (name, origin) {
+        (None, _) => return Ok(None),
+        (Some(name), Origin::File(path)) => path.with_file_name(name),
+        (Some(_), Origin::Pack(_)) => {
             return Err("there are no files beside this definition; write the program as `source`".to_owned());
         }
     };
     if let Some(distrust) = sources::distrust_of(&path) {
         return Err(format!("`{}`: {distrust}", path.display()));
     }
-    let text = regular_file::read_text(&path, script::MAX_FILE_BYTES)
-        .map_err(|error| format!("failed to read `{}`: {error}", path.display()))?;
-    script.insert("content".to_owned(), text.into());
-    Ok(())
+    let text = regular_file::read_text(&path, script::MAX_FILE_BYTES);
+    text.map(Some).map_err(|error| format!("failed to read `{}`: {error}", path.display()))
 }
 
 /// Fills the variables that are set into a definition, whose `run` stays a choice while it is not known.
@@ -243,11 +251,16 @@ pub(super) fn subtool(
     let mut unknown_variables = Vec::new();
     choose(&mut merged, variables, &mut unknown_variables);
     fill(&mut merged, "", variables, &mut unknown_variables);
-    // Only now: a program is as it is written.
-    let program = add_program(&mut merged, origin);
+    let program = program_of(&merged, origin);
     let content = merged.to_string() + &destinations.used_by(&merged["run"]);
-    let hash = Sha256::new().chain_update(name.as_str()).chain_update([0]).chain_update(content).finalize();
-    let Mended { value: definition, mut mistakes, mut changed } = deserialize_mending::<Definition>(&merged);
+    let mut hash = Sha256::new().chain_update(name.as_str()).chain_update([0]).chain_update(content);
+    let Mended { value: mut definition, mut mistakes, mut changed } = deserialize_mending::<Definition>(&merged);
+    if let Ok(Some(program)) = &program
+        && let Some(Run::Script(script)) = definition.as_mut().map(|definition| &mut definition.run)
+    {
+        hash = hash.chain_update([0]).chain_update(program);
+        script.content = Some(program.clone());
+    }
     let checked = definition.as_ref().map_or(Err(Vec::new()), check);
     if let Err(unreadable) = program {
         changed.push(PROGRAM_FILE.to_owned());
@@ -274,7 +287,7 @@ pub(super) fn subtool(
             schema: Arc::new(schema),
             origin: origin.clone(),
             changed_by: None,
-            hash: protocol::digest::hex(&hash),
+            hash: protocol::digest::hex(&hash.finalize()),
         }),
         _ => Err(mistakes
             .into_iter()

@@ -100,6 +100,9 @@ pub fn relatives(definition: &Definition) -> Vec<SubtoolName> {
     relations.dependencies().chain(relations.uses()).cloned().collect()
 }
 
+/// The subtool that runs programs of callers.
+const OF_CALLERS: &str = "run_script";
+
 /// The subtools that a definition runs, looks up, undoes with or gives to a model: names, and globs of an agent or a script. One
 /// whose choice depends on the input, or that leaves the choice open, uses any.
 pub(super) fn used_subtools(definition: &Definition) -> Vec<String> {
@@ -117,6 +120,10 @@ pub(super) fn used_subtools(definition: &Definition) -> Vec<String> {
         }
         Run::Script(script) => used.extend(script.calls.clone().unwrap_or_else(any)),
         _ => {}
+    }
+    // What that calls is up to its caller.
+    if used.iter().any(|name| name == OF_CALLERS) {
+        used.extend(any());
     }
     used
 }

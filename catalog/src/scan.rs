@@ -334,7 +334,7 @@ fn read_members(
 }
 
 /// Fails if clients would take `name` for one of a server's tools, or if it is of this program's own.
-fn unreserved(name: SubtoolName) -> Result<SubtoolName, String> {
+pub(super) fn unreserved(name: SubtoolName) -> Result<SubtoolName, String> {
     let plain = name.as_str().to_ascii_lowercase().replace('-', "_");
     if plain.starts_with("mcp__") || plain == "agent_magic_tool" || plain.starts_with("agent_magic_tool_") {
         return Err("names that begin with `mcp__` or `agent-magic-tool` are those of clients and of this program; choose another name".to_owned());

@@ -79,10 +79,8 @@ impl DefinitionMistakes {
 /// What a text in the settings of a runner is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextKind {
-    /// It is used as it is written, and is no template.
+    /// It is used as it is written.
     Constant,
-    /// It is of another language, in which braces and references are what that says.
-    Foreign,
     Template,
     /// A template, or a reference to a secret.
     TemplateOrSecret,

@@ -77,8 +77,15 @@ impl Dispatcher {
                 let error = if task.confirmation.is_some() {
                     drifted()
                 } else {
-                    ErrorBody::new(Code::BadDefinition, "its definition was changed or removed after it was accepted")
-                        .hint("if it is still wanted, run it again")
+                    let error = ErrorBody::new(
+                        Code::BadDefinition,
+                        "its definition was changed or removed after it was accepted",
+                    );
+                    error.hint(if task.attempt == 0 {
+                        "if it is still wanted, run it again"
+                    } else {
+                        "it had begun: before you run it again, look at what it did, such as its calls: agent-magic-tool tasks --state=succeeded"
+                    })
                 };
                 advance(&mut task, Step::Fail, now, None, Some(failed_end(now, error)), &mut effects);
             }

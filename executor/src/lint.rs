@@ -28,6 +28,7 @@ mod limits;
 mod lines;
 mod phrases;
 mod programs;
+mod scripts;
 mod targets;
 mod ties;
 mod words;
@@ -131,6 +132,7 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
             targets::check(&subtool, config, &mut findings);
         }
         programs::check(&subtool, catalog, config, &mut findings);
+        scripts::check(&subtool, catalog, &mut findings);
         servers.check(&subtool, config, &mut findings);
     }
     programs::check_packs(catalog, config, scope, &mut findings);

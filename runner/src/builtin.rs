@@ -57,7 +57,7 @@ impl Runner for Builtin {
             | Self::DraftScript(_) => self.plan(invocation, &context.config).map(|_| Vec::new()),
             Self::SaveScript(templates) => {
                 let wanted: SaveArguments = arguments(templates, invocation)?;
-                wanted.refusal(context).map_or(Ok(Vec::new()), Err)
+                wanted.refusal(invocation, context).map_or(Ok(Vec::new()), Err)
             }
         }
     }

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::Catalog;
 use definition::run::script::{Script, ScriptText};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -99,6 +100,19 @@ fn source_of(script: &Script, invocation: &Invocation) -> Result<String, Failure
 /// The program that a task runs, which is not that of its definition if this has changed since. `None` if it has not begun.
 pub fn running_source(scripts: &Path, task: &str) -> Option<String> {
     ScriptRecord::read_start(scripts, task).ok()?.map(|start| start.source)
+}
+
+/// Why a program cannot be run, if it does not parse: with the place, and how to go on. For a developer's own programs, since
+/// it is compiled in this process.
+pub fn mistake_in(source: &str, file: Option<&str>) -> Option<String> {
+    let failed = failure(*script::mistake_in(source, file.unwrap_or(NAME))?).error;
+    let hint = failed.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+    Some(format!("{}{hint}", failed.message))
+}
+
+/// The subtools of `catalog` that a program calls by their names.
+pub fn called_subtools(source: &str, catalog: &Catalog) -> BTreeSet<String> {
+    calls::usable_tools(catalog, &ToolScope::default(), called_names(source)).into_values().collect()
 }
 
 async fn perform(

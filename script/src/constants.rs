@@ -51,6 +51,17 @@ pub fn constants(source: &str) -> Vec<ScriptConstant> {
     found
 }
 
+/// Whether `source` declares a constant of this name, wherever and with whatever value.
+pub fn declares(source: &str, name: &str) -> bool {
+    let code = code_of(source);
+    code.match_indices("const").any(|(at, word)| {
+        let rest = &code[at + word.len()..];
+        let after = rest.trim_start().strip_prefix(name);
+        let ends = |after: &str| !after.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+        rest.starts_with(char::is_whitespace) && after.is_some_and(ends)
+    })
+}
+
 /// The source in which each of `constants`, which are its own, has the value of the input with its name.
 pub fn with_inputs(source: &str, constants: &[ScriptConstant]) -> String {
     let mut changed = String::with_capacity(source.len());
@@ -80,7 +91,7 @@ impl Reader<'_> {
         let name_end = self.while_in(at, |letter| letter.is_ascii_alphanumeric() || letter == '_' || letter == '$');
         let name: String = self.code[at..name_end].iter().collect();
         let at = self.blanks(name_end);
-        if name.is_empty() || self.code.get(at) != Some(&'=') {
+        if name.is_empty() || name == "input" || self.code.get(at) != Some(&'=') {
             return None;
         }
         let start = self.blanks(at + 1);
@@ -142,13 +153,18 @@ impl Reader<'_> {
     }
 }
 
-/// The value of a number, a text, a truth value, or a list or an object of such.
+/// The value of a number, a text, a truth value, or a list or an object of such. An empty one is what a program fills.
 fn parse(text: &str) -> Option<Value> {
+    let is_empty = |value: &Value| match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => value.is_null(),
+    };
     let single = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
     match single {
         Some(content) if content.contains(['\\', '"']) => None,
         Some(content) => Some(Value::String(content.to_owned())),
-        None => serde_json::from_str(text).ok().filter(|value: &Value| !value.is_null()),
+        None => serde_json::from_str(text).ok().filter(|value| !is_empty(value)),
     }
 }
 
@@ -190,6 +206,9 @@ mod tests {
             "const a = 1, b = 2;",
             "const {a} = 1;",
             "const nothing = null;",
+            "const all = [];",
+            "const byCity = {};",
+            "const input = 3;",
             "const found = await find({});",
             "const f = async () => { const days = 30; };",
             "if (true) { const days = 30; }",
@@ -206,6 +225,13 @@ mod tests {
             assert_eq!(found(source), [], "{source}");
         }
         assert_eq!(found("const a = 1;\n{ const a = 2; }\nconst a = 3;").len(), 1, "the first one counts");
+    }
+
+    #[test]
+    fn a_constant_that_is_no_input_is_known_as_one() {
+        let source = "const late = rows.filter(x => x);\n// const not = 1;\n{ const\n inner = 1 }\nconst later = 2;";
+        let known = ["late", "inner", "later", "not", "rows", "lat"].map(|name| declares(source, name));
+        assert_eq!(known, [true, true, true, false, false, false]);
     }
 
     #[test]

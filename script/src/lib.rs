@@ -6,6 +6,7 @@
 //!
 //! This crate decides nothing about a call: whether it is allowed, what it costs and what it returns is the host's.
 
+mod check;
 mod constants;
 mod engine;
 mod limits;
@@ -16,7 +17,8 @@ mod reason;
 mod run;
 pub mod worker;
 
-pub use constants::{ScriptConstant, constants, with_inputs};
+pub use check::mistake_in;
+pub use constants::{ScriptConstant, constants, declares, with_inputs};
 pub use limits::Limits;
 pub use messages::{
     Call, CallError, CallKind, Completion, ErrorClass, Failure, FailureKind, HostMessage, Idle, Json, Outcome,

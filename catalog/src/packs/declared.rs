@@ -154,8 +154,12 @@ fn line(section: &str, name: &str) -> String {
     }
 }
 
-/// What may destroy something is asked about, whatever a pack says; as in MCP, that is what does not deny it.
+/// What may destroy something is asked about, whatever a pack says; as in MCP, that is what does not deny it. So is what
+/// writes files of the human.
 pub(super) fn ask_about_destruction(definition: &mut Definition) {
+    if matches!(&definition.run, Run::Builtin(builtin) if builtin.writes()) {
+        definition.confirm = Some(Confirm::Always);
+    }
     let is_lenient = matches!(definition.confirm, Some(Confirm::Never | Confirm::When(_)));
     if definition.annotations.is_destructive() && is_lenient {
         definition.confirm = Some(Confirm::Always);

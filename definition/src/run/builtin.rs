@@ -177,6 +177,11 @@ impl Builtin {
         })
     }
 
+    /// Whether it writes files of the human.
+    pub fn writes(&self) -> bool {
+        matches!(self, Self::EditPrompt(_) | Self::SaveScript(_))
+    }
+
     /// Whether it reads files or folders of this machine.
     pub fn reads_files(&self) -> bool {
         matches!(self, Self::ReadFile(_) | Self::SearchFiles(_) | Self::ListFiles(_))

@@ -1,5 +1,6 @@
 //! The `script` runner's settings: a program that calls other subtools.
 
+use ground::base::template;
 use protocol::tool_scope::ToolScope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub struct Script {
     #[schemars(example = "late_orders.js", regex(pattern = r"^[^./][^/]*\.js$"))]
     pub file: Option<String>,
     /// What is in `file`, since the definition was loaded.
-    #[schemars(skip)]
+    #[serde(skip)]
     pub content: Option<String>,
     /// The subtools that it may call: names and globs. Absent: all that its caller may use.
     #[schemars(example = ["shop_*", "ask_user"])]
@@ -48,6 +49,11 @@ impl Script {
         }
     }
 
+    /// Whether its program is up to its caller.
+    pub fn runs_any_program(&self) -> bool {
+        matches!(self.text(), ScriptText::Template(source) if !template::is_constant(source))
+    }
+
     /// Whether a file of a definition may have this name: it lies beside that, and is found as a program.
     pub fn is_file_name(name: &str) -> bool {
         name.strip_suffix(".js").is_some_and(|stem| !stem.is_empty()) && !name.contains('/') && !name.starts_with('.')
@@ -66,9 +72,6 @@ impl Settings for Script {
             (None, None) => {
                 Err(DefinitionMistake::new("source", &"there is no program; write one, or name its `file`"))
             }
-            (Some(_), None) if content.is_some() => {
-                Err(DefinitionMistake::new("content", &"this is what is in a `file`; write the program as `source`"))
-            }
             (_, Some(name)) if !Self::is_file_name(name) => Err(DefinitionMistake::new(
                 "file",
                 &"it is the name of a file beside this one that ends with `.js`, without a folder",
@@ -84,12 +87,7 @@ impl Settings for Script {
     }
 
     fn text_kind(&self, place: &str) -> TextKind {
-        match place {
-            "content" => TextKind::Foreign,
-            "file" => TextKind::Constant,
-            _ if place.starts_with("calls") => TextKind::Constant,
-            _ => TextKind::Template,
-        }
+        if place == "file" || place.starts_with("calls") { TextKind::Constant } else { TextKind::Template }
     }
 }
 
@@ -99,33 +97,30 @@ mod tests {
 
     use super::*;
 
-    fn mistakes(script: Value) -> Vec<String> {
+    fn mistakes(script: Value, content: Option<&str>) -> Vec<String> {
         let script: Script = serde_json::from_value(script).expect("settings");
+        let script = Script { content: content.map(str::to_owned), ..script };
         script.check().into_iter().map(|mistake| mistake.place).collect()
     }
 
     #[test]
     fn a_script_has_one_program_and_its_file_lies_beside_the_definition() {
-        for right in [
-            json!({"source": "return 1"}),
-            json!({"file": "late.js", "content": "return 1", "calls": ["shop_*", "ask_user"]}),
-        ] {
-            assert!(mistakes(right.clone()).is_empty(), "{right}");
-        }
+        assert!(mistakes(json!({"source": "return 1"}), None).is_empty());
+        let filed = json!({"file": "late.js", "calls": ["shop_*", "ask_user"]});
+        assert!(mistakes(filed.clone(), Some("return 1")).is_empty());
+        assert_eq!(mistakes(filed, Some(" \n")), ["file"]);
         for (wrong, place) in [
             (json!({}), "source"),
             (json!({"source": " \n"}), "source"),
             (json!({"source": "return 1", "file": "late.js"}), "file"),
-            (json!({"source": "return 1", "content": "return 2"}), "content"),
-            (json!({"file": "late.js", "content": ""}), "file"),
-            (json!({"file": "../late.js", "content": "1"}), "file"),
-            (json!({"file": "/etc/late.js", "content": "1"}), "file"),
-            (json!({"file": ".js", "content": "1"}), "file"),
-            (json!({"file": ".late.js", "content": "1"}), "file"),
-            (json!({"file": "late.json", "content": "1"}), "file"),
+            (json!({"file": "../late.js"}), "file"),
+            (json!({"file": "/etc/late.js"}), "file"),
+            (json!({"file": ".js"}), "file"),
+            (json!({"file": ".late.js"}), "file"),
+            (json!({"file": "late.json"}), "file"),
             (json!({"source": "return 1", "calls": ["ok", "a[b"]}), "calls"),
         ] {
-            assert_eq!(mistakes(wrong.clone()), [place], "{wrong}");
+            assert_eq!(mistakes(wrong.clone(), None), [place], "{wrong}");
         }
     }
 }

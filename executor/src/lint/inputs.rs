@@ -108,8 +108,11 @@ pub(super) fn check(subtool: &Subtool, findings: &mut Vec<Finding>) {
 
 /// Whether the runner gets the whole input without a word about it in the definition.
 fn passes_everything(run: &Run) -> bool {
-    let settings = settings_of(run);
-    matches!(run, Run::Mcp(_)) && settings.get("arguments").is_none()
+    match run {
+        Run::Mcp(_) => settings_of(run).get("arguments").is_none(),
+        Run::Script(script) => script.input.is_none(),
+        _ => false,
+    }
 }
 
 fn settings_of(run: &Run) -> Value {

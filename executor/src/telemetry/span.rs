@@ -254,7 +254,9 @@ mod tests {
         let nested = part_of(&script, 1);
         let call = part_of(&nested, 2);
         let tasks = [&script, &nested, &call];
-        tasks.iter().for_each(|task| traces.open(task, Some(task.created_at), &secrets));
+        for task in tasks {
+            traces.open(task, Some(task.created_at), &secrets);
+        }
         for (task, parent) in tasks.into_iter().zip([None, Some(&script), Some(&nested)]).rev() {
             let spans = traces.step(&step(task, Step::Succeed, State::Running, 1)).spans;
             let [attempt, whole] = spans.as_slice() else { panic!("two spans: {spans:?}") };

@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::Catalog;
 use futures_util::FutureExt as _;
 use ground::task::name::SubtoolName;
 use ground::task::part_of;
@@ -94,21 +95,9 @@ fn class_of(code: Code) -> ErrorClass {
 }
 
 impl<'a> ScriptCalls<'a> {
-    /// Which of the names that a script calls are subtools, and what those are called: in JavaScript a name has no `-`.
+    /// Which of the names that a script calls are subtools that its caller may use.
     pub(super) fn tools(&self, names: BTreeSet<String>) -> BTreeMap<String, String> {
-        let catalog = self.delegation.subtools.borrow().clone();
-        let is_usable = |name: &str| self.scope().covers(name) && catalog.get(name).is_some();
-        let mut tools = BTreeMap::new();
-        for called in names {
-            if is_usable(&called) {
-                tools.insert(called.clone(), called);
-            } else if let Some(name) = catalog.names().map(SubtoolName::as_str).find(|name| is_written(name, &called))
-                && is_usable(name)
-            {
-                tools.insert(called, name.to_owned());
-            }
-        }
-        tools
+        usable_tools(&self.delegation.subtools.borrow().clone(), &self.invocation.caller.tool_scope, names)
     }
 
     /// What it may call: never more than its caller.
@@ -270,6 +259,22 @@ impl<'a> ScriptCalls<'a> {
             () = tokio::time::sleep(wanted.saturating_sub(passed)) => Ok(CallEnd::of_data(&Value::Null)),
         }
     }
+}
+
+/// Which of `names` are subtools within `scope`, and what those are called: in JavaScript a name has no `-`.
+pub(super) fn usable_tools(catalog: &Catalog, scope: &ToolScope, names: BTreeSet<String>) -> BTreeMap<String, String> {
+    let is_usable = |name: &str| scope.covers(name) && catalog.get(name).is_some();
+    let mut tools = BTreeMap::new();
+    for called in names {
+        if is_usable(&called) {
+            tools.insert(called.clone(), called);
+        } else if let Some(name) = catalog.names().map(SubtoolName::as_str).find(|name| is_written(name, &called))
+            && is_usable(name)
+        {
+            tools.insert(called, name.to_owned());
+        }
+    }
+    tools
 }
 
 /// Whether a script writes the name of a subtool like this.

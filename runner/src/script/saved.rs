@@ -3,28 +3,40 @@
 //! The test is a replay: the program gets the results that the calls of the script had, and must make the same calls and
 //! return the same. It calls nothing. Whether a human has to agree is the matter of the subtool's definition.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use catalog::{Catalog, problems_of_definitions};
+use definition::run::Run;
+use ground::base::schema::InputSchema;
 use ground::task::effect::EffectClass;
-use ground::task::name::SubtoolName;
+use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::data_class::DataClass;
+use protocol::invisible::is_invisible;
+use protocol::regular_file;
 use protocol::task::TaskId;
-use script::{CallKind, Completion, HostMessage, Json, ScriptConstant, Start, WorkerMessage, constants, with_inputs};
+use protocol::trust::{self, untrusted};
+use script::{
+    CallKind, Completion, FailureKind, HostMessage, Json, ScriptConstant, Start, WorkerMessage, called_names,
+    constants, declares, with_inputs,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
 
-use super::calls::ASK_USER;
+use super::calls::{ASK_USER, usable_tools};
 use super::record::{IssuedCall, ScriptEntry, ScriptRecord, SettledCall};
 use super::worker::ScriptWorker;
 use super::{NAME, diverged, failure};
 use crate::delegation::{CalledTask, Delegation};
 use crate::{Failure, Invocation, RunnerContext, RunnerOutput};
+
+/// How a file begins that is not whole yet.
+const UNFINISHED: &str = ".saving-";
 
 /// What a subtool with a script is drafted from.
 #[derive(Deserialize)]
@@ -70,20 +82,13 @@ pub(crate) async fn draft(
 ) -> Result<RunnerOutput, Failure> {
     let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
     let script = EndedScript::find(&arguments.script, invocation, delegation)?;
-    let mut chosen = constants(&script.start.source);
     let before = script.input();
-    chosen.retain(|constant| !before.contains_key(&constant.name));
-    if let Some(wanted) = &arguments.inputs {
-        let unknown = wanted.iter().find(|name| chosen.iter().all(|constant| constant.name != **name));
-        if let Some(unknown) = unknown {
-            return Err(no_constant(unknown, &chosen));
-        }
-        chosen.retain(|constant| wanted.contains(&constant.name));
-    }
+    let chosen = script.chosen_constants(arguments.inputs.as_deref())?;
     let source = with_inputs(&script.start.source, &chosen);
     let mut example = before.clone();
     example.extend(chosen.iter().map(|constant| (constant.name.clone(), constant.value.clone())));
-    script.replay(&source, &example).await?;
+    let tools = usable_tools(&delegation.subtools.borrow(), &invocation.caller.tool_scope, called_names(&source));
+    script.replay(&source, &example, tools).await?;
     Ok(RunnerOutput::json(json!({
         "source": source,
         "schema": schema(&before, &chosen),
@@ -101,20 +106,26 @@ pub(crate) async fn save(
 ) -> Result<RunnerOutput, Failure> {
     let delegation = context.delegation.as_ref().ok_or_else(Delegation::unavailable)?;
     let catalog = delegation.subtools.borrow().clone();
-    let (name, folder) = arguments.check(&catalog)?;
+    let saved = arguments.saved(&catalog)?;
+    // Made by an earlier attempt, which was killed.
+    let is_done = saved.is_there();
+    if !is_done {
+        arguments.check(&catalog, &invocation.caller)?;
+    }
     let script = EndedScript::find(&arguments.script, invocation, delegation)?;
-    script.replay(&arguments.source, &arguments.example.clone().unwrap_or_default()).await?;
-    let undeclared = script.calls().into_iter().find(|call| !arguments.calls.contains(call));
-    if let Some(call) = undeclared {
+    let tools = usable_tools(&catalog, &invocation.caller.tool_scope, called_names(&arguments.source));
+    let named = tools.values().chain(script.issued.iter().filter_map(|issued| issued.name.as_ref()));
+    if let Some(call) = named.into_iter().find(|name| !arguments.calls.contains(name)) {
         let message = format!("the program calls `{call}`, which is not among its `calls`");
         return Err(Failure::new(Code::Rejected, message).hint("list everything that it may call in `calls`"));
     }
-    let file = format!("{name}.js");
-    let definition = arguments.definition(&json!({"file": file, "calls": arguments.calls}), &catalog);
-    let (source, calls) = (arguments.source, script.issued.len());
-    let written = tokio::task::spawn_blocking(move || write(&folder, &name, &source, &definition)).await;
+    script.replay(&arguments.source, &arguments.whole_example()?, tools).await?;
+    let calls = script.issued.len();
+    let _one_at_a_time = SAVING.lock().await;
+    let paths = [saved.definition.0.clone(), saved.program.0.clone()];
+    let written = if is_done { Ok(Ok(())) } else { tokio::task::spawn_blocking(move || saved.write()).await };
     let written = written.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-    let paths = written.map_err(|error| {
+    written.map_err(|error| {
         let is_taken = error.kind() == io::ErrorKind::AlreadyExists;
         let failure =
             Failure::new(if is_taken { Code::Rejected } else { Code::Io }, format!("nothing was saved: {error}"));
@@ -122,38 +133,78 @@ pub(crate) async fn save(
     })?;
     Ok(RunnerOutput::json(json!({
         "name": arguments.name,
+        "inputs": arguments.schema.as_ref().and_then(|schema| schema.get("properties")?.as_object()).map(|it| it.keys().collect::<Vec<_>>()),
         "files": paths,
         "tested": {"calls": calls},
         "run": format!("agent-magic-tool run {} --wait", arguments.name),
     })))
 }
 
+/// Two at a time could save names that differ only in case.
+static SAVING: Mutex<()> = Mutex::const_new(());
+
 impl SaveArguments {
     /// Returns why it cannot be saved, as far as that is known without a test.
-    pub(crate) fn refusal(&self, context: &RunnerContext) -> Option<Failure> {
+    pub(crate) fn refusal(&self, invocation: &Invocation, context: &RunnerContext) -> Option<Failure> {
         let delegation = context.delegation.as_ref()?;
-        self.check(&delegation.subtools.borrow()).err()
+        self.check(&delegation.subtools.borrow(), &invocation.caller).err()
     }
 
-    /// The name of the subtool and the folder of its files.
-    fn check(&self, catalog: &Catalog) -> Result<(SubtoolName, PathBuf), Failure> {
+    fn check(&self, catalog: &Catalog, caller: &Caller) -> Result<(), Failure> {
         let rejected = |message: String| Failure::new(Code::Rejected, message);
-        let name: SubtoolName =
-            self.name.parse().map_err(|error| rejected(format!("`{}` is no name of a subtool: {error}", self.name)))?;
-        if catalog.is_defined(name.as_str()) {
-            return Err(rejected(format!("there is a subtool named `{name}` already")).hint("choose another name"));
+        let name = catalog.new_name(&self.name).map_err(rejected)?;
+        if let Some((line, letter)) = hidden_letter(&self.source) {
+            let message = format!("line {line} of the program has a character that a human cannot see: {letter}");
+            return Err(rejected(message).hint("write it as an escape in a text, like `\\u200b`, or leave it out"));
         }
-        let folder = catalog.own_folder().ok_or_else(|| rejected("no folder for subtools is configured".to_owned()))?;
+        for call in &self.calls {
+            let known = catalog.get(call).filter(|_| caller.tool_scope.covers(call));
+            let Some(known) = known else {
+                let message = format!("`{call}` in `calls` is no subtool that you may use");
+                return Err(rejected(message).hint("write out the name of each, as draft_script returns them"));
+            };
+            if matches!(&known.definition.run, Run::Script(script) if script.runs_any_program()) {
+                return Err(rejected(format!("`{call}` runs any program, so `calls` would say nothing"))
+                    .hint("call the subtools themselves"));
+            }
+        }
         // Everything but the program, which is no template.
         let definition = self.definition(&json!({"source": "return 1", "calls": self.calls}), catalog);
         let problems = problems_of_definitions(&Map::new(), [(name.to_string(), definition)]);
-        match problems.first() {
-            None => Ok((name, folder.to_owned())),
-            Some(problem) => {
-                let place = problem.place.as_deref().map(|place| format!("`{place}`: ")).unwrap_or_default();
-                Err(rejected(format!("{place}{}", problem.message)))
-            }
+        problems.first().map_or(Ok(()), |problem| {
+            let place = problem.place.as_deref().map(|place| format!("`{place}`: ")).unwrap_or_default();
+            Err(rejected(format!("{place}{}", problem.message)))
+        })
+    }
+
+    /// What is written.
+    fn saved(&self, catalog: &Catalog) -> Result<SavedScript, Failure> {
+        let folder = catalog.own_folder();
+        let folder = folder.ok_or_else(|| Failure::new(Code::Rejected, "no folder for subtools is configured"))?;
+        if let Err(distrust) = trust::check(folder)
+            && distrust.is_writable_by_others()
+        {
+            return Err(Failure::new(Code::Rejected, untrusted(&distrust)).hint("tell the user, who can change that"));
         }
+        let program = format!("{}.js", self.name);
+        let definition = self.definition(&json!({"file": program, "calls": self.calls}), catalog);
+        let definition = serde_json::to_string_pretty(&json!({&self.name: definition}));
+        let definition = definition.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+        let line = |text: &str| format!("{}\n", text.trim_end());
+        Ok(SavedScript {
+            definition: (folder.join(format!("{}.json", self.name)), line(&definition)),
+            program: (folder.join(program), line(&self.source)),
+        })
+    }
+
+    /// The example as a run gets it: with the defaults of the schema.
+    fn whole_example(&self) -> Result<Map<String, Value>, Failure> {
+        let mut example = self.example.clone().unwrap_or_default();
+        if let Some(schema) = &self.schema {
+            let schema = InputSchema::compile(schema);
+            schema.map_err(|error| Failure::new(Code::Rejected, error.to_string()))?.normalize(&mut example);
+        }
+        Ok(example)
     }
 
     fn definition(&self, script: &Value, catalog: &Catalog) -> Value {
@@ -186,12 +237,15 @@ impl EndedScript {
     /// The caller's script with this id, if it succeeded and its record is still there.
     fn find(task: &str, invocation: &Invocation, delegation: &Delegation) -> Result<Self, Failure> {
         let unknown = |message: String, hint: &str| Failure::new(Code::UnknownTask, message).hint(hint);
-        let ended = task.parse::<TaskId>().ok().and_then(|id| delegation.ended(id, &invocation.caller));
-        let ended = ended.ok_or_else(|| {
-            unknown(
-                format!("no ended task `{task}` of yours"),
-                "take the id of a script that has ended: agent-magic-tool tasks",
-            )
+        let id = task.parse::<TaskId>().ok();
+        let ended = id.and_then(|id| delegation.ended(id, &invocation.caller)).ok_or_else(|| {
+            let mailbox = &delegation.mailbox;
+            if id.is_some_and(|id| mailbox.read_result(id).is_ok() && mailbox.may_see(&invocation.caller, id)) {
+                let wait = format!("wait for its end, and then save it: agent-magic-tool wait {task}");
+                return Failure::new(Code::Rejected, format!("the script {task} has not ended")).hint(wait);
+            }
+            let hint = "take the id of a script that has ended: agent-magic-tool tasks";
+            unknown(format!("no ended task `{task}` of yours"), hint)
         })?;
         let CalledTask { id, result } = &ended;
         if result["success"] != true {
@@ -223,6 +277,35 @@ impl EndedScript {
         }
     }
 
+    /// Those of its constants that become inputs: the `wanted` ones, or all.
+    fn chosen_constants(&self, wanted: Option<&[String]>) -> Result<Vec<ScriptConstant>, Failure> {
+        let (mut chosen, before) = (constants(&self.start.source), self.input());
+        chosen.retain(|constant| !before.contains_key(&constant.name));
+        let Some(wanted) = wanted else { return Ok(chosen) };
+        for name in wanted {
+            if chosen.iter().any(|constant| constant.name == *name) {
+                continue;
+            }
+            let message = if before.contains_key(name) {
+                format!("`{name}` is an input already")
+            } else if declares(&self.start.source, name) {
+                format!(
+                    "`{name}` is no constant at the top whose value is a number, a text, or JSON, so it cannot be an input"
+                )
+            } else {
+                format!("the script has no constant `{name}`")
+            };
+            let known: Vec<_> = chosen.iter().map(|constant| format!("`{}`", constant.name)).collect();
+            let hint = match known.as_slice() {
+                [] => "an input is made of a line like `const days = 30;` at the top".to_owned(),
+                known => format!("those that can be inputs: {}", known.join(", ")),
+            };
+            return Err(Failure::new(Code::Rejected, message).hint(hint));
+        }
+        chosen.retain(|constant| wanted.contains(&constant.name));
+        Ok(chosen)
+    }
+
     /// The subtools that it calls, or may call.
     fn calls(&self) -> BTreeSet<String> {
         let mut calls: BTreeSet<String> = self.start.tools.values().cloned().collect();
@@ -237,34 +320,57 @@ impl EndedScript {
     }
 
     /// Runs `source` with the results that the calls of the script had. Fails unless it calls and returns the same.
-    async fn replay(&self, source: &str, input: &Map<String, Value>) -> Result<(), Failure> {
+    async fn replay(
+        &self,
+        source: &str,
+        input: &Map<String, Value>,
+        tools: BTreeMap<String, String>,
+    ) -> Result<(), Failure> {
         let input = Json::from(&Value::Object(input.clone()));
-        let start = Start { source: source.to_owned(), name: NAME.to_owned(), input, ..self.start.clone() };
-        let settles = self.settled.iter().map(|call| HostMessage::Settle(call.settle.clone()));
-        let messages: Vec<_> = std::iter::once(HostMessage::Start(Box::new(start))).chain(settles).collect();
-        let mut made = 0;
-        for message in ScriptWorker::start().await?.exchange(&messages).await? {
-            match message {
-                WorkerMessage::Call(call) => {
-                    let earlier = usize::try_from(call.seq).ok().and_then(|seq| self.issued.get(seq.checked_sub(1)?));
-                    if earlier.is_none_or(|earlier| !IssuedCall::of(&call, earlier.at).is_same_as(earlier)) {
-                        return Err(differs(&diverged(&call, earlier).error.message));
+        let tools = self.start.tools.clone().into_iter().chain(tools).collect();
+        let start = Start { source: source.to_owned(), name: NAME.to_owned(), input, tools, ..self.start.clone() };
+        let mut worker = ScriptWorker::start().await?;
+        let (mut made, mut settles) = (0, self.settled.iter());
+        let mut next = HostMessage::Start(Box::new(start));
+        loop {
+            for message in worker.exchange(&[next]).await? {
+                match message {
+                    WorkerMessage::Call(call) => {
+                        let place = usize::try_from(call.seq).ok().and_then(|seq| seq.checked_sub(1));
+                        let earlier = place.and_then(|place| self.issued.get(place));
+                        if earlier.is_none_or(|earlier| !IssuedCall::of(&call, earlier.at).is_same_as(earlier)) {
+                            return Err(differs(&diverged(&call, earlier).error.message));
+                        }
+                        made = call.seq;
                     }
-                    made += 1;
+                    WorkerMessage::Done(done) => return self.compare(&done, made),
+                    WorkerMessage::Failed(failed) if failed.kind == FailureKind::Syntax => {
+                        return Err(failure(*failed));
+                    }
+                    WorkerMessage::Failed(failed) => return Err(differs(&failure(*failed).error.message)),
+                    WorkerMessage::Note(_) | WorkerMessage::Idle(_) => {}
                 }
-                WorkerMessage::Done(Completion { value, .. }) => {
-                    let is_same = value.to_value().is_ok_and(|value| value == self.result);
-                    return match (is_same, made == self.issued.len()) {
-                        (true, true) => Ok(()),
-                        (false, _) => Err(differs("it returns something else")),
-                        (true, false) => Err(differs(&format!("it makes {made} calls of {}", self.issued.len()))),
-                    };
-                }
-                WorkerMessage::Failed(failed) => return Err(differs(&failure(*failed).error.message)),
-                WorkerMessage::Note(_) | WorkerMessage::Idle(_) => {}
             }
+            let Some(settled) = settles.next() else {
+                return Err(differs("it waits for a call that the script did not wait for"));
+            };
+            // It can be told only of what it called.
+            if settled.settle.seq > made {
+                let late = settled.settle.seq;
+                return Err(differs(&format!("it has made {made} calls when call {late} of the script had ended")));
+            }
+            next = HostMessage::Settle(settled.settle.clone());
         }
-        Err(differs("it waits for a call that the script did not wait for"))
+    }
+
+    /// Fails unless a program that made this many calls returned what the script did.
+    fn compare(&self, Completion { value, .. }: &Completion, made: u64) -> Result<(), Failure> {
+        let calls = self.issued.len();
+        if usize::try_from(made) != Ok(calls) {
+            return Err(differs(&format!("it makes {made} calls of {calls}")));
+        }
+        let is_same = value.to_value().is_ok_and(|value| value == self.result);
+        if is_same { Ok(()) } else { Err(differs("it returns something else")) }
     }
 }
 
@@ -274,16 +380,6 @@ fn differs(how: &str) -> Failure {
         format!("with the results of the script, the program does not do the same: {how}"),
     )
     .hint("nothing was called or saved; run the changed program once, and save that run")
-}
-
-fn no_constant(name: &str, constants: &[ScriptConstant]) -> Failure {
-    let known: Vec<_> = constants.iter().map(|constant| format!("`{}`", constant.name)).collect();
-    let hint = if known.is_empty() {
-        "an input is made of a line like `const days = 30;` at the top, or of the script's own `input`".to_owned()
-    } else {
-        format!("those at the top are {}", known.join(", "))
-    };
-    Failure::new(Code::Rejected, format!("the script has no constant `{name}`")).hint(hint)
 }
 
 /// The schema of an object like `required`, in which each constant may be another one.
@@ -315,10 +411,14 @@ fn kind(value: &Value) -> Value {
     match value {
         Value::Null => json!({}),
         Value::Bool(_) => json!({"type": "boolean"}),
-        Value::Number(number) if number.is_f64() => json!({"type": "number"}),
-        Value::Number(_) => json!({"type": "integer"}),
+        // `100` may be a limit of 99.5 later.
+        Value::Number(_) => json!({"type": "number"}),
         Value::String(_) => json!({"type": "string"}),
-        Value::Array(items) => json!({"type": "array", "items": items.first().map_or_else(|| json!({}), kind)}),
+        Value::Array(items) => {
+            let mut kinds = items.iter().map(kind);
+            let first = kinds.next().unwrap_or_else(|| json!({}));
+            json!({"type": "array", "items": if kinds.all(|kind| kind == first) { first } else { json!({}) }})
+        }
         Value::Object(_) => json!({"type": "object"}),
     }
 }
@@ -346,35 +446,68 @@ fn words(name: &str) -> String {
     words.trim().to_owned()
 }
 
-/// Writes the program, and then the definition that names it. Replaces nothing.
-fn write(folder: &Path, name: &SubtoolName, source: &str, definition: &Value) -> io::Result<[PathBuf; 2]> {
-    fs::create_dir_all(folder)?;
-    let (program, own) = (folder.join(format!("{name}.js")), folder.join(format!("{name}.json")));
-    if own.exists() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("`{}` exists", own.display())));
+/// The first character of a program that is not seen, or that lets it look like another one, with its line.
+fn hidden_letter(source: &str) -> Option<(usize, String)> {
+    let is_hidden = |letter: &char| !matches!(letter, '\t' | '\r') && is_invisible(*letter);
+    source.split('\n').zip(1..).find_map(|(line, number)| {
+        let letter = line.chars().find(is_hidden)?;
+        Some((number, format!("U+{:04X}", u32::from(letter))))
+    })
+}
+
+/// The files of a saved script, each with its content.
+struct SavedScript {
+    definition: (PathBuf, String),
+    program: (PathBuf, String),
+}
+
+impl SavedScript {
+    fn is_there(&self) -> bool {
+        [&self.definition, &self.program].into_iter().all(|(path, text)| has_content(path, text))
     }
-    let mut content = serde_json::to_string_pretty(&json!({name.as_str(): definition}))?;
-    content.push('\n');
-    let mut source = source.trim_end().to_owned();
-    source.push('\n');
-    create(&program, &source)?;
-    if let Err(error) = create(&own, &content) {
-        fs::remove_file(&program)?;
-        return Err(error);
+
+    /// Writes the program, and then the definition that names it. Replaces nothing; a program without a definition is what a
+    /// killed attempt left.
+    fn write(&self) -> io::Result<()> {
+        let folder = self.program.0.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().to_lowercase();
+            if name.starts_with(UNFINISHED) {
+                fs::remove_file(entry.path())?;
+                continue;
+            }
+            let is_own = |path: &Path| path.file_name().is_some_and(|own| own.to_string_lossy().to_lowercase() == name);
+            let is_left = entry.path() == self.program.0 && has_content(&self.program.0, &self.program.1);
+            if (is_own(&self.definition.0) || is_own(&self.program.0)) && !is_left {
+                return Err(exists(&entry.path()));
+            }
+        }
+        if !has_content(&self.program.0, &self.program.1) {
+            create(&self.program.0, &self.program.1)?;
+        }
+        create(&self.definition.0, &self.definition.1)
     }
-    Ok([own, program])
+}
+
+fn has_content(path: &Path, text: &str) -> bool {
+    regular_file::read_text(path, text.len() as u64).is_ok_and(|found| found == text)
+}
+
+fn exists(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, format!("`{}` exists", path.display()))
 }
 
 /// Makes a file that appears whole, and replaces no other.
 fn create(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().permissions(Permissions::from_mode(0o600)).tempfile_in(folder)?;
+    let mut builder = tempfile::Builder::new();
+    let mut file = builder.prefix(UNFINISHED).permissions(Permissions::from_mode(0o600)).tempfile_in(folder)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     file.persist_noclobber(path).map_err(|error| match error.error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            io::Error::new(io::ErrorKind::AlreadyExists, format!("`{}` exists", path.display()))
-        }
+        io::ErrorKind::AlreadyExists => exists(path),
         _ => error.error,
     })?;
     fs::File::open(folder)?.sync_all()
@@ -386,15 +519,15 @@ mod tests {
 
     #[test]
     fn the_schema_says_what_an_input_is_like() {
-        let before = json!({"city": "Köln", "ids": [1, 2]});
+        let before = json!({"city": "Köln", "ids": [1, 2.5]});
         let constants = constants("const maxDays = 30;\nconst rate = 0.5;");
         let found = schema(before.as_object().expect("an object"), &constants);
         let expected = json!({
             "type": "object",
             "properties": {
                 "city": {"type": "string", "description": "City, like \"Köln\"."},
-                "ids": {"type": "array", "items": {"type": "integer"}, "description": "Ids, like [1,2]."},
-                "maxDays": {"type": "integer", "description": "Max days, like 30.", "default": 30},
+                "ids": {"type": "array", "items": {"type": "number"}, "description": "Ids, like [1,2.5]."},
+                "maxDays": {"type": "number", "description": "Max days, like 30.", "default": 30},
                 "rate": {"type": "number", "description": "Rate, like 0.5.", "default": 0.5}
             },
             "additionalProperties": false,
@@ -404,18 +537,37 @@ mod tests {
     }
 
     #[test]
-    fn files_are_written_both_or_not_at_all_and_replace_nothing() {
+    fn files_are_written_both_and_replace_nothing_and_what_a_killed_attempt_left_is_finished() {
         let folder = tempfile::tempdir().expect("a folder");
-        let name: SubtoolName = "late_orders".parse().expect("a name");
-        let place = folder.path().join("subtools");
-        write(&place, &name, "return 1\n\n", &json!({"description": "x"})).expect("written");
-        assert_eq!(fs::read_to_string(place.join("late_orders.js")).expect("there"), "return 1\n");
-        for gone in ["late_orders.json", "late_orders.js"] {
-            let before = fs::read(place.join("late_orders.js")).ok();
-            let error = write(&place, &name, "return 2", &json!({})).expect_err("it exists");
-            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-            assert_eq!(fs::read(place.join("late_orders.js")).ok(), before, "{gone}");
-            fs::remove_file(place.join(gone)).expect("removed");
+        let of = |name: &str, text: &str| SavedScript {
+            definition: (folder.path().join(format!("{name}.json")), "{}\n".to_owned()),
+            program: (folder.path().join(format!("{name}.js")), format!("{text}\n")),
+        };
+        let saved = of("late_orders", "return 1");
+        saved.write().expect("written");
+        assert!(saved.is_there() && !of("late_orders", "return 2").is_there());
+        for other in [of("late_orders", "return 1"), of("late_orders", "return 2"), of("Late_Orders", "return 1")] {
+            assert_eq!(other.write().expect_err("it exists").kind(), io::ErrorKind::AlreadyExists);
+        }
+        // Killed between the two files, or in the first one.
+        fs::remove_file(&saved.definition.0).expect("removed");
+        fs::write(folder.path().join(".saving-abc"), "half").expect("written");
+        assert!(of("late_orders", "return 2").write().is_err(), "the program is another one's");
+        saved.write().expect("finished");
+        assert!(saved.is_there() && !folder.path().join(".saving-abc").exists());
+    }
+
+    #[test]
+    fn what_a_human_cannot_see_is_found() {
+        for (source, found) in [
+            ("return 1\n\treturn `ä 年 🎉`\r\n", None),
+            ("return 1\n// harmless\u{2028}steal()", Some((2, "U+2028"))),
+            ("\u{202e}x", Some((1, "U+202E"))),
+            ("a\0", Some((1, "U+0000"))),
+            ("a\u{200b}b", Some((1, "U+200B"))),
+        ] {
+            let found = found.map(|(line, letter): (usize, &str)| (line, letter.to_owned()));
+            assert_eq!(hidden_letter(source), found, "{source:?}");
         }
     }
 }

@@ -6,6 +6,8 @@ use crate::names;
 /// Stands before the source, on its first line.
 const BEFORE: &str = "(async function () {";
 const AFTER: &str = "\n})()";
+/// The same of a function that is not called.
+const AFTER_UNCALLED: &str = "\n})";
 
 /// Where a script's text comes from.
 #[derive(Debug)]
@@ -35,6 +37,11 @@ impl Origin {
     /// The source as the body of an async function that is called.
     pub(super) fn wrapped(&self) -> String {
         [BEFORE, &self.source, AFTER].concat()
+    }
+
+    /// The same, not called.
+    pub(super) fn uncalled(&self) -> String {
+        [BEFORE, &self.source, AFTER_UNCALLED].concat()
     }
 
     /// The column in the source of a column in what `QuickJS` compiled.

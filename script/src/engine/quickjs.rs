@@ -58,6 +58,24 @@ struct Functions {
 impl QuickJs {
     /// Compiles the script and runs it up to its first `await`.
     pub(crate) fn start(start: &Start, run: &Shared<Run>, meter: &Rc<Meter>) -> Result<Self, StopReason> {
+        let mut engine = Self::prepared(start, run, meter)?;
+        engine.main = Some(engine.compile()?);
+        Ok(engine)
+    }
+
+    /// Compiles a script, and runs none of it.
+    pub(crate) fn check(start: &Start, run: &Shared<Run>, meter: &Rc<Meter>) -> Result<(), StopReason> {
+        let engine = Self::prepared(start, run, meter)?;
+        let text = engine.origin.uncalled();
+        let compiled = engine.context.with(|context| {
+            let function: Result<Value<'_>, Error> = context.eval_with_options(text, options(&engine.origin.name));
+            function.map(drop).map_err(|_| Persistent::save(&context, context.catch()))
+        });
+        compiled.map_err(|reason| engine.explain(reason, failure::uncompiled))
+    }
+
+    /// An engine with everything but the script.
+    fn prepared(start: &Start, run: &Shared<Run>, meter: &Rc<Meter>) -> Result<Self, StopReason> {
         let origin = Origin::new(start);
         if origin.source.contains('\0') {
             let failed = Failure::new(FailureKind::Syntax, "the source contains a NUL character");
@@ -81,9 +99,7 @@ impl QuickJs {
         let interrupts = move || watched.interrupts() || watched_run.try_borrow().is_ok_and(|run| run.is_stopped());
         runtime.set_interrupt_handler(Some(Box::new(interrupts)));
         let (run, meter) = (Rc::clone(run), Rc::clone(meter));
-        let mut engine = Self { rejections, main: None, functions, run, meter, origin, context, runtime };
-        engine.main = Some(engine.compile()?);
-        Ok(engine)
+        Ok(Self { rejections, main: None, functions, run, meter, origin, context, runtime })
     }
 
     fn compile(&self) -> Result<Persistent<Promise<'static>>, StopReason> {

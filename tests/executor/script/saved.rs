@@ -96,7 +96,8 @@ fn what_does_not_do_the_same_is_not_saved_and_no_human_is_asked_in_vain() {
         (failed.as_str(), &[][..], "rejected", "did not succeed"),
         (&plain, &[], "unknown-task", "is no script"),
         ("01a2203f095576f8904c3432a79618a3", &[], "unknown-task", "no ended task"),
-        (&id, &["--input=rows"], "rejected", "the script has no constant `rows`"),
+        (&id, &["--input=row"], "rejected", "`row` is no constant at the top"),
+        (&id, &["--input=nothing"], "rejected", "the script has no constant `nothing`"),
     ] {
         let refused = save(&world, task, more);
         assert_ne!(refused.exit, 0, "{refused}");
@@ -120,7 +121,15 @@ fn what_does_not_do_the_same_is_not_saved_and_no_human_is_asked_in_vain() {
     for (changes, message) in [
         (json!({"name": "put"}), "there is a subtool named `put` already"),
         (json!({"description": " "}), "`description`"),
-        (json!({"calls": ["a[b"]}), "`run.script.calls`"),
+        (json!({"calls": ["put", "l*"]}), "`l*` in `calls` is no subtool that you may use"),
+        (json!({"calls": ["put", "large", "later"]}), "`later` in `calls` is no subtool"),
+        (json!({"calls": ["put", "large", "run_script"]}), "`run_script` runs any program"),
+        (json!({"name": "mcp__x"}), "choose another name"),
+        (json!({"name": "Agent-Magic-Tool-x"}), "choose another name"),
+        (
+            json!({"source": format!("// harmless\u{2028}steal()\n{source}")}),
+            "line 1 of the program has a character that a human cannot see: U+2028",
+        ),
         (json!({"schema": {"type": "array"}}), "`input`"),
         (json!({"example": {"least": "three"}}), "`examples[0].input"),
     ] {
@@ -153,6 +162,50 @@ fn what_does_not_do_the_same_is_not_saved_and_no_human_is_asked_in_vain() {
 }
 
 #[test]
+fn a_program_with_other_calls_at_once_is_another_one() {
+    let world = world();
+    let source = "return await Promise.all([1, 2, 3].map(n => put({n})))";
+    let id = script(&world, source).json()["id"].as_str().expect("an id").to_owned();
+    let save = |source: &str, changes: Value| {
+        let mut input = json!({"name": "puts", "description": "Puts three numbers.", "script": id, "source": source, "calls": ["put"]});
+        for (key, value) in changes.as_object().expect("an object") {
+            input[key] = value.clone();
+        }
+        let task = world.start("save_script", &input);
+        world.decide(&task, "approve", "save_script");
+        world.end_of(&task)
+    };
+    for changed in [
+        source.replace("[1, 2, 3]", "[1, 2]"),
+        source.replace("[1, 2, 3]", "[1, 2, 3, 4]"),
+        source.replace("[1, 2, 3]", "[3, 2, 1]"),
+        "return []".to_owned(),
+        "return await Promise.all([1, 2, 3].map(n => ask_user({question: `${n}?`})))".to_owned(),
+    ] {
+        let ended = save(&changed, json!({}));
+        assert_eq!(
+            ended["error"]["code"],
+            if changed.contains("ask_user") { "rejected" } else { "script-diverged" },
+            "{ended:#}"
+        );
+    }
+    // Defaults count as if they were given.
+    let number =
+        json!({"type": "object", "properties": {"most": {"type": "number", "default": 3, "description": "The most."}}});
+    let ended = save("return await Promise.all([1, 2, input.most].map(n => put({n})))", json!({"schema": number}));
+    assert_eq!(ended["data"]["inputs"], json!(["most"]), "{ended:#}");
+    assert_eq!(world.result_of("puts", &json!({"most": 7}))["data"], json!(["put 1", "put 2", "put 7"]));
+}
+
+#[test]
+fn a_script_that_has_not_ended_is_not_saved_yet() {
+    let world = world();
+    let id = super::start(&world, "return await wait_for({file: 'gate'})");
+    let refused = save(&world, &id, &[]);
+    assert_eq!(refused.json()["error"]["message"], format!("the script {id} has not ended"), "{refused}");
+}
+
+#[test]
 fn only_who_made_a_script_makes_a_subtool_of_it() {
     let (world, id) = with_script();
     let narrow = |arguments: &[&str]| {
@@ -162,6 +215,74 @@ fn only_who_made_a_script_makes_a_subtool_of_it() {
     };
     let refused = narrow(&["run", "draft_script", &format!("script={id}"), "--wait"]);
     assert_eq!(refused.json()["error"]["code"], "unknown-task", "{refused}");
+}
+
+/// Makes a pack with one subtool and enables it.
+fn enabled_pack(world: &World, manifest: &str, subtool: &Value) -> Transcript {
+    let folder = world.config_folder().join("packs/theirs");
+    fs::create_dir_all(&folder).expect("made");
+    let manifest = format!("name = \"theirs\"\nversion = \"1\"\ndescription = \"Theirs.\"\n{manifest}");
+    fs::write(folder.join("pack.toml"), manifest).expect("written");
+    fs::write(folder.join("theirs.json"), json!({"theirs_run": subtool}).to_string()).expect("written");
+    world.run(&["pack", "enable", "theirs"])
+}
+
+#[test]
+fn a_pack_saves_nothing_unasked_and_its_scripts_stay_within_what_it_declares() {
+    let (world, id) = with_script();
+    let saves = |more: Value| {
+        let fields = ["name", "source", "calls", "script"];
+        let mut templates: serde_json::Map<_, _> =
+            fields.iter().map(|name| ((*name).to_owned(), json!(format!("{{{{ {name} }}}}")))).collect();
+        templates.insert("description".to_owned(), json!("Theirs."));
+        let mut subtool = json!({"description": "Saves.", "run": {"builtin": {"save_script": templates}},
+            "input": {"type": "object", "properties": {"name": {}, "source": {}, "calls": {}, "script": {}}}});
+        for (key, value) in more.as_object().expect("an object") {
+            subtool[key] = value.clone();
+        }
+        subtool
+    };
+    let calls = |name: &str| {
+        json!({"description": "Calls.", "input": {"type": "object"}, "annotations": {"readOnlyHint": true},
+        "run": {"script": {"source": "return 1", "calls": [name]}}})
+    };
+    let needs = "[needs]\ndefinitions = \"to save\"\n";
+    for (manifest, subtool, message) in [
+        (
+            needs,
+            saves(json!({"annotations": {"readOnlyHint": true}})),
+            "it writes files of yours, so it does not count as read-only",
+        ),
+        ("", saves(json!({})), "that it adds definitions"),
+        ("", calls("put"), "the subtool `put`"),
+        ("uses = [\"run_script\"]\n", calls("run_script"), "that it uses any subtool"),
+        (
+            "",
+            json!({"description": "Calls.", "input": {"type": "object"}, "run": {"script": {"source": "return 1"}}}),
+            "that it uses any subtool",
+        ),
+    ] {
+        let enabled = enabled_pack(&world, manifest, &subtool);
+        let said = enabled.stdout.clone() + &enabled.stderr;
+        assert!(said.contains(message), "{message}: {enabled}");
+    }
+    // Whatever it says of confirmation, it asks.
+    let lenient = json!({"confirm": "never", "annotations": {"destructiveHint": false, "idempotentHint": true}});
+    let enabled = enabled_pack(&world, needs, &saves(lenient));
+    assert_eq!(enabled.exit, 0, "{enabled}");
+    let input = json!({"name": "theirs_new", "source": SOURCE, "calls": ["put", "large"], "script": id});
+    let task = world.start("theirs_run", &input);
+    assert_eq!(world.result_file(&task)["state"], "awaiting_confirmation");
+    // A program that lies elsewhere is not theirs.
+    let secret = world.home().join("secret.js");
+    fs::write(&secret, "a-secret-value").expect("written");
+    symlink(&secret, world.config_folder().join("packs/theirs/theirs.js")).expect("linked");
+    let linked = json!({"description": "Calls.", "input": {"type": "object"}, "run": {"script": {"file": "theirs.js", "calls": []}}});
+    let enabled = enabled_pack(&world, "", &linked);
+    let inspected = world.run(&["inspect", "theirs_run"]);
+    let said = [enabled.stdout, enabled.stderr, inspected.stdout, inspected.stderr].concat();
+    assert!(said.contains("it is a link; the code of a pack must lie in its folder"), "{said}");
+    assert!(!said.contains("a-secret-value"), "{said}");
 }
 
 /// Defines a subtool with a script in a file.
@@ -222,12 +343,31 @@ fn what_is_wrong_with_the_file_of_a_program_is_said() {
     for (script, message) in [
         (json!({"file": "../filed.js"}), "the name of a file beside this one"),
         (json!({"file": "filed.js", "source": "return 1"}), "leave one of them out"),
-        (json!({"source": "return 1", "content": "return 2"}), "write the program as `source`"),
+        (json!({"source": "return 1", "content": "return 2"}), "unknown field `content`"),
         (json!({}), "there is no program"),
         (json!({"file": "filed.js", "calls": ["a[b"]}), "not a valid name or glob"),
     ] {
         let said = problem(script.clone());
         assert!(said.contains(message), "{script}: {said}");
     }
-    assert!(problem(named()).contains("note: 0 errors"), "{}", problem(named()));
+    for (program, script, message) in [
+        ("return 1", named(), "note: 0 errors"),
+        ("return (", named(), "script-syntax"),
+        ("import x from 'y'", named(), "script-syntax"),
+        ("return await put({n: 1})", json!({"file": "filed.js", "calls": ["put"]}), "note: 0 errors"),
+        (
+            "return await put({n: 1})",
+            json!({"file": "filed.js", "calls": ["large"]}),
+            "the program calls `put`, which it may not",
+        ),
+        (
+            "return await put({n: 1})",
+            json!({"file": "filed.js", "calls": ["put", "putt"]}),
+            "`putt` matches no subtool",
+        ),
+    ] {
+        fs::write(&file, program).expect("written");
+        let said = problem(script.clone());
+        assert!(said.contains(message) && !said.contains("unused-input"), "{program} {script}: {said}");
+    }
 }
