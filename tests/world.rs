@@ -199,7 +199,9 @@ impl World {
         let pid = self.executor()?;
         // Fails if it has just ended by itself.
         kill(pid, Signal::SIGKILL).ok();
-        until("the executor is gone", || !is_alive(pid));
+        // A zombie still has its files, and with them its locks, while other threads of it are ending.
+        let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        until("the executor is gone", || !is_alive(pid) && threads() <= 1);
         Some(pid)
     }
 }
@@ -242,12 +244,10 @@ fn executors_in(root: &Path) -> Vec<Pid> {
 }
 
 pub(crate) fn is_alive(pid: Pid) -> bool {
-    // A zombie has ended; its parent has not read its exit status yet. While other threads of it are ending, it still has its
-    // files, and with them its locks.
+    // A zombie has ended; its parent has not read its exit status yet.
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = state.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
-    let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-    state.is_some_and(|state| state != 'Z' || threads() > 1)
+    state.is_some_and(|state| state != 'Z')
 }
 
 /// Waits until `holds`; fails the test if it never does.

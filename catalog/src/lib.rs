@@ -200,12 +200,17 @@ impl Catalog {
         Some(resolved)
     }
 
-    /// The name of a new definition. Fails if it is none, or if another definition has it, or one that differs only in case.
+    /// The name of a new definition. Fails if it cannot be one, or if another definition has it, or one that differs only in case
+    /// or is the same in a script, which writes `_` for `-`.
     pub fn new_name(&self, name: &str) -> Result<SubtoolName, String> {
         let new = name.parse().map_err(|error| format!("`{name}` is no name of a subtool: {error}"))?;
         let new = scan::unreserved(new)?;
-        let lower = name.to_lowercase();
-        match self.names().find(|known| known.as_str().to_lowercase() == lower) {
+        let plain = |name: &str| name.to_lowercase().replace('-', "_");
+        let own = plain(name);
+        if own == plain(QUESTION) {
+            return Err(format!("`{QUESTION}` is built in; choose another name"));
+        }
+        match self.names().find(|known| plain(known.as_str()) == own) {
             Some(known) => Err(format!("there is a subtool named `{known}` already; choose another name")),
             None => Ok(new),
         }

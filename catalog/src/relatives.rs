@@ -122,7 +122,8 @@ pub(super) fn used_subtools(definition: &Definition) -> Vec<String> {
         _ => {}
     }
     // What that calls is up to its caller.
-    if used.iter().any(|name| name == OF_CALLERS) {
+    let runs_programs = ToolScope::default().narrowed(used.clone()).is_ok_and(|scope| scope.covers(OF_CALLERS));
+    if runs_programs && !used.iter().any(|name| name == "*") {
         used.extend(any());
     }
     used

@@ -24,4 +24,4 @@ pub use messages::{
     Call, CallError, CallKind, Completion, ErrorClass, Failure, FailureKind, HostMessage, Idle, Json, Outcome,
     Settlement, Start, WorkerMessage,
 };
-pub use names::called_names;
+pub use names::{called_names, is_global};

@@ -47,6 +47,62 @@ const KEYWORDS: [&str; 40] = [
     "while",
     "yield",
 ];
+/// What ends a comment: JavaScript has more ends of lines than an editor shows.
+const ENDS_OF_LINES: [char; 4] = ['\n', '\r', '\u{2028}', '\u{2029}'];
+/// What JavaScript has under these names stays there: a subtool named so is a key of `tools`.
+const GLOBALS: [&str; 51] = [
+    "AggregateError",
+    "Array",
+    "ArrayBuffer",
+    "BigInt",
+    "Boolean",
+    "DataView",
+    "Date",
+    "Error",
+    "EvalError",
+    "Float64Array",
+    "Function",
+    "Infinity",
+    "Int32Array",
+    "Intl",
+    "JSON",
+    "Map",
+    "Math",
+    "NaN",
+    "Number",
+    "Object",
+    "Promise",
+    "Proxy",
+    "RangeError",
+    "ReferenceError",
+    "Reflect",
+    "RegExp",
+    "Set",
+    "String",
+    "SubtoolError",
+    "Symbol",
+    "SyntaxError",
+    "TextDecoder",
+    "TextEncoder",
+    "TypeError",
+    "URIError",
+    "URL",
+    "URLSearchParams",
+    "Uint8Array",
+    "WeakMap",
+    "WeakSet",
+    "arguments",
+    "atob",
+    "btoa",
+    "console",
+    "crypto",
+    "globalThis",
+    "input",
+    "setTimeout",
+    "structuredClone",
+    "tools",
+    "undefined",
+];
 /// Keywords that are values: a slash after them divides.
 const VALUES: [&str; 5] = ["this", "super", "null", "true", "false"];
 /// A longer text is no name.
@@ -65,6 +121,11 @@ pub fn called_names(source: &str) -> BTreeSet<String> {
         scanner.names.append(&mut scanner.texts);
     }
     scanner.names
+}
+
+/// Whether JavaScript, or a script, has something of its own under this name.
+pub fn is_global(name: &str) -> bool {
+    GLOBALS.contains(&name) || KEYWORDS.contains(&name)
 }
 
 /// The source with blanks for comments and for what texts and regular expressions contain.
@@ -168,7 +229,7 @@ impl<'a> Scanner<'a> {
             if letter.is_whitespace() {
                 self.copy(letter.len_utf8());
             } else if self.rest.starts_with("//") {
-                self.blank(self.rest.find('\n').unwrap_or(self.rest.len()));
+                self.blank(self.rest.find(ENDS_OF_LINES).unwrap_or(self.rest.len()));
             } else if self.rest.starts_with("/*") {
                 self.blank(self.rest[2..].find("*/").map_or(self.rest.len(), |end| end + 4));
             } else if letter == '"' || letter == '\'' {
@@ -205,7 +266,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn text(&mut self, quote: char) {
-        let end = self.end_of_text(1, |letter| letter == quote || letter == '\n');
+        let end = self.end_of_text(1, |letter| letter == quote || matches!(letter, '\n' | '\r'));
         let content = &self.rest[1..end];
         if is_tools(&self.before) && self.last == Token::Sign('[') {
             self.names.insert(content.to_owned());
@@ -263,8 +324,9 @@ impl<'a> Scanner<'a> {
             self.token(Token::Literal);
             return;
         }
-        let is_property = self.last == Token::Sign('.') && !is_tools(&self.before);
-        if !is_property && !KEYWORDS.contains(&word.as_str()) {
+        let is_property = self.last == Token::Sign('.');
+        let is_key = is_property && is_tools(&self.before);
+        if is_key || (!is_property && !is_global(&word)) {
             self.names.insert(word.clone());
         }
         self.token(Token::Word(word));
@@ -312,7 +374,7 @@ impl<'a> Scanner<'a> {
         let (mut is_escaped, mut is_class) = (false, false);
         for (at, letter) in self.rest.char_indices().skip(1) {
             match letter {
-                '\n' => return None,
+                letter if ENDS_OF_LINES.contains(&letter) => return None,
                 _ if is_escaped => is_escaped = false,
                 '\\' => is_escaped = true,
                 '[' => is_class = true,
@@ -358,9 +420,9 @@ mod tests {
     fn keys_of_tools_are_names() {
         assert_eq!(
             names(r#"tools.one({}); tools["a-b"](); tools?.two(); tools[`c-d`]()"#),
-            ["a-b", "c-d", "one", "tools", "two"]
+            ["a-b", "c-d", "one", "two"]
         );
-        assert_eq!(names(r#"for (const n of ["x-y", "z"]) await tools[n]()"#), ["n", "tools", "x-y", "z"]);
+        assert_eq!(names(r#"for (const n of ["x-y", "z"]) await tools[n]()"#), ["n", "x-y", "z"]);
     }
 
     #[test]
@@ -368,6 +430,18 @@ mod tests {
         assert_eq!(names("a('b(c)', \"d(\\\"e\") // f()\n /* g() */ h"), ["a", "h"]);
         assert_eq!(names("x = y.replace(/k('/g, ''); z(1 / w / v)"), ["v", "w", "x", "y", "z"]);
         assert_eq!(names("return /[/]q(/.test(s)"), ["s"]);
+    }
+
+    #[test]
+    fn what_javascript_has_is_no_name_but_may_be_a_key() {
+        assert_eq!(names("await Promise.all([f(JSON.parse(x))]); tools.Promise({})"), ["Promise", "f", "x"]);
+    }
+
+    #[test]
+    fn every_end_of_a_line_ends_a_comment() {
+        for end in ["\n", "\r", "\r\n", "\u{2028}", "\u{2029}"] {
+            assert_eq!(names(&format!("// a(){end}b()")), ["b"], "{end:?}");
+        }
     }
 
     #[test]

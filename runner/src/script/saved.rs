@@ -4,25 +4,22 @@
 //! return the same. It calls nothing. Whether a human has to agree is the matter of the subtool's definition.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, Permissions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::io;
 
 use catalog::{Catalog, problems_of_definitions};
 use definition::run::Run;
 use ground::base::schema::InputSchema;
 use ground::task::effect::EffectClass;
+use ground::task::name::SubtoolName;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::data_class::DataClass;
 use protocol::invisible::is_invisible;
-use protocol::regular_file;
 use protocol::task::TaskId;
 use protocol::trust::{self, untrusted};
 use script::{
     CallKind, Completion, FailureKind, HostMessage, Json, ScriptConstant, Start, WorkerMessage, called_names,
-    constants, declares, with_inputs,
+    constants, declares, is_global, with_inputs,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -35,8 +32,11 @@ use super::{NAME, diverged, failure};
 use crate::delegation::{CalledTask, Delegation};
 use crate::{Failure, Invocation, RunnerContext, RunnerOutput};
 
-/// How a file begins that is not whole yet.
-const UNFINISHED: &str = ".saving-";
+mod files;
+mod schema;
+
+use files::SavedScript;
+use schema::schema;
 
 /// What a subtool with a script is drafted from.
 #[derive(Deserialize)]
@@ -133,7 +133,7 @@ pub(crate) async fn save(
     })?;
     Ok(RunnerOutput::json(json!({
         "name": arguments.name,
-        "inputs": arguments.schema.as_ref().and_then(|schema| schema.get("properties")?.as_object()).map(|it| it.keys().collect::<Vec<_>>()),
+        "inputs": arguments.inputs(),
         "files": paths,
         "tested": {"calls": calls},
         "run": format!("agent-magic-tool run {} --wait", arguments.name),
@@ -153,6 +153,9 @@ impl SaveArguments {
     fn check(&self, catalog: &Catalog, caller: &Caller) -> Result<(), Failure> {
         let rejected = |message: String| Failure::new(Code::Rejected, message);
         let name = catalog.new_name(&self.name).map_err(rejected)?;
+        if is_global(&self.name) {
+            return Err(rejected(format!("`{name}` is a name of JavaScript; choose another name")));
+        }
         if let Some((line, letter)) = hidden_letter(&self.source) {
             let message = format!("line {line} of the program has a character that a human cannot see: {letter}");
             return Err(rejected(message).hint("write it as an escape in a text, like `\\u200b`, or leave it out"));
@@ -170,15 +173,32 @@ impl SaveArguments {
         }
         // Everything but the program, which is no template.
         let definition = self.definition(&json!({"source": "return 1", "calls": self.calls}), catalog);
+        // In JSON, ends of lines and the like are escapes.
+        if let Some((_, letter)) = hidden_letter(&definition.to_string()) {
+            let message = format!("a text beside the program has a character that a human cannot see: {letter}");
+            return Err(
+                rejected(message).hint("leave it out of the description, the phrases, the schema and the example")
+            );
+        }
         let problems = problems_of_definitions(&Map::new(), [(name.to_string(), definition)]);
-        problems.first().map_or(Ok(()), |problem| {
-            let place = problem.place.as_deref().map(|place| format!("`{place}`: ")).unwrap_or_default();
-            Err(rejected(format!("{place}{}", problem.message)))
-        })
+        if let Some(problem) = problems.first() {
+            // Here they have other names than in a definition.
+            let place = problem.place.as_deref().unwrap_or_default();
+            let place = match place.strip_prefix("examples[0].input").or(place.strip_prefix("examples[0]")) {
+                Some(rest) => format!("example{rest}"),
+                None if place == "input" || place.starts_with("input.") => place.replacen("input", "schema", 1),
+                None => place.to_owned(),
+            };
+            let place = if place.is_empty() { place } else { format!("`{place}`: ") };
+            return Err(rejected(format!("{place}{}", problem.message)));
+        }
+        self.whole_example().map(drop)
     }
 
-    /// What is written.
+    /// What is written, by a name that may be taken.
     fn saved(&self, catalog: &Catalog) -> Result<SavedScript, Failure> {
+        let name: SubtoolName =
+            self.name.parse().map_err(|error| Failure::new(Code::Rejected, format!("`{}`: {error}", self.name)))?;
         let folder = catalog.own_folder();
         let folder = folder.ok_or_else(|| Failure::new(Code::Rejected, "no folder for subtools is configured"))?;
         if let Err(distrust) = trust::check(folder)
@@ -186,25 +206,43 @@ impl SaveArguments {
         {
             return Err(Failure::new(Code::Rejected, untrusted(&distrust)).hint("tell the user, who can change that"));
         }
-        let program = format!("{}.js", self.name);
+        let program = format!("{name}.js");
         let definition = self.definition(&json!({"file": program, "calls": self.calls}), catalog);
-        let definition = serde_json::to_string_pretty(&json!({&self.name: definition}));
+        let definition = serde_json::to_string_pretty(&json!({name.as_str(): definition}));
         let definition = definition.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
         let line = |text: &str| format!("{}\n", text.trim_end());
         Ok(SavedScript {
-            definition: (folder.join(format!("{}.json", self.name)), line(&definition)),
+            definition: (folder.join(format!("{name}.json")), line(&definition)),
             program: (folder.join(program), line(&self.source)),
         })
     }
 
-    /// The example as a run gets it: with the defaults of the schema.
+    /// The example as a run gets it: with the defaults of the schema. What a run without any input does is tested too, as far
+    /// as that is possible: a default is what the example has.
     fn whole_example(&self) -> Result<Map<String, Value>, Failure> {
+        let rejected = |message: String| Failure::new(Code::Rejected, message);
         let mut example = self.example.clone().unwrap_or_default();
-        if let Some(schema) = &self.schema {
-            let schema = InputSchema::compile(schema);
-            schema.map_err(|error| Failure::new(Code::Rejected, error.to_string()))?.normalize(&mut example);
+        let Some(schema) = &self.schema else { return Ok(example) };
+        let schema = InputSchema::compile(schema).map_err(|error| rejected(format!("`schema`: {error}")))?;
+        let mut defaults = Map::new();
+        schema.normalize(&mut defaults);
+        schema.normalize(&mut example);
+        if let Some((name, _)) = defaults.iter().find(|(name, default)| example.get(*name) != Some(default)) {
+            let message = format!("the default of `{name}` is not what the `example` has, so it would not be tested");
+            return Err(rejected(message).hint("take the same value for both, or leave the default out"));
         }
+        let example = Value::Object(example);
+        if let Some(problem) = schema.problems(&example).first() {
+            return Err(rejected(format!("`example`: {problem}")).hint("give a value for each input that is required"));
+        }
+        let Value::Object(example) = example else { unreachable!("it is the object of before") };
         Ok(example)
+    }
+
+    /// The names of its inputs.
+    fn inputs(&self) -> Vec<&String> {
+        let properties = self.schema.as_ref().and_then(|schema| schema.get("properties")?.as_object());
+        properties.into_iter().flat_map(Map::keys).collect()
     }
 
     fn definition(&self, script: &Value, catalog: &Catalog) -> Value {
@@ -290,7 +328,8 @@ impl EndedScript {
                 format!("`{name}` is an input already")
             } else if declares(&self.start.source, name) {
                 format!(
-                    "`{name}` is no constant at the top whose value is a number, a text, or JSON, so it cannot be an input"
+                    "the value of `{name}` is not written at the top as a decimal number, a text without escapes, or JSON with \
+                     something in it, so it cannot be an input"
                 )
             } else {
                 format!("the script has no constant `{name}`")
@@ -382,180 +421,18 @@ fn differs(how: &str) -> Failure {
     .hint("nothing was called or saved; run the changed program once, and save that run")
 }
 
-/// The schema of an object like `required`, in which each constant may be another one.
-fn schema(required: &Map<String, Value>, constants: &[ScriptConstant]) -> Value {
-    let mut properties = Map::new();
-    for (name, value) in required {
-        properties.insert(name.clone(), property(name, value));
-    }
-    for ScriptConstant { name, value, .. } in constants {
-        let mut property = property(name, value);
-        property["default"] = value.clone();
-        properties.insert(name.clone(), property);
-    }
-    let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
-    if !required.is_empty() {
-        schema["required"] = required.keys().cloned().collect();
-    }
-    schema
-}
-
-/// The schema of a value like this one.
-fn property(name: &str, value: &Value) -> Value {
-    let mut property = kind(value);
-    property["description"] = format!("{}, like {}.", words(name), shown(value)).into();
-    property
-}
-
-fn kind(value: &Value) -> Value {
-    match value {
-        Value::Null => json!({}),
-        Value::Bool(_) => json!({"type": "boolean"}),
-        // `100` may be a limit of 99.5 later.
-        Value::Number(_) => json!({"type": "number"}),
-        Value::String(_) => json!({"type": "string"}),
-        Value::Array(items) => {
-            let mut kinds = items.iter().map(kind);
-            let first = kinds.next().unwrap_or_else(|| json!({}));
-            json!({"type": "array", "items": if kinds.all(|kind| kind == first) { first } else { json!({}) }})
-        }
-        Value::Object(_) => json!({"type": "object"}),
-    }
-}
-
-/// A value in a description.
-fn shown(value: &Value) -> String {
-    const MAX_CHARS: usize = 60;
-    let text = value.to_string();
-    if text.chars().count() <= MAX_CHARS { text } else { text.chars().take(MAX_CHARS).chain(['…']).collect() }
-}
-
-/// `maxDays` as `Max days`.
-fn words(name: &str) -> String {
-    let mut words = String::with_capacity(name.len() + 4);
-    for letter in name.chars() {
-        match letter {
-            '_' | '-' | '$' => words.push(' '),
-            upper if upper.is_ascii_uppercase() && words.ends_with(|before: char| before.is_ascii_lowercase()) => {
-                words.extend([' ', upper.to_ascii_lowercase()]);
-            }
-            letter if words.is_empty() => words.extend(letter.to_uppercase()),
-            letter => words.push(letter),
-        }
-    }
-    words.trim().to_owned()
-}
-
 /// The first character of a program that is not seen, or that lets it look like another one, with its line.
 fn hidden_letter(source: &str) -> Option<(usize, String)> {
-    let is_hidden = |letter: &char| !matches!(letter, '\t' | '\r') && is_invisible(*letter);
     source.split('\n').zip(1..).find_map(|(line, number)| {
-        let letter = line.chars().find(is_hidden)?;
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let letter = line.chars().find(|letter| *letter != '\t' && is_invisible(*letter))?;
         Some((number, format!("U+{:04X}", u32::from(letter))))
     })
-}
-
-/// The files of a saved script, each with its content.
-struct SavedScript {
-    definition: (PathBuf, String),
-    program: (PathBuf, String),
-}
-
-impl SavedScript {
-    fn is_there(&self) -> bool {
-        [&self.definition, &self.program].into_iter().all(|(path, text)| has_content(path, text))
-    }
-
-    /// Writes the program, and then the definition that names it. Replaces nothing; a program without a definition is what a
-    /// killed attempt left.
-    fn write(&self) -> io::Result<()> {
-        let folder = self.program.0.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            let name = entry.file_name().to_string_lossy().to_lowercase();
-            if name.starts_with(UNFINISHED) {
-                fs::remove_file(entry.path())?;
-                continue;
-            }
-            let is_own = |path: &Path| path.file_name().is_some_and(|own| own.to_string_lossy().to_lowercase() == name);
-            let is_left = entry.path() == self.program.0 && has_content(&self.program.0, &self.program.1);
-            if (is_own(&self.definition.0) || is_own(&self.program.0)) && !is_left {
-                return Err(exists(&entry.path()));
-            }
-        }
-        if !has_content(&self.program.0, &self.program.1) {
-            create(&self.program.0, &self.program.1)?;
-        }
-        create(&self.definition.0, &self.definition.1)
-    }
-}
-
-fn has_content(path: &Path, text: &str) -> bool {
-    regular_file::read_text(path, text.len() as u64).is_ok_and(|found| found == text)
-}
-
-fn exists(path: &Path) -> io::Error {
-    io::Error::new(io::ErrorKind::AlreadyExists, format!("`{}` exists", path.display()))
-}
-
-/// Makes a file that appears whole, and replaces no other.
-fn create(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    let mut file = builder.prefix(UNFINISHED).permissions(Permissions::from_mode(0o600)).tempfile_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist_noclobber(path).map_err(|error| match error.error.kind() {
-        io::ErrorKind::AlreadyExists => exists(path),
-        _ => error.error,
-    })?;
-    fs::File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_schema_says_what_an_input_is_like() {
-        let before = json!({"city": "Köln", "ids": [1, 2.5]});
-        let constants = constants("const maxDays = 30;\nconst rate = 0.5;");
-        let found = schema(before.as_object().expect("an object"), &constants);
-        let expected = json!({
-            "type": "object",
-            "properties": {
-                "city": {"type": "string", "description": "City, like \"Köln\"."},
-                "ids": {"type": "array", "items": {"type": "number"}, "description": "Ids, like [1,2.5]."},
-                "maxDays": {"type": "number", "description": "Max days, like 30.", "default": 30},
-                "rate": {"type": "number", "description": "Rate, like 0.5.", "default": 0.5}
-            },
-            "additionalProperties": false,
-            "required": ["city", "ids"]
-        });
-        assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn files_are_written_both_and_replace_nothing_and_what_a_killed_attempt_left_is_finished() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let of = |name: &str, text: &str| SavedScript {
-            definition: (folder.path().join(format!("{name}.json")), "{}\n".to_owned()),
-            program: (folder.path().join(format!("{name}.js")), format!("{text}\n")),
-        };
-        let saved = of("late_orders", "return 1");
-        saved.write().expect("written");
-        assert!(saved.is_there() && !of("late_orders", "return 2").is_there());
-        for other in [of("late_orders", "return 1"), of("late_orders", "return 2"), of("Late_Orders", "return 1")] {
-            assert_eq!(other.write().expect_err("it exists").kind(), io::ErrorKind::AlreadyExists);
-        }
-        // Killed between the two files, or in the first one.
-        fs::remove_file(&saved.definition.0).expect("removed");
-        fs::write(folder.path().join(".saving-abc"), "half").expect("written");
-        assert!(of("late_orders", "return 2").write().is_err(), "the program is another one's");
-        saved.write().expect("finished");
-        assert!(saved.is_there() && !folder.path().join(".saving-abc").exists());
-    }
 
     #[test]
     fn what_a_human_cannot_see_is_found() {
@@ -564,6 +441,7 @@ mod tests {
             ("return 1\n// harmless\u{2028}steal()", Some((2, "U+2028"))),
             ("\u{202e}x", Some((1, "U+202E"))),
             ("a\0", Some((1, "U+0000"))),
+            ("// a\rsteal()", Some((1, "U+000D"))),
             ("a\u{200b}b", Some((1, "U+200B"))),
         ] {
             let found = found.map(|(line, letter): (usize, &str)| (line, letter.to_owned()));

@@ -96,7 +96,7 @@ fn what_does_not_do_the_same_is_not_saved_and_no_human_is_asked_in_vain() {
         (failed.as_str(), &[][..], "rejected", "did not succeed"),
         (&plain, &[], "unknown-task", "is no script"),
         ("01a2203f095576f8904c3432a79618a3", &[], "unknown-task", "no ended task"),
-        (&id, &["--input=row"], "rejected", "`row` is no constant at the top"),
+        (&id, &["--input=row"], "rejected", "the value of `row` is not written at the top"),
         (&id, &["--input=nothing"], "rejected", "the script has no constant `nothing`"),
     ] {
         let refused = save(&world, task, more);
@@ -130,8 +130,13 @@ fn what_does_not_do_the_same_is_not_saved_and_no_human_is_asked_in_vain() {
             json!({"source": format!("// harmless\u{2028}steal()\n{source}")}),
             "line 1 of the program has a character that a human cannot see: U+2028",
         ),
-        (json!({"schema": {"type": "array"}}), "`input`"),
-        (json!({"example": {"least": "three"}}), "`examples[0].input"),
+        (json!({"schema": {"type": "array"}}), "`schema`"),
+        (json!({"example": {"least": "three"}}), "`example"),
+        (json!({"example": {"least": 4}}), "the default of `least` is not what the `example` has"),
+        (json!({"phrases": ["keep\u{200b}"]}), "U+200B"),
+        (json!({"name": "Promise"}), "`Promise` is a name of JavaScript"),
+        (json!({"name": "ask_first"}), "there is a subtool named `ask-first` already"),
+        (json!({"name": "Human_Question"}), "is built in"),
     ] {
         let refused = world.run(&["run", "save_script", "--input", &whole(changes.clone()).to_string()]);
         assert_eq!(refused.error()["code"], "rejected", "{changes}: {refused}");
@@ -148,7 +153,6 @@ fn what_does_not_do_the_same_is_not_saved_and_no_human_is_asked_in_vain() {
         (json!({"source": source.replace("return {", "put({n: 9}); return {")}), "call 5"),
         (json!({"source": source.replace("for (", "for (;0;) 0; if (0) for (")}), "it makes 1 calls of 4"),
         (json!({"source": "return ("}), "line 1"),
-        (json!({"example": {"least": 4}}), "call 2, in line 5"),
         (json!({"calls": ["large"]}), "the program calls `put`"),
     ] {
         let task = world.start("save_script", &whole(changes.clone()));
@@ -256,6 +260,7 @@ fn a_pack_saves_nothing_unasked_and_its_scripts_stay_within_what_it_declares() {
         ("", saves(json!({})), "that it adds definitions"),
         ("", calls("put"), "the subtool `put`"),
         ("uses = [\"run_script\"]\n", calls("run_script"), "that it uses any subtool"),
+        ("uses = [\"*_script\"]\n", calls("*_script"), "that it uses any subtool"),
         (
             "",
             json!({"description": "Calls.", "input": {"type": "object"}, "run": {"script": {"source": "return 1"}}}),
