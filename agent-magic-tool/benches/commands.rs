@@ -56,7 +56,7 @@ fn run_in(place: &Place, subtools: usize, effort: Effort, table: &mut Table) {
             },
         ],
     );
-    for (samples, which, target) in [(ours, "", Some(1.5)), (full, ", full program", None)] {
+    for (samples, which, target) in [(ours, "", Some(1.3)), (full, ", full program", None)] {
         let ratio = samples.median().as_secs_f64() / floor.median().as_secs_f64();
         let verdict = |most| Verdict::of(milliseconds(samples.median()) <= 10.0 && ratio <= most);
         table.row(
