@@ -96,7 +96,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) {
     table.time("run --wait of a warm MCP echo, compared with mcp2cli", Some(10.0), &durable, Some((name, &other)));
     let mut lines = ["run --wait of an echo", "mcp2cli's echo, not durable", "run of a built-in", "a bare process"]
         .map(|name| Line { name, points: Vec::new() });
-    let tasks = effort.tasks / 20;
+    let tasks = effort.tasks / 5;
     for callers in [1, 2, 4, 8, 16, 32, 64] {
         let rates = [
             load::rate(callers, tasks, || measure::run(&mut agent::command(&world, &ours))),

@@ -7,8 +7,9 @@ const HEIGHT: f64 = 400.0;
 /// Room for the numbers at the axes, and for the names of the lines at the right.
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 190.0;
-const TOP: f64 = 40.0;
+const TOP: f64 = 56.0;
 const BOTTOM: f64 = 48.0;
+const NAME_HEIGHT: f64 = 14.0;
 /// Distinguishable without colors too, by their dashes.
 const STYLES: [(&str, &str); 5] =
     [("#0b6e4f", ""), ("#3366cc", "6 3"), ("#b8860b", "2 3"), ("#8b2e5d", "8 3 2 3"), ("#555555", "1 5")];
@@ -106,7 +107,8 @@ impl Plot {
             HEIGHT - 10.0,
             self.x
         ));
-        add(format!("<text x=\"{:.1}\" y=\"34\" font-size=\"11\">{}</text>", 8.0, self.y));
+        add(format!("<text x=\"{:.1}\" y=\"42\" font-size=\"11\">{}</text>", 8.0, self.y));
+        let mut names = Vec::new();
         for (number, line) in self.lines.iter().enumerate() {
             let (color, dashes) = STYLES[number % STYLES.len()];
             let places: Vec<_> = line.points.iter().map(|(at, value)| (x.at(*at), y.at(*value))).collect();
@@ -118,9 +120,15 @@ impl Plot {
             for (x, y) in &places {
                 add(format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{color}\"/>"));
             }
-            if let Some((x, y)) = places.last() {
-                add(format!("<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{color}\">{}</text>", x + 8.0, y + 4.0, line.name));
-            }
+            names.extend(places.last().map(|(x, y)| (x + 8.0, y + 4.0, color, line.name)));
+        }
+        // From the top down, none on another one.
+        names.sort_by(|(_, one, ..), (_, other, ..)| one.total_cmp(other));
+        let mut free = 0.0_f64;
+        for (x, y, color, name) in names {
+            let y = y.max(free);
+            free = y + NAME_HEIGHT;
+            add(format!("<text x=\"{x:.1}\" y=\"{y:.1}\" fill=\"{color}\">{name}</text>"));
         }
         svg + "</svg>\n"
     }
