@@ -43,7 +43,8 @@ fn conditions(effort: &str) -> String {
     let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
     let model = model.trim_start_matches([' ', '\t', ':']);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let kernel = kernel.trim();
+    // What a distribution adds to its number says nothing to others.
+    let kernel = kernel.trim().split('.').take(2).collect::<Vec<_>>().join(".");
     let commit = Command::new("git").args(["describe", "--always", "--dirty"]).output();
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
