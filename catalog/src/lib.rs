@@ -207,6 +207,9 @@ impl Catalog {
         let new = scan::unreserved(new)?;
         let plain = |name: &str| name.to_lowercase().replace('-', "_");
         let own = plain(name);
+        if name.starts_with('-') {
+            return Err(format!("`{name}` looks like an option; choose another name"));
+        }
         if own == plain(QUESTION) {
             return Err(format!("`{QUESTION}` is built in; choose another name"));
         }

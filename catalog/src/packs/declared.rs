@@ -94,7 +94,9 @@ impl LoadedPack {
             }
         };
         for name in others {
-            if !self.manifest.uses.iter().any(|known| known == name || globs([known]).is_match(name)) {
+            // A glob that matches the star itself is not it.
+            let declares = |known: &String| known == name || (name != ANY && globs([known]).is_match(name));
+            if !self.manifest.uses.iter().any(declares) {
                 match name.as_str() {
                     ANY => add("that it uses any subtool", "", USES),
                     name => add(&format!("the subtool `{name}`"), name, USES),

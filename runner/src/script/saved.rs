@@ -36,7 +36,7 @@ mod files;
 mod schema;
 
 use files::SavedScript;
-use schema::schema;
+use schema::{has_hidden_default, schema};
 
 /// What a subtool with a script is drafted from.
 #[derive(Deserialize)]
@@ -173,8 +173,7 @@ impl SaveArguments {
         }
         // Everything but the program, which is no template.
         let definition = self.definition(&json!({"source": "return 1", "calls": self.calls}), catalog);
-        // In JSON, ends of lines and the like are escapes.
-        if let Some((_, letter)) = hidden_letter(&definition.to_string()) {
+        if let Some(letter) = hidden_in(&definition) {
             let message = format!("a text beside the program has a character that a human cannot see: {letter}");
             return Err(
                 rejected(message).hint("leave it out of the description, the phrases, the schema and the example")
@@ -217,12 +216,16 @@ impl SaveArguments {
         })
     }
 
-    /// The example as a run gets it: with the defaults of the schema. What a run without any input does is tested too, as far
-    /// as that is possible: a default is what the example has.
+    /// The example as a run gets it: with the defaults of the schema, which are what the example has: others would not be
+    /// tested.
     fn whole_example(&self) -> Result<Map<String, Value>, Failure> {
         let rejected = |message: String| Failure::new(Code::Rejected, message);
         let mut example = self.example.clone().unwrap_or_default();
         let Some(schema) = &self.schema else { return Ok(example) };
+        if has_hidden_default(schema) {
+            let message = "a default below the inputs themselves would not be tested".to_owned();
+            return Err(rejected(message).hint("in `schema`, only an input has a default: properties.NAME.default"));
+        }
         let schema = InputSchema::compile(schema).map_err(|error| rejected(format!("`schema`: {error}")))?;
         let mut defaults = Map::new();
         schema.normalize(&mut defaults);
@@ -419,6 +422,17 @@ fn differs(how: &str) -> Failure {
         format!("with the results of the script, the program does not do the same: {how}"),
     )
     .hint("nothing was called or saved; run the changed program once, and save that run")
+}
+
+/// The same in the texts and the keys of a value.
+fn hidden_in(value: &Value) -> Option<String> {
+    let in_text = |text: &str| hidden_letter(text).map(|(_, letter)| letter);
+    match value {
+        Value::String(text) => in_text(text),
+        Value::Array(items) => items.iter().find_map(hidden_in),
+        Value::Object(fields) => fields.iter().find_map(|(key, value)| in_text(key).or_else(|| hidden_in(value))),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
 }
 
 /// The first character of a program that is not seen, or that lets it look like another one, with its line.

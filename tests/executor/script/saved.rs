@@ -134,6 +134,14 @@ fn what_does_not_do_the_same_is_not_saved_and_no_human_is_asked_in_vain() {
         (json!({"example": {"least": "three"}}), "`example"),
         (json!({"example": {"least": 4}}), "the default of `least` is not what the `example` has"),
         (json!({"phrases": ["keep\u{200b}"]}), "U+200B"),
+        (json!({"description": "Puts\rwhat is large."}), "U+000D"),
+        (json!({"schema": {"type": "object", "properties": {"a\u{1b}": {}}}}), "U+001B"),
+        (
+            json!({"schema": {"type": "object", "properties": {"o": {"properties": {"p": {"default": 1}}}}}}),
+            "a default below the inputs",
+        ),
+        (json!({"name": "-x"}), "looks like an option"),
+        (json!({"name": "Denied"}), "`Denied` is a name of JavaScript"),
         (json!({"name": "Promise"}), "`Promise` is a name of JavaScript"),
         (json!({"name": "ask_first"}), "there is a subtool named `ask-first` already"),
         (json!({"name": "Human_Question"}), "is built in"),
@@ -261,6 +269,7 @@ fn a_pack_saves_nothing_unasked_and_its_scripts_stay_within_what_it_declares() {
         ("", calls("put"), "the subtool `put`"),
         ("uses = [\"run_script\"]\n", calls("run_script"), "that it uses any subtool"),
         ("uses = [\"*_script\"]\n", calls("*_script"), "that it uses any subtool"),
+        ("uses = [\"**\"]\n", calls("**"), "that it uses any subtool"),
         (
             "",
             json!({"description": "Calls.", "input": {"type": "object"}, "run": {"script": {"source": "return 1"}}}),

@@ -67,6 +67,32 @@ fn words(name: &str) -> String {
     words.trim().to_owned()
 }
 
+/// Whether a schema has a default for something else than one of its properties.
+pub(super) fn has_hidden_default(schema: &Map<String, Value>) -> bool {
+    schema.iter().any(|(key, value)| match (key.as_str(), value) {
+        ("default", _) => true,
+        ("properties", Value::Object(properties)) => properties.values().any(|property| has_default(property, true)),
+        _ => has_default_below(key, value),
+    })
+}
+
+fn has_default(schema: &Value, is_input: bool) -> bool {
+    let Some(fields) = schema.as_object() else { return false };
+    fields.iter().any(|(key, value)| if key == "default" { !is_input } else { has_default_below(key, value) })
+}
+
+fn has_default_below(key: &str, value: &Value) -> bool {
+    match (key, value) {
+        ("const" | "enum" | "examples" | "example", _) => false,
+        // Their keys are names.
+        ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(schemas)) => {
+            schemas.values().any(|schema| has_default(schema, false))
+        }
+        (_, Value::Array(schemas)) => schemas.iter().any(|schema| has_default(schema, false)),
+        _ => has_default(value, false),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use script::constants;
@@ -90,5 +116,26 @@ mod tests {
             "required": ["city", "ids"]
         });
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn only_an_input_has_a_default() {
+        let input = json!({"type": "number", "default": 3});
+        for (schema, is_hidden) in [
+            (json!({"properties": {"a": input}}), false),
+            (
+                json!({"properties": {"default": {"type": "object", "properties": {"default": {}}, "examples": [{"default": 1}]}}}),
+                false,
+            ),
+            (json!({"default": {}}), true),
+            (json!({"properties": {"a": {"properties": {"b": input}}}}), true),
+            (json!({"properties": {"a": {"items": input}}}), true),
+            (json!({"properties": {"a": {"anyOf": [input]}}}), true),
+            (json!({"allOf": [{"properties": {"a": input}}]}), true),
+            (json!({"$defs": {"a": input}}), true),
+            (json!({"patternProperties": {"^a": input}}), true),
+        ] {
+            assert_eq!(has_hidden_default(schema.as_object().expect("an object")), is_hidden, "{schema}");
+        }
     }
 }
