@@ -95,8 +95,8 @@ impl LoadedPack {
         };
         for name in others {
             // A glob that matches the star itself is not it.
-            let declares = |known: &String| known == name || (name != ANY && globs([known]).is_match(name));
-            if !self.manifest.uses.iter().any(declares) {
+            let names_it = |known: &String| known == name || (name != ANY && globs([known]).is_match(name));
+            if !self.manifest.uses.iter().any(names_it) {
                 match name.as_str() {
                     ANY => add("that it uses any subtool", "", USES),
                     name => add(&format!("the subtool `{name}`"), name, USES),
