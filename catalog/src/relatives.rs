@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use definition::run::Run;
+use definition::run::script::OF_CALLERS;
 use definition::run::steps::Steps;
 use definition::{Definition, Lookup};
 use ground::base::template;
@@ -99,9 +100,6 @@ pub fn relatives(definition: &Definition) -> Vec<SubtoolName> {
     let relations = Relations::of(definition);
     relations.dependencies().chain(relations.uses()).cloned().collect()
 }
-
-/// The subtool that runs programs of callers.
-const OF_CALLERS: &str = "run_script";
 
 /// The subtools that a definition runs, looks up, undoes with or gives to a model: names, and globs of an agent or a script. One
 /// whose choice depends on the input, or that leaves the choice open, uses any.

@@ -145,7 +145,7 @@ pub struct SaveScript {
     pub source: Value,
     /// The id of the script.
     pub script: Value,
-    /// The subtools that it may call: names and globs.
+    /// The names of the subtools that it may call.
     pub calls: Value,
     /// The schema of its input. Absent: it has none.
     pub schema: Option<Value>,

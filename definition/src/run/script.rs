@@ -9,6 +9,8 @@ use serde_with_macros::skip_serializing_none;
 
 use super::{DefinitionMistake, DefinitionMistakes, Settings, TextKind};
 
+/// The subtool that runs programs of callers.
+pub const OF_CALLERS: &str = "run_script";
 /// The largest file with a program, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 

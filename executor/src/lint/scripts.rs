@@ -19,11 +19,9 @@ pub(super) fn check(subtool: &Subtool, catalog: &Catalog, findings: &mut Vec<Fin
     }
     let (source, place) = match script.text() {
         ScriptText::Constant(source) => (source, "run.script.file"),
-        ScriptText::Template(source) => (source, "run.script.source"),
+        ScriptText::Template(source) if template::is_constant(source) => (source, "run.script.source"),
+        ScriptText::Template(_) => return,
     };
-    if place.ends_with("source") && !template::is_constant(source) {
-        return;
-    }
     if let Some(mistake) = mistake_in(source, script.file.as_deref()) {
         findings.push(finding(subtool, Level::Error, "script-syntax", place, mistake));
         return;

@@ -3,6 +3,7 @@
 use catalog::Subtool;
 use definition::Definition;
 use definition::run::Run;
+use definition::run::script::OF_CALLERS;
 use ground::base::write_access::WriteAccess;
 use ground::config::{Config, seal};
 use ground::task::Task;
@@ -97,8 +98,6 @@ struct ScriptCall {
 
 /// The longest name of a program.
 const MAX_NAME_CHARS: usize = 60;
-/// The subtool that runs programs of callers.
-const OF_CALLERS: &str = "run_script";
 
 /// How a program begins: its first comment, or else its first line.
 fn first_line(source: &str) -> &str {

@@ -2,8 +2,7 @@
 //!
 //! The trace id is the task's id, or that of the whole that it is a part of, such as a script; a span's id is derived from
 //! the task and the attempt. So a trace can be found by the id of what was delegated, and an executor that takes over a
-//! task continues the same trace. Names follow OpenTelemetry's
-//! semantic conventions for tools of language models.
+//! task continues the same trace. Names follow OpenTelemetry's semantic conventions for tools of language models.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
