@@ -18,6 +18,7 @@ mod mcp;
 mod myworld;
 mod packs;
 mod page;
+mod profiles;
 mod serve;
 mod skip;
 // A passkey in software, the same as in the executor's own tests.

@@ -15,7 +15,7 @@ pub(crate) mod a2a;
 mod api;
 mod decide;
 mod door;
-mod echo_model;
+pub(crate) mod echo_model;
 mod generated;
 mod limits;
 mod load;

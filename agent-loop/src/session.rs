@@ -97,7 +97,7 @@ impl Session {
         };
         let resumed = options.session.as_deref().map(|word| sessions.resume(word)).transpose()?;
         let SessionOptions { model, steps, stream, focus, brief, caller, session: _ } = options;
-        let mode = PromptMode::of(config, caller.read_only);
+        let mode = PromptMode::of(config, config.restricts_to_reading(&caller));
         let instructions = brief.as_ref().and_then(|brief| brief.system.clone());
         let model_factory =
             Arc::new(ModelFactory::new(config, paths, mode, focus)?.instructed(instructions).streaming(stream));

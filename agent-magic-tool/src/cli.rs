@@ -96,7 +96,13 @@ pub(crate) fn main() -> ExitCode {
     }
     let exit = match parse(&arguments, &output, Paths::from_env) {
         Ok(command) => match cli::context_of_process(&arguments, output, call) {
-            Ok(Some(context)) => execute(command, &arguments, &context),
+            Ok(Some(context)) => {
+                let first = arguments.get(1).and_then(|word| word.to_str());
+                match cli::refuse_installation(first, &context) {
+                    Some(error) => report(&error, &arguments, &context.output),
+                    None => execute(command, &arguments, &context),
+                }
+            }
             Ok(None) => Exit::Ok,
             Err(error) => report(&error, &arguments, &Output::new()),
         },

@@ -9,6 +9,7 @@ mod cli;
 mod commands;
 mod grouped_help;
 mod own_listing;
+mod profile;
 
 fn main() -> ExitCode {
     cli::main()

@@ -9,6 +9,7 @@ use catalog::absent::why_absent;
 use catalog::{Sources, listing_cache};
 use ground::config::Config;
 use ground::config::secret::Secrets;
+use listing::rights::Rights;
 use listing::{Listing, ListingEntry};
 use protocol::code::{Code, Exit};
 use protocol::error::ErrorBody;
@@ -23,13 +24,14 @@ struct OwnListing {
     sources: Sources,
     secrets: Secrets,
     paths: Paths,
+    tool_scope: ToolScope,
 }
 
 impl OwnListing {
-    fn of(paths: &Paths) -> Result<Self, Error> {
+    fn of(paths: &Paths, tool_scope: &ToolScope) -> Result<Self, Error> {
         let config = Config::read(paths)?;
         let (sources, secrets) = (Sources::of(paths, &config), Secrets::of(paths, &config));
-        Ok(Self { config, sources, secrets, paths: paths.clone() })
+        Ok(Self { config, sources, secrets, paths: paths.clone(), tool_scope: tool_scope.clone() })
     }
 }
 
@@ -44,6 +46,12 @@ impl ListingSource for OwnListing {
 
     fn lacking(&self, entries: &[&ListingEntry]) -> Result<Lacking, ListFailure> {
         Ok(self.config.lacking(entries.iter().map(|entry| entry.needs()), &self.secrets))
+    }
+
+    fn rights(&self) -> Result<Rights, ListFailure> {
+        let scope = &self.tool_scope;
+        let rules = self.sources.profiles().rules_of(scope).map_err(Error::from)?;
+        Ok(Rights::new(scope, &rules))
     }
 
     fn why_absent(
@@ -65,7 +73,7 @@ pub(crate) struct FullProgram;
 
 impl Program for FullProgram {
     fn list(&self, args: &list::Args, context: &Context) -> Result<Exit, Error> {
-        list::run(args, &OwnListing::of(&context.paths)?, context).map_err(|failure| match failure {
+        list::run(args, &OwnListing::of(&context.paths, &context.caller.tool_scope)?, context).map_err(|failure| match failure {
             ListFailure::Failed(error) => error,
             ListFailure::Unusable(error) => Error::new(Code::Internal, format!("failed to read the listing: {error}"))
                 .hint(format!("remove it and try again: rm '{}'", context.paths.listing().display())),
@@ -82,5 +90,5 @@ impl Program for FullProgram {
 /// The names of the input fields of a subtool; `None` if there is no such subtool.
 pub(crate) fn fields_of(subtool: &str, paths: &Paths) -> Option<Vec<String>> {
     let find = |listing: &Listing| Ok(listing.find(subtool)?.map(|number| listing.entry(number)).transpose()?);
-    Some(OwnListing::of(paths).ok()?.read(find).ok()??.fields())
+    Some(OwnListing::of(paths, &ToolScope::default()).ok()?.read(find).ok()??.fields())
 }

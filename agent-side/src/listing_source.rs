@@ -1,7 +1,9 @@
 //! Where `list` reads: the listing that the executor publishes in the mailbox, or that of the full program.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
+use listing::rights::Rights;
 use listing::{Listing, ListingEntry};
 use protocol::error::ErrorBody;
 use protocol::file_state::FileState;
@@ -24,6 +26,9 @@ pub trait ListingSource {
 
     /// What these subtools lack; fails if the listing that was read is not current.
     fn lacking(&self, entries: &[&ListingEntry]) -> Result<Lacking, ListFailure>;
+
+    /// What the caller may use.
+    fn rights(&self) -> Result<Rights, ListFailure>;
 
     /// Why the listing has no subtool of this name, if there is more to say than that.
     fn why_absent(
@@ -109,8 +114,18 @@ impl ListingSource for PublishedListing<'_> {
 
     fn lacking(&self, entries: &[&ListingEntry]) -> Result<Lacking, ListFailure> {
         let subtools = entries.iter().map(|entry| entry.name.clone()).collect();
-        let answer = self.answer(ListingQuestion { file: self.read.get(), subtools })?;
+        let answer = self.answer(ListingQuestion { file: self.read.get(), subtools, wants_rules: false })?;
         if answer.is_current { Ok(answer.lacking) } else { Err(ListFailure::Elsewhere) }
+    }
+
+    fn rights(&self) -> Result<Rights, ListFailure> {
+        let scope = &self.context.caller.tool_scope;
+        // Only the executor knows what a profile is.
+        let rules = match scope.profiles().next() {
+            Some(_) => self.answer(ListingQuestion { wants_rules: true, ..ListingQuestion::default() })?.rules,
+            None => BTreeMap::new(),
+        };
+        Ok(Rights::new(scope, &rules))
     }
 
     fn why_absent(&self, _: &str, _: &ToolScope, _: &Listing) -> Result<Option<ErrorBody>, ListFailure> {

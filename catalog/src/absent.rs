@@ -1,8 +1,8 @@
 //! Says why there is no subtool of a name: it has a mistake, its file or its pack was not loaded, its pack is not enabled,
 //! or nothing defines it.
 //!
-//! Reads the files again, so it is for errors only. What the scope of a caller or the settings under `[access]` exclude
-//! is answered as if it did not exist. Whether a file defines a name that cannot be loaded is a guess by its text.
+//! Reads the files again, so it is for errors only. What the scope of a caller, its profile or the settings under
+//! `[access]` exclude is answered as if it did not exist. Whether a file defines a name that cannot be loaded is a guess by its text.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const MAX_FILE_BYTES: u64 = 8 << 20;
 impl Catalog {
     /// The error for `name`, which names no subtool that a caller with this scope may use.
     pub fn absent(&self, name: &str, tool_scope: &ToolScope) -> ErrorBody {
-        let is_known = tool_scope.covers(name) && self.sources.permits_name(name);
+        let is_known = self.sources.may_know(name, tool_scope);
         let own = if is_known { self.problems_of(name) } else { Vec::new() };
         if let Some(problem) = own.first().filter(|_| self.is_stale()) {
             let message = format!("the definition of `{name}` could not be read: {problem}");
@@ -45,7 +45,7 @@ pub fn why_absent(
     sources: &Sources,
     problems: &[LoadProblem],
 ) -> Option<ErrorBody> {
-    if !tool_scope.covers(name) || !sources.permits_name(name) {
+    if !sources.may_know(name, tool_scope) {
         return None;
     }
     let lint = "all mistakes: agent-magic-tool lint";

@@ -38,7 +38,8 @@ pub mod listing_cache;
 mod load;
 pub mod packs;
 pub mod plain_credentials;
-pub mod privileges;
+mod privileges;
+mod profiles;
 mod question;
 mod rate_windows;
 mod relatives;
@@ -52,6 +53,7 @@ pub use file_keys::merge as merged_over;
 pub use listing::problem::{LoadProblem, left_out};
 pub use load::problems_of_definitions;
 pub use packs::{Pack, SHIPPED};
+pub use profiles::Profiles;
 pub use relatives::{CheckOutcome, relatives};
 pub use scan::DefinitionFile;
 pub use sources::{Sources, SourcesStamp};
@@ -327,15 +329,32 @@ impl Catalog {
         of_files.cloned().chain(of_definitions).collect()
     }
 
+    /// Returns a subtool that a caller with this scope may use.
+    pub fn usable(&self, name: &str, tool_scope: &ToolScope) -> Option<Arc<Subtool>> {
+        self.get(name).filter(|subtool| self.admits(subtool, tool_scope))
+    }
+
+    /// Whether a caller with this scope may use a subtool that callers may use.
+    pub fn admits(&self, subtool: &Subtool, tool_scope: &ToolScope) -> bool {
+        self.sources.admits(subtool.name.as_str(), &subtool.definition, tool_scope)
+    }
+
+    /// The profiles of the configuration.
+    pub fn profiles(&self) -> &Profiles {
+        self.sources.profiles()
+    }
+
     /// Returns up to three names within `tool_scope` that are most similar to `name`, best first.
     pub fn nearest(&self, name: &str, tool_scope: &ToolScope) -> Vec<String> {
         const MAX_NAMES: usize = 3;
         /// Some may turn out to have mistakes, or to be excluded by what their definitions say.
         const MAX_CANDIDATES: usize = 12;
         let known = self.names().map(SubtoolName::as_str);
-        let known = known.filter(|known| tool_scope.covers(known) && self.sources.permits_name(known));
+        let known = known.filter(|known| {
+            self.profiles().may_have(tool_scope, known) && self.sources.permits_name(known)
+        });
         let found = nearest(name, known, MAX_CANDIDATES);
-        found.into_iter().filter(|name| self.get(name).is_some()).take(MAX_NAMES).collect()
+        found.into_iter().filter(|name| self.usable(name, tool_scope).is_some()).take(MAX_NAMES).collect()
     }
 }
 

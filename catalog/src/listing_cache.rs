@@ -15,8 +15,9 @@ use protocol::paths::create_private;
 use search::{Document, Index, IndexWriter, Unusable, Verb};
 
 use self::previous::{ListedFile, PreviousListing};
+use super::profiles::constant_requirements;
 use super::scan::DefinitionFile;
-use super::{Catalog, CheckOutcome, Origin, Sources, SourcesStamp, Subtool, relatives};
+use super::{Catalog, CheckOutcome, Sources, SourcesStamp, Subtool, relatives};
 
 mod previous;
 
@@ -35,6 +36,9 @@ fn entry_of(subtool: &Subtool) -> ListingEntry {
         description,
         input: serde_json::value::to_raw_value(&definition.input).expect("a JSON object can be written as JSON"),
         is_read_only: definition.runs_in_read_only_sessions(),
+        tags: definition.tags.clone(),
+        requires: constant_requirements(definition).into_iter().map(str::to_owned).collect(),
+        is_admin: definition.admin,
         secrets: definition.secrets().into_iter().collect(),
         program,
         lacks_server: definition.lacks_server(),
@@ -172,11 +176,7 @@ fn write_index(catalog: &Catalog, previous: Option<&PreviousListing>, output: &m
 
 /// Returns the place of the group of `file` in `groups`, to which it is added if it is new.
 fn group_of(file: &DefinitionFile, groups: &mut Vec<ListedGroup>) -> usize {
-    let name = match (&file.pack, &file.origin) {
-        (Some(pack), _) => pack.name().to_owned(),
-        (None, Origin::Pack(name)) => name.clone(),
-        (None, Origin::File(path)) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-    };
+    let name = file.group();
     let known = groups.iter().position(|known| known.name == name);
     let place = known.unwrap_or_else(|| {
         let about = file.pack.as_ref().map(|pack| pack.manifest.description.clone());

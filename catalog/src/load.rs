@@ -44,6 +44,7 @@ impl Catalog {
         let raw = pack.as_ref().map(|_| merged.clone());
         match subtool(name, merged, origin, (self.sources.variables(), self.sources.destinations())) {
             Ok(mut subtool) => {
+                Arc::make_mut(&mut subtool.definition).defined_in = self.definition(id).0.group();
                 if let (Some(pack), Some(raw)) = (pack, raw) {
                     if let Some(message) = linked_program(&subtool.definition, origin) {
                         let place = Some(PROGRAM_FILE.to_owned());

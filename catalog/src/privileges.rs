@@ -4,45 +4,40 @@
 //! constant ones; intake and each attempt check all of them.
 
 use definition::Definition;
-use globset::{Glob, GlobSet, GlobSetBuilder};
-use ground::base::template::{self, TemplateValues};
+use ground::base::template::TemplateValues;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use serde_json::{Map, Value};
 
-/// Whether callers have each constant privilege that `definition` requires.
-pub(super) fn may_list(definition: &Definition, granted: &GlobSet) -> bool {
-    let mut constant = definition.requires.iter().filter(|required| template::is_constant(required));
-    constant.all(|privilege| granted.is_match(privilege))
-}
-
-/// Refuses an input for which callers lack a privilege. `granted` are the globs of `access.privileges`.
-pub fn check(definition: &Definition, input: &Map<String, Value>, granted: &[String]) -> Result<(), ErrorBody> {
+/// Refuses an input for which the caller lacks a privilege. `lacking` tells the section of the configuration that does not
+/// grant one.
+pub(super) fn check(
+    definition: &Definition,
+    input: &Map<String, Value>,
+    lacking: impl Fn(&str) -> Option<String>,
+) -> Result<(), ErrorBody> {
     if definition.requires.is_empty() {
         return Ok(());
     }
-    let mut globs = GlobSetBuilder::new();
-    // A malformed glob, which is reported elsewhere, grants nothing.
-    for glob in granted.iter().filter_map(|glob| Glob::new(glob).ok()) {
-        globs.add(glob);
-    }
-    let globs = globs.build().unwrap_or_default();
     let values = TemplateValues::of_input(input);
     for required in &definition.requires {
         // Values are encoded, so that none can add a `:` or become a part of another privilege.
-        let privilege = match values.url_part(required) {
-            Ok(privilege) if globs.is_match(&privilege) => continue,
-            Ok(privilege) => privilege,
-            Err(_) => required.clone(),
+        let (privilege, section) = match values.url_part(required) {
+            Ok(privilege) => match lacking(&privilege) {
+                None => continue,
+                Some(section) => (privilege, section),
+            },
+            Err(_) => (required.clone(), "access".to_owned()),
         };
         return Err(ErrorBody::new(Code::RefusedByPolicy, format!("callers lack the privilege `{privilege}`"))
-            .hint("do not work around it: tell the user, who can grant it with `privileges` under [access]"));
+            .hint(format!("do not work around it: tell the user, who can grant it with `privileges` under [{section}]")));
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use protocol::access::{AccessFilter, AccessRules};
     use serde_json::json;
 
     use super::*;
@@ -52,8 +47,10 @@ mod tests {
             "description": "d", "input": {}, "run": {"process": {"argv": ["true"]}}, "requires": requires
         });
         let definition = serde_json::from_value(definition).expect("a definition");
-        let granted: Vec<String> = granted.iter().map(|glob| (*glob).to_owned()).collect();
-        check(&definition, input.as_object().expect("an object"), &granted).is_ok()
+        let privileges = granted.iter().map(|glob| (*glob).to_owned()).collect();
+        let filter = AccessFilter::new(&AccessRules { privileges, ..AccessRules::default() }).expect("globs");
+        let lacking = |privilege: &str| (!filter.grants(privilege)).then(|| "access".to_owned());
+        check(&definition, input.as_object().expect("an object"), lacking).is_ok()
     }
 
     #[test]

@@ -48,6 +48,15 @@ pub struct DefinitionFile {
 }
 
 impl DefinitionFile {
+    /// The name of its pack, or that of the file without its extension.
+    pub(super) fn group(&self) -> String {
+        match (&self.pack, &self.origin) {
+            (Some(pack), _) => pack.name().to_owned(),
+            (None, Origin::Pack(name)) => name.clone(),
+            (None, Origin::File(path)) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        }
+    }
+
     /// The names that it defines, also of those with mistakes.
     pub fn names(&self) -> impl Iterator<Item = &SubtoolName> {
         self.definitions.iter().map(|definition| &definition.name)

@@ -8,19 +8,23 @@ use std::path::{Path, PathBuf};
 use definition::Definition;
 use definition::enabled_files::{self, EnabledFiles};
 use definition::run::script::Script;
-use globset::{Glob, GlobSet, GlobSetBuilder};
-use ground::config::{self, Config, PackSettings};
+use ground::config::{Config, PackSettings};
 use listing::Stamp;
+use protocol::access::AccessFilter;
 use protocol::command_executor::ForeignCommands;
+use protocol::error::ErrorBody;
 use protocol::file_state::FileState;
 use protocol::paths::Paths;
+use protocol::tool_scope::ToolScope;
 use protocol::trust::{self, Distrust, untrusted};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::destinations::Destinations;
 use super::packs::loaded::{EnabledPack, PackPlace};
 use super::packs::{MANIFEST, is_pack_name, shipped};
+use super::profiles::{Profiles, constant_requirements, facts};
 use super::variables::Variables;
 use super::{LoadProblem, privileges};
 
@@ -44,6 +48,9 @@ pub struct Sources {
     /// Whether the folders were named explicitly. Such a folder must exist; the default one need not.
     named: bool,
     access: AccessFilter,
+    /// The settings of `access` as text, for the stamp.
+    access_text: String,
+    profiles: Profiles,
     variables: Variables,
     destinations: Destinations,
     problems: Vec<LoadProblem>,
@@ -85,6 +92,9 @@ pub struct SourcesStamp {
     settings: String,
     problems: Vec<LoadProblem>,
     files: Vec<(PathBuf, Option<FileState>)>,
+    /// A listing has what every caller may use, so it is the same for all of them.
+    #[serde(skip)]
+    profiles: String,
 }
 
 impl SourcesStamp {
@@ -148,7 +158,16 @@ impl Sources {
             Some(named) => std::env::split_paths(named).filter(|path| !path.as_os_str().is_empty()).collect(),
             None => config.catalog.folders.iter().map(|folder| config_folder.join(folder)).collect(),
         };
-        let access = AccessFilter::new(&config.access, &mut problems);
+        let access = AccessFilter::new(&config.access).unwrap_or_else(|error| {
+            problems.push(LoadProblem {
+                file: "config.toml".to_owned(),
+                subtool: None,
+                place: Some(format!("access.{}", error.place)),
+                message: error.to_string(),
+                count: None,
+            });
+            AccessFilter::nothing()
+        });
         let variables = config.vars.clone();
         Self {
             packs,
@@ -158,6 +177,8 @@ impl Sources {
             folders,
             named: named.is_some(),
             access,
+            access_text: format!("{:?}", config.access),
+            profiles: Profiles::of(config),
             variables,
             destinations: Destinations::of(config),
             problems,
@@ -311,7 +332,36 @@ impl Sources {
 
     /// Whether callers may use this subtool.
     pub fn permits(&self, name: &str, definition: &Definition) -> bool {
-        definition.enabled && self.access.permits(name, definition)
+        definition.enabled && self.access.permits(facts(name, definition, &constant_requirements(definition)))
+    }
+
+    /// Whether a caller with this scope may use a subtool that callers may use.
+    pub fn admits(&self, name: &str, definition: &Definition, scope: &ToolScope) -> bool {
+        scope.is_everything() || self.profiles.admit(scope, name, definition)
+    }
+
+    /// Whether a caller with this scope may know what is defined under a name, also if that was not loaded.
+    pub(super) fn may_know(&self, name: &str, scope: &ToolScope) -> bool {
+        self.profiles.may_know(scope, name) && self.permits_name(name)
+    }
+
+    /// The profiles of the configuration.
+    pub fn profiles(&self) -> &Profiles {
+        &self.profiles
+    }
+
+    /// Refuses an input for which a caller with this scope lacks a privilege.
+    pub fn check_privileges(
+        &self,
+        definition: &Definition,
+        input: &Map<String, Value>,
+        scope: &ToolScope,
+    ) -> Result<(), ErrorBody> {
+        privileges::check(definition, input, |privilege| match self.profiles.lacking(scope, privilege) {
+            _ if !self.access.grants(privilege) => Some("access".to_owned()),
+            Some(profile) => Some(format!("profiles.{profile}")),
+            None => None,
+        })
     }
 
     /// Returns the current state of the sources.
@@ -327,10 +377,11 @@ impl Sources {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             settings: format!(
                 "{packs:?} {:?} {:?} {:?} {:?} {:?} {:?}",
-                found.enabled, self.folders, self.named, self.access.settings, self.variables, self.destinations
+                found.enabled, self.folders, self.named, self.access_text, self.variables, self.destinations
             ),
             problems: found.problems.clone(),
             files,
+            profiles: self.profiles.stamp(),
         }
     }
 }
@@ -414,56 +465,4 @@ pub(super) fn is_script_file(path: &Path) -> bool {
 pub(super) fn is_definition_file(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     path.extension() == Some(OsStr::new("json")) && !name.ends_with(".schema.json") && !name.starts_with('.')
-}
-
-/// The `[access]` settings, compiled.
-#[derive(Debug, Clone)]
-struct AccessFilter {
-    allow: GlobSet,
-    deny: GlobSet,
-    privileges: GlobSet,
-    admin: bool,
-    /// The settings as text, for the stamp.
-    settings: String,
-}
-
-impl AccessFilter {
-    fn new(access: &config::AccessSettings, problems: &mut Vec<LoadProblem>) -> Self {
-        Self {
-            allow: globs(&access.allow, "access.allow", problems),
-            deny: globs(&access.deny, "access.deny", problems),
-            privileges: globs(&access.privileges, "access.privileges", problems),
-            admin: access.admin,
-            settings: format!("{access:?}"),
-        }
-    }
-
-    fn permits_name(&self, name: &str) -> bool {
-        self.allow.is_match(name) && !self.deny.is_match(name)
-    }
-
-    fn permits(&self, name: &str, definition: &Definition) -> bool {
-        self.permits_name(name)
-            && (self.admin || !definition.admin)
-            && privileges::may_list(definition, &self.privileges)
-    }
-}
-
-fn globs(patterns: &[String], place: &str, problems: &mut Vec<LoadProblem>) -> GlobSet {
-    let mut set = GlobSetBuilder::new();
-    for pattern in patterns {
-        match Glob::new(pattern) {
-            Ok(glob) => {
-                set.add(glob);
-            }
-            Err(error) => problems.push(LoadProblem {
-                file: "config.toml".to_owned(),
-                subtool: None,
-                place: Some(place.to_owned()),
-                message: error.to_string(),
-                count: None,
-            }),
-        }
-    }
-    set.build().unwrap_or_default()
 }

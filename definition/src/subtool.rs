@@ -89,6 +89,9 @@ pub struct Definition {
     /// Only for callers with administrative access.
     #[serde(default)]
     pub admin: bool,
+    /// The name of the pack that it is from, or of its file without the extension.
+    #[serde(skip)]
+    pub defined_in: String,
     /// The pack that it is from, as a human enabled it.
     #[serde(skip)]
     pub pinned: Option<Arc<PinnedPack>>,

@@ -10,6 +10,7 @@ use ground::task::name::SubtoolName;
 use jiff::{SignedDuration, Timestamp};
 use protocol::caller::Caller;
 use protocol::code::Code;
+use protocol::duration::PositiveDuration;
 use protocol::error::ErrorBody;
 use protocol::wording::counted;
 
@@ -27,6 +28,8 @@ pub enum RateLimitKey {
     Tool(SubtoolName),
     /// All subtools with this tag.
     Tag(String),
+    /// All calls of a caller with this profile, in a window of this length.
+    Profile { name: String, per: PositiveDuration },
 }
 
 /// A rate limit that applies to a call.
@@ -48,6 +51,7 @@ impl AppliedRateLimit {
         match &self.key {
             RateLimitKey::Tool(tool) => format!("`{tool}` allows"),
             RateLimitKey::Tag(tag) => format!("the subtools with the tag `{tag}` allow"),
+            RateLimitKey::Profile { name, .. } => format!("the profile `{name}` allows"),
         }
     }
 }
@@ -57,17 +61,25 @@ impl AppliedRateLimit {
 enum WindowOwner {
     Session(QueueKey),
     User(u32),
+    /// A client of a server that several share, or all other callers of a user together.
+    Client(u32, Option<String>),
 }
 
 impl WindowOwner {
     /// The owners of the windows in which a call of `caller` counts.
-    fn of(caller: &Caller) -> [Self; 2] {
-        [Self::Session(queue_key(caller)), Self::User(caller.uid)]
+    fn of(caller: &Caller, key: &RateLimitKey) -> Vec<Self> {
+        match key {
+            // What a caller calls its session changes nothing.
+            RateLimitKey::Profile { .. } => vec![Self::Client(caller.uid, caller.client().map(str::to_owned))],
+            RateLimitKey::Tool(_) | RateLimitKey::Tag(_) => {
+                vec![Self::Session(queue_key(caller)), Self::User(caller.uid)]
+            }
+        }
     }
 
     fn max_calls(&self, limit: RateLimit) -> u32 {
         match self {
-            Self::Session(_) => limit.calls,
+            Self::Session(_) | Self::Client(..) => limit.calls,
             Self::User(_) => limit.calls.saturating_mul(MAX_SHARES_PER_USER),
         }
     }
@@ -78,6 +90,8 @@ impl WindowOwner {
         match self {
             Self::Session(_) => format!("a session {calls} per {}", limit.per),
             Self::User(_) => format!("a user {calls} per {} in all sessions", limit.per),
+            Self::Client(_, Some(_)) => format!("a client {calls} per {}", limit.per),
+            Self::Client(_, None) => format!("{calls} per {} to all who have it without a key", limit.per),
         }
     }
 }
@@ -102,7 +116,7 @@ impl RateLimits {
         if applied.limit.calls == 0 {
             return None;
         }
-        WindowOwner::of(caller).into_iter().find_map(|owner| self.refuse_owner(owner, applied, now))
+        WindowOwner::of(caller, &applied.key).into_iter().find_map(|owner| self.refuse_owner(owner, applied, now))
     }
 
     fn refuse_owner(&mut self, owner: WindowOwner, applied: &AppliedRateLimit, now: Timestamp) -> Option<ErrorBody> {
@@ -140,7 +154,7 @@ impl RateLimits {
             self.windows.retain(|_, window| !window.calls.is_empty());
             self.prune_at = 2 * self.windows.len();
         }
-        for owner in WindowOwner::of(caller) {
+        for owner in WindowOwner::of(caller, &applied.key) {
             let empty = || RateWindow { per: length(limit), calls: VecDeque::new() };
             let calls = &mut self.windows.entry((owner, applied.key.clone())).or_insert_with(empty).calls;
             // This is the end, unless the clock was set back or calls are restored out of order.
@@ -165,8 +179,6 @@ fn length(limit: RateLimit) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
-    use protocol::duration::PositiveDuration;
-
     use super::*;
 
     #[test]

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use catalog::privileges;
 use definition::{Definition, ResultShape};
 use dispatcher::report::{AttemptPurpose, AttemptReport, FailedAttempt, FailureKind};
 use ground::base::jq_pool::Query;
@@ -227,7 +226,8 @@ impl Attempt<'_> {
             subtool: Some(label(self.task, definition)),
             ..invocation(self.task, self.task.input.clone())
         };
-        let may_start = match privileges::check(definition, &self.task.input, &self.context.config.access.privileges) {
+        let rules = &self.control.lookup_rules;
+        let may_start = match rules.check_privileges(definition, &self.task.input, &self.task.caller) {
             Ok(()) => self.check_unchanged(definition).await,
             Err(error) => Err(error.into()),
         };

@@ -215,7 +215,7 @@ fn run_once(paths: &Paths, jq: JqPool, on_ready: impl FnOnce()) -> Result<ExitRe
     }
     let (config_file, ParsedConfig { config, .. }) = ConfigFile::read(paths).map_err(SettingsError::from)?;
     // Before the lock is taken, so that the caller is told why there is no executor.
-    Policy::new(&config.confirm).map_err(SettingsError::from)?;
+    Policy::new(&config).map_err(SettingsError::from)?;
     HttpClients::new(&config).map_err(SettingsError::from)?;
     let sources = Sources::of(paths, &config);
     let mailbox = Mailbox::open(&paths.mailbox)?;

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials, privileges};
+use catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials};
 use definition::Definition;
 use dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
 use ground::base::credential;
 use ground::base::schema::{MAX_PROBLEMS, Problem};
-use ground::config::Config;
+use ground::config::{Config, RateLimit};
 use ground::config::seal;
 use ground::config::secret::Secrets;
 use ground::task::Task;
@@ -202,9 +202,9 @@ impl Intake {
             if let Some(definition) = &definition {
                 let invocation = attempt::invocation(task, task.input.clone());
                 sent = attempt::sent(definition, &invocation, self.settings().config());
-                let catalog = self.catalog.borrow();
+                let (catalog, scope) = (self.catalog.borrow(), &task.caller.tool_scope);
                 let is_read = |name: &&SubtoolName| {
-                    catalog.get(name.as_str()).is_some_and(|other| other.definition.effect_class() == EffectClass::Read)
+                    catalog.usable(name.as_str(), scope).is_some_and(|other| other.definition.effect_class() == EffectClass::Read)
                 };
                 let checks: Vec<_> = definition.depends_on.iter().filter(is_read).map(SubtoolName::as_str).collect();
                 if !checks.is_empty() {
@@ -219,8 +219,9 @@ impl Intake {
         RecoveryInfo { definition, reassessed, sent, had_ended: false }
     }
 
-    /// The rate limits of a subtool: its own, which the configuration can replace, and those of its tags.
-    pub fn rate_limits(&self, tool: &SubtoolName) -> Vec<AppliedRateLimit> {
+    /// The rate limits of a call: those of the subtool, which the configuration can replace, of its tags, and of the
+    /// caller's profiles.
+    pub fn rate_limits(&self, tool: &SubtoolName, caller: &Caller) -> Vec<AppliedRateLimit> {
         let (settings, catalog) = (self.settings(), self.catalog.borrow());
         let configured = &settings.config().rate_limits;
         let definition = catalog.get(tool.as_str()).map(|subtool| Arc::clone(&subtool.definition));
@@ -232,15 +233,21 @@ impl Intake {
             let limit = *configured.tags.get(tag)?;
             Some(AppliedRateLimit::new(RateLimitKey::Tag(tag.clone()), limit))
         };
-        own.into_iter().chain(tags.filter_map(of_tag)).collect()
+        let of_profiles = caller.tool_scope.profiles().flat_map(|name| {
+            let limits = settings.config().profiles.get(name).map(|profile| profile.rate_limits.as_slice());
+            let key = |limit: &RateLimit| RateLimitKey::Profile { name: name.to_owned(), per: limit.per };
+            limits.unwrap_or_default().iter().map(move |limit| AppliedRateLimit::new(key(limit), *limit))
+        });
+        own.into_iter().chain(tags.filter_map(of_tag)).chain(of_profiles).collect()
     }
 
     /// The longest window of any rate limit, at least.
     pub fn longest_window(&self) -> Option<Duration> {
         let (settings, catalog) = (self.settings(), self.catalog.borrow());
         let configured = &settings.config().rate_limits;
-        let configured = configured.tools.values().chain(configured.tags.values()).map(|limit| limit.per.get());
-        configured.chain(catalog.longest_window()).max()
+        let of_profiles = settings.config().profiles.values().flat_map(|profile| &profile.rate_limits);
+        let limits = configured.tools.values().chain(configured.tags.values()).chain(of_profiles);
+        limits.map(|limit| limit.per.get()).chain(catalog.longest_window()).max()
     }
 
     /// Checks a request to run a subtool.
@@ -250,9 +257,10 @@ impl Intake {
         let posted = || settings.runner_context.delegation.as_ref().and_then(|own| own.posted_as(id));
         let is_theirs = run.tool != QUESTION || posted() == Some(Posted::Question);
         parts::check_key(run.idempotency_key.as_deref(), || posted().is_some())?;
-        let may_use = is_theirs && caller.tool_scope.covers(&run.tool);
-        let subtool =
-            catalog.get(&run.tool).filter(|_| may_use).ok_or_else(|| catalog.absent(&run.tool, &caller.tool_scope))?;
+        catalog.profiles().check(&caller.tool_scope)?;
+        let caller = settings.within_profiles(caller);
+        let found = catalog.usable(&run.tool, &caller.tool_scope).filter(|_| is_theirs);
+        let subtool = found.ok_or_else(|| catalog.absent(&run.tool, &caller.tool_scope))?;
         parts::check_depth(&run.tool, &subtool.definition, &caller, settings.config())?;
         if let Some(error) = trust::beyond_trust(&run.tool, &subtool.definition, &caller) {
             return Err(error);
@@ -265,7 +273,7 @@ impl Intake {
         if !problems.is_empty() {
             return Err(invalid(&subtool, &problems));
         }
-        privileges::check(&subtool.definition, &input, &settings.config().access.privileges)?;
+        settings.sources.check_privileges(&subtool.definition, &input, &caller.tool_scope)?;
         reason::check(&subtool, run.reason.as_deref())?;
         let case = PolicyCase {
             name: &subtool.name,

@@ -10,6 +10,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use protocol::access::AccessRules;
+use protocol::caller::Caller;
 use protocol::command_executor::ForeignCommands;
 use protocol::duration::PositiveDuration;
 use protocol::mailbox::for_callers::{CallerSettings, Lacking};
@@ -34,6 +36,7 @@ pub mod known;
 pub mod log;
 mod mcp;
 mod packs;
+mod profile;
 pub mod programs;
 mod rate_limit;
 pub mod seal;
@@ -49,6 +52,7 @@ pub use file::{ConfigError, ConfigText, ConfigValues, ParsedConfig, check_in_for
 pub use hook::{HookReceiver, HookSettings, NamePatterns};
 pub use mcp::{McpClientSettings, McpSettings};
 pub use packs::PackSettings;
+pub use profile::ProfileSettings;
 pub use rate_limit::{RateLimit, RateLimitSettings};
 pub use serve::ServeSettings;
 
@@ -63,7 +67,9 @@ pub struct Config {
     pub catalog: CatalogSettings,
     /// What the human decided about packs, by their names.
     pub packs: BTreeMap<String, PackSettings>,
-    pub access: AccessSettings,
+    pub access: AccessRules,
+    /// The rights of some callers, by the names that the human gave them.
+    pub profiles: BTreeMap<String, ProfileSettings>,
     pub confirm: ConfirmSettings,
     pub rate_limits: RateLimitSettings,
     pub executor: ExecutorSettings,
@@ -123,16 +129,6 @@ pub struct CatalogSettings {
     pub learn: bool,
 }
 
-/// What callers may use.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AccessSettings {
-    pub allow: Vec<String>,
-    pub deny: Vec<String>,
-    pub privileges: Vec<String>,
-    pub admin: bool,
-}
-
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfirmSettings {
@@ -179,7 +175,7 @@ pub struct MarkSettings {
 }
 
 /// One confirmation rule of the human.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleSettings {
     /// Names or globs of subtools; empty means every subtool.
@@ -210,7 +206,7 @@ pub struct RuleSettings {
 }
 
 /// A sample call to check a rule with.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleSample {
     pub tool: String,
@@ -394,6 +390,25 @@ impl Config {
             foreign_commands: self.shell.others,
             learns: self.catalog.learn,
         }
+    }
+
+    /// The profiles that other settings name, each with the place where they do.
+    fn used_profiles(&self) -> Vec<(String, String)> {
+        let of_clients = self.mcp.clients.iter().filter_map(|(client, settings)| {
+            Some((format!("mcp.clients.{client}.profile"), settings.profile.clone()?))
+        });
+        let slack = self.serve.slack.as_ref();
+        let of_slack = slack.and_then(|slack| Some(("serve.slack.profile".to_owned(), slack.profile.clone()?)));
+        let of_channels = slack.into_iter().flat_map(|slack| &slack.channel_profiles).map(|(channel, name)| {
+            (format!("serve.slack.channel_profiles.{channel}"), name.clone())
+        });
+        of_clients.chain(of_slack).chain(of_channels).collect()
+    }
+
+    /// Whether a caller may only read.
+    pub fn restricts_to_reading(&self, caller: &Caller) -> bool {
+        let is_restricted = |name: &str| self.profiles.get(name).is_some_and(|profile| profile.read_only);
+        caller.read_only || self.access.read_only || caller.tool_scope.profiles().any(is_restricted)
     }
 
     /// Those of these secrets and programs that are not there.

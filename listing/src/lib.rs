@@ -18,6 +18,7 @@ use self::problem::LoadProblem;
 pub mod header;
 pub mod learned;
 pub mod problem;
+pub mod rights;
 
 /// The listing of the definitions as they are.
 #[derive(Debug)]
@@ -60,6 +61,14 @@ pub struct ListingEntry {
     pub input: Box<RawValue>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_read_only: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// The privileges that every call of it needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
+    /// Whether it is only for callers with administrative access.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_admin: bool,
     /// The names of the secrets without which it cannot run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,

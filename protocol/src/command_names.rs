@@ -10,7 +10,7 @@ pub const AGENT_COMMANDS: [&str; 11] =
     ["list", "run", "wait", "read", "tasks", "cancel", "script", "resolve", "inspect", "lint", "doctor"];
 
 /// The commands of agents that show an installation as a whole: not for the clients of a server, who share it.
-pub const INSTALLATION_COMMANDS: [&str; 3] = ["doctor", "lint", "inspect"];
+pub const INSTALLATION_COMMANDS: [&str; 5] = ["doctor", "lint", "inspect", "logs", "pack"];
 
 /// The commands for humans and for programs, which agents are told about by name.
 pub const OTHER_COMMANDS: [&str; 21] = [

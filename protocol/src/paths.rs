@@ -29,6 +29,8 @@ pub const TRUST: &str = "AGENT_MAGIC_TOOL_TRUST";
 pub const WAKES: &str = "AGENT_MAGIC_TOOL_WAKES";
 /// The variable with the caller's tool scope, as lists of names and globs.
 pub const TOOL_SCOPE: &str = "AGENT_MAGIC_TOOL_SCOPE";
+/// The variable with the profile that restricts the caller, beside its scope.
+pub const PROFILE: &str = "AGENT_MAGIC_TOOL_PROFILE";
 
 /// The variable that says that another process prints the output, when all is over.
 pub const CAPTURED: &str = "AGENT_MAGIC_TOOL_CAPTURED";
@@ -176,11 +178,16 @@ impl Paths {
         word("AGENT_MAGIC_TOOL_DIR").map(|_| self.mailbox.clone())
     }
 
-    /// The caller's tool scope, from `AGENT_MAGIC_TOOL_SCOPE`.
+    /// The caller's tool scope, from `AGENT_MAGIC_TOOL_SCOPE` and `AGENT_MAGIC_TOOL_PROFILE`.
     pub fn tool_scope(&self) -> Result<ToolScope, InvalidScope> {
-        match std::env::var_os(TOOL_SCOPE) {
-            Some(scope) if !scope.is_empty() => ToolScope::parse(scope.to_str().unwrap_or_default()),
-            _ => Ok(ToolScope::default()),
+        let set = |variable| std::env::var_os(variable).filter(|value| !value.is_empty());
+        let scope = match set(TOOL_SCOPE) {
+            Some(scope) => ToolScope::parse(scope.to_str().unwrap_or_default())?,
+            None => ToolScope::default(),
+        };
+        match set(PROFILE) {
+            Some(profile) => scope.within_profile(&profile.to_string_lossy()).map_err(InvalidScope::Profile),
+            None => Ok(scope),
         }
     }
 

@@ -9,18 +9,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 use crate::error::ErrorBody;
+use crate::paths::{PROFILE as PROFILE_VARIABLE, TOOL_SCOPE};
 
 /// Lists of names and globs. A subtool is in scope if its name matches an entry of every list; without any
-/// list, every subtool is.
+/// list, every subtool is. A list may name a profile of the configuration instead, as `["@support"]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ToolScope(Vec<Vec<String>>);
 
+/// What the name of a profile begins with in a scope. No name of a subtool does.
+const PROFILE: char = '@';
+/// The longest name of a profile.
+const MAX_PROFILE_CHARS: usize = 32;
+
+/// A list that cannot be a part of a scope.
 #[derive(Debug, thiserror::Error)]
-#[error("`{pattern}` is not a valid name or glob: {source}")]
-pub struct InvalidPattern {
-    pattern: String,
-    source: globset::Error,
+pub enum InvalidPattern {
+    #[error("`{pattern}` is not a valid name or glob: {source}")]
+    Glob { pattern: String, source: globset::Error },
+    /// It would mean what either of them allows, and a profile says more than what is allowed.
+    #[error("`{0}` names a profile, so it must be the only entry of its list")]
+    ProfileAmongOthers(String),
+    #[error("`{0}` is not the name of a profile; use 1 to 32 of the characters a-z 0-9 -")]
+    ProfileName(String),
+}
+
+/// Whether a profile can have this name.
+pub fn is_profile_name(name: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=MAX_PROFILE_CHARS).contains(&name.len()) && name.bytes().all(is_fit)
+}
+
+fn check(patterns: &[String]) -> Result<(), InvalidPattern> {
+    for pattern in patterns {
+        match pattern.strip_prefix(PROFILE) {
+            Some(_) if patterns.len() > 1 => return Err(InvalidPattern::ProfileAmongOthers(pattern.clone())),
+            Some(name) if !is_profile_name(name) => return Err(InvalidPattern::ProfileName(name.to_owned())),
+            Some(_) => {}
+            None => {
+                let wrong = |source| InvalidPattern::Glob { pattern: pattern.clone(), source };
+                Glob::new(pattern).map_err(wrong)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A tool scope that cannot be read.
@@ -33,26 +65,52 @@ pub enum InvalidScope {
     Empty,
     #[error(transparent)]
     Pattern(#[from] InvalidPattern),
+    /// In the variable with a profile.
+    #[error("{0}")]
+    Profile(InvalidPattern),
 }
 
 impl ToolScope {
+    /// Covers no subtool.
+    pub fn nothing() -> Self {
+        Self(vec![Vec::new()])
+    }
+
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the subtool `name` is in scope. A malformed pattern matches nothing.
+    /// Whether the subtool `name` is in scope, as far as names tell. What a profile covers is not known here, so with one
+    /// it is not: use `Catalog::usable` or `Rights`. A malformed pattern matches nothing.
     pub fn covers(&self, name: &str) -> bool {
-        let matches = |pattern: &String| {
-            pattern == name || Glob::new(pattern).is_ok_and(|glob| glob.compile_matcher().is_match(name))
+        self.covers_with(name, |_| false)
+    }
+
+    /// Whether the subtool `name` is in scope, if `has` tells whether a profile has it.
+    pub fn covers_with(&self, name: &str, has: impl Fn(&str) -> bool) -> bool {
+        let matches = |pattern: &String| match pattern.strip_prefix(PROFILE) {
+            Some(profile) => has(profile),
+            None => pattern == name || Glob::new(pattern).is_ok_and(|glob| glob.compile_matcher().is_match(name)),
         };
         self.0.iter().all(|patterns| patterns.iter().any(matches))
     }
 
+    /// The profiles that it names, all of which restrict it.
+    pub fn profiles(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|patterns| match patterns.as_slice() {
+            [only] => only.strip_prefix(PROFILE),
+            _ => None,
+        })
+    }
+
+    /// Returns this scope, restricted further to the profile of this name.
+    pub fn within_profile(&self, name: &str) -> Result<Self, InvalidPattern> {
+        self.narrowed(vec![format!("{PROFILE}{name}")])
+    }
+
     /// Returns this scope, restricted further to `patterns`.
     pub fn narrowed(&self, patterns: Vec<String>) -> Result<Self, InvalidPattern> {
-        for pattern in &patterns {
-            Glob::new(pattern).map_err(|source| InvalidPattern { pattern: pattern.clone(), source })?;
-        }
+        check(&patterns)?;
         let mut narrowed = self.clone();
         if !narrowed.0.contains(&patterns) {
             narrowed.0.push(patterns);
@@ -70,7 +128,7 @@ impl ToolScope {
 
     /// Parses the value of an environment variable; a malformed value allows nothing.
     pub fn from_env_value(text: &str) -> Self {
-        Self::parse(text).unwrap_or_else(|_| Self(vec![Vec::new()]))
+        Self::parse(text).unwrap_or_else(|_| Self::nothing())
     }
 
     /// Parses the value of an environment variable.
@@ -79,9 +137,7 @@ impl ToolScope {
         if scope.is_everything() {
             return Err(InvalidScope::Empty);
         }
-        for pattern in scope.0.iter().flatten() {
-            Glob::new(pattern).map_err(|source| InvalidPattern { pattern: pattern.clone(), source })?;
-        }
+        scope.0.iter().try_for_each(|patterns| check(patterns))?;
         Ok(scope)
     }
 
@@ -93,9 +149,14 @@ impl ToolScope {
 
 impl From<InvalidScope> for ErrorBody {
     fn from(error: InvalidScope) -> Self {
-        Self::new(Code::BadConfig, format!("the environment variable `AGENT_MAGIC_TOOL_SCOPE` is wrong: {error}")).hint(
-            "write lists of names or globs, all of which must match, like [[\"git_*\", \"ask_user\"]], or unset it",
-        )
+        let (variable, hint) = match &error {
+            InvalidScope::Profile(_) => (PROFILE_VARIABLE, "name a profile of the configuration, or unset it"),
+            _ => (
+                TOOL_SCOPE,
+                "write lists of names or globs, all of which must match, like [[\"git_*\", \"ask_user\"]], or unset it",
+            ),
+        };
+        Self::new(Code::BadConfig, format!("the environment variable `{variable}` is wrong: {error}")).hint(hint)
     }
 }
 
@@ -128,5 +189,22 @@ mod tests {
             assert!(!ToolScope::from_env_value(text).covers("ask_user"), "{text}");
         }
         assert!(!ToolScope(vec![patterns(&["a[b"])]).covers("a"));
+    }
+
+    #[test]
+    fn a_profile_stands_alone_and_covers_nothing_where_it_is_not_known() {
+        let all = ToolScope::default();
+        let support = all.within_profile("support").expect("a name");
+        assert_eq!(support.profiles().collect::<Vec<_>>(), ["support"]);
+        assert!(!support.covers("order_read") && !support.covers("@support") && !support.is_everything());
+        assert!(support.covers_with("order_read", |profile| profile == "support"));
+        let both = support.narrowed(patterns(&["order_*"])).expect("a glob").within_profile("night").expect("a name");
+        assert_eq!(both.profiles().collect::<Vec<_>>(), ["support", "night"]);
+        assert!(both.covers_with("order_read", |_| true) && !both.covers_with("mail", |_| true));
+        assert!(!both.covers_with("order_read", |profile| profile == "support"), "all of them restrict it");
+        assert_eq!(ToolScope::parse(&both.to_env_value()).expect("it was written"), both);
+        for text in [r#"[["@a", "b"]]"#, r#"[["b", "@a"]]"#, r#"[["@"]]"#, r#"[["@A"]]"#, r#"[["@a*"]]"#] {
+            assert!(ToolScope::parse(text).is_err(), "{text}");
+        }
     }
 }

@@ -24,7 +24,7 @@ use protocol::caller::session_label;
 use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
 use protocol::paths::SESSION;
-use protocol::tool_scope::ToolScope;
+use protocol::tool_scope::{InvalidPattern, ToolScope};
 use serde_json::{Map, json};
 use tokio::process::Command;
 use url::Url;
@@ -69,14 +69,19 @@ struct AgentReport {
 
 fn filled(agent: &Agent, invocation: &Invocation) -> Result<(AgentBrief, ToolScope), Failure> {
     let values = fields::FieldValues::of(invocation);
+    let rejected = |error: InvalidPattern| Failure::new(Code::Rejected, error.to_string());
     let tool_scope = match values.value(agent.subtools.as_ref())? {
         None => invocation.caller.tool_scope.clone(),
         Some(patterns) => {
             let patterns = serde_json::from_value(patterns)
                 .map_err(|_| fields::wrong_type("subtools", "list of names and globs"))?;
             let narrowed = invocation.caller.tool_scope.narrowed(patterns);
-            narrowed.map_err(|error| Failure::new(Code::Rejected, error.to_string()))?
+            narrowed.map_err(rejected)?
         }
+    };
+    let tool_scope = match &agent.profile {
+        Some(profile) => tool_scope.within_profile(profile).map_err(rejected)?,
+        None => tool_scope,
     };
     let prompt = values.text(Some(&agent.prompt))?.unwrap_or_default();
     if prompt.trim().is_empty() {

@@ -171,11 +171,25 @@ impl Delegation {
         Failure::new(Code::Internal, "there is no executor to delegate to")
     }
 
+    /// The failure if a definition needs the subtool `name`, and its caller has only a part of all subtools, without this
+    /// one. It does not name what the caller must not know.
+    pub(super) fn excluded(&self, name: &str, invocation: &Invocation) -> Option<Failure> {
+        let scope = &invocation.caller.tool_scope;
+        if scope.is_everything() || self.subtools.borrow().usable(name, scope).is_some() {
+            return None;
+        }
+        let failure = Failure::new(Code::UnknownSubtool, "it needs a subtool that this caller does not have");
+        Some(failure.hint("do not look for another way; tell the user, who decides what this caller may use"))
+    }
+
     /// Returns the subtool `name` if the caller may use it.
     pub(super) fn subtool(&self, name: &str, invocation: &Invocation) -> Result<ToolDefinition, Failure> {
+        if let Some(failure) = self.excluded(name, invocation) {
+            return Err(failure);
+        }
         let scope = &invocation.caller.tool_scope;
         let catalog = self.subtools.borrow();
-        let found = catalog.get(name).filter(|_| scope.covers(name)).ok_or_else(|| catalog.absent(name, scope));
+        let found = catalog.usable(name, scope).ok_or_else(|| catalog.absent(name, scope));
         let found = found.map_err(|ErrorBody { code, message, hint, .. }| {
             let failure = Failure::new(code, message);
             match hint {

@@ -78,6 +78,9 @@ async fn run_step(
     cancel: &CancellationToken,
     on_waiting: &(dyn Fn() + Send + Sync),
 ) -> StepEnd {
+    if let Some(failure) = delegation.excluded(step.subtool.as_str(), invocation) {
+        return StepEnd::Failed(step_failed(step, failure));
+    }
     let run = |(number, input)| async move {
         let own = if step.each.is_some() { format!("{}-{number}", step.name) } else { step.name.clone() };
         let key = part_of::key_of_step(&invocation.id, &own);
@@ -255,6 +258,9 @@ impl<'a> Course<'a> {
             let end = match self.ends.get(step.name.as_str())? {
                 StepEnd::Data { ids, .. } => json!({"tool": step.subtool.as_str(), "ids": ids}),
                 StepEnd::LeftOut => json!({"tool": step.subtool.as_str(), "left_out": true}),
+                StepEnd::Failed(Failure { error, .. }) if error.code == Code::UnknownSubtool => {
+                    json!({"code": error.code, "message": error.message})
+                }
                 StepEnd::Failed(failure) => {
                     json!({"tool": step.subtool.as_str(), "code": failure.error.code, "message": failure.error.message, "call": failure.error.details.get("call")})
                 }

@@ -269,7 +269,7 @@ impl SessionService {
     ) -> Result<TurnStream, ErrorBody> {
         self.check_depth(conversation.asker.depth)?;
         let permit = self.quotas.turn(&conversation.asker)?;
-        let parts = self.parts(conversation.asker.read_only);
+        let parts = self.parts(&conversation.asker);
         stateless::ask(parts, conversation, permit).await
     }
 
@@ -482,8 +482,9 @@ impl SessionService {
             .hint("do it yourself, or ask the user; `depth` under [agent] is the limit"))
     }
 
-    fn parts(&self, read_only: bool) -> LiveParts {
+    fn parts(&self, asker: &Asker) -> LiveParts {
         let settings = self.settings.current();
+        let read_only = settings.config.restricts_to_reading(&asker.narrow(&self.caller));
         LiveParts {
             model_factory: settings.factory(read_only),
             config: settings.config,
@@ -532,7 +533,7 @@ impl SessionService {
         let service = Arc::clone(self);
         let resumed = tokio::task::spawn_blocking(move || service.index.resume(number)).await;
         let resumed = resumed.map_err(|_| stopping())??;
-        let parts = self.parts(asker.read_only);
+        let parts = self.parts(&asker);
         let live = Box::pin(LiveSession::open(parts, resumed, asker)).await?;
         *loaded = Some(Arc::clone(&live));
         Ok(live)

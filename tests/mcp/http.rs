@@ -9,10 +9,10 @@ use serde_json::json;
 use super::peers::{HttpServer, define};
 use crate::world::World;
 
-pub(super) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#;
+pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#;
 
 /// Sends one request; returns the status and the whole answer.
-pub(super) fn post(server: &HttpServer, headers: &[(&str, &str)], body: &str) -> (u16, String) {
+pub(crate) fn post(server: &HttpServer, headers: &[(&str, &str)], body: &str) -> (u16, String) {
     let mut all = vec![("Host", server.host()), ("Content-Type", "application/json")];
     all.extend([("Accept", "application/json, text/event-stream"), ("Connection", "close")]);
     for (name, value) in headers {

@@ -34,10 +34,10 @@ pub(super) fn node(packages: &Path) -> PathBuf {
 
 /// The lines that a process prints, each a JSON document, of which each must come in time.
 #[derive(Debug)]
-pub(super) struct Lines(Receiver<String>);
+pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
-    pub(super) fn of(stdout: ChildStdout) -> Self {
+    pub(crate) fn of(stdout: ChildStdout) -> Self {
         let (sender, receiver) = channel();
         std::thread::spawn(move || {
             // Ends with the process, or with the test.
@@ -51,7 +51,7 @@ impl Lines {
     }
 
     #[track_caller]
-    pub(super) fn next(&self) -> Value {
+    pub(crate) fn next(&self) -> Value {
         let line = self.0.recv_timeout(TEST_TIMEOUT).expect("it answers in time");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
@@ -197,14 +197,14 @@ pub(super) fn document(result: &Value) -> Value {
 
 /// `mcp --http`, on a free port.
 #[derive(Debug)]
-pub(super) struct HttpServer {
+pub(crate) struct HttpServer {
     process: Child,
     pub(super) url: String,
     pub(super) key: String,
 }
 
 impl HttpServer {
-    pub(super) fn start(world: &World, arguments: &[&str]) -> Self {
+    pub(crate) fn start(world: &World, arguments: &[&str]) -> Self {
         let mut command = world.command(&["mcp", "--http", "127.0.0.1:0"]);
         let mut process = command.args(arguments).stdout(Stdio::piped()).spawn().expect("it starts");
         let printed = Lines::of(process.stdout.take().expect("a pipe")).next();

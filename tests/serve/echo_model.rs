@@ -1,4 +1,5 @@
-//! A fast model of our own: it streams back, piece by piece, the mark that the last user message names in `echo MARK`.
+//! A fast model of our own: it streams back, piece by piece, the mark that the last user message names in `echo MARK`. For
+//! a message `shell LINE` it runs the line with its one tool, and answers with what that printed.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,7 +15,7 @@ use crate::world::until;
 pub(super) const PIECES: usize = 20;
 
 /// Starts it; it ends with the test's process. Returns its URL.
-pub(super) fn start() -> String {
+pub(crate) fn start() -> String {
     start_with(None)
 }
 
@@ -37,7 +38,7 @@ fn start_with(held_by: Option<PathBuf>) -> String {
 }
 
 /// The configuration of a world that asks this model.
-pub(super) fn configuration(url: &str, more: &str) -> String {
+pub(crate) fn configuration(url: &str, more: &str) -> String {
     format!("[agent]\nmodel = \"echo\"\n[models.echo]\nprovider = \"openai\"\nurl = \"{url}\"\n{more}")
 }
 
@@ -75,6 +76,10 @@ fn answer_all(stream: TcpStream, held_by: Option<&Path>) -> std::io::Result<()> 
             }
             until("the answer is released", || !file.exists());
         }
+        if let Some(message) = shell_message(&last, &text) {
+            answer_with(&mut writer, &message, request["stream"] == true)?;
+            continue;
+        }
         let mark = text.split_whitespace().nth(1).unwrap_or("none").to_owned();
         if request["stream"] == true {
             writer.write_all(
@@ -99,6 +104,33 @@ fn answer_all(stream: TcpStream, held_by: Option<&Path>) -> std::io::Result<()> 
             )?;
         }
     }
+}
+
+/// What it says about a line for its tool, or about what that printed.
+fn shell_message(last: &Value, text: &str) -> Option<Value> {
+    if last["role"] == "tool" {
+        return Some(json!({"role": "assistant", "content": text}));
+    }
+    let line = text.rsplit_once("shell ")?.1;
+    let arguments = json!({"command": line}).to_string();
+    let call = json!({"index": 0, "id": "call-1", "type": "function",
+        "function": {"name": "command_executor", "arguments": arguments}});
+    Some(json!({"role": "assistant", "content": null, "tool_calls": [call]}))
+}
+
+/// Sends a message in one piece.
+fn answer_with(writer: &mut TcpStream, message: &Value, is_stream: bool) -> std::io::Result<()> {
+    let reason = if message["tool_calls"].is_null() { "stop" } else { "tool_calls" };
+    if is_stream {
+        let body = format!("{}{}data: [DONE]\n\n", piece(message, None), piece(&json!({}), Some(reason)));
+        let kind = "text/event-stream";
+        return write!(writer, "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    }
+    let body = json!({"id": "c", "object": "chat.completion", "created": 1, "model": "echo",
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}});
+    let body = body.to_string();
+    write!(writer, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 fn piece(delta: &Value, finish: Option<&str>) -> String {

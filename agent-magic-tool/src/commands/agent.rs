@@ -25,6 +25,8 @@ use protocol::error::chain;
 use protocol::mailbox::request::IfNoApprover;
 use serde_json::{Value, json};
 
+use crate::profile;
+
 mod chat;
 mod delegated;
 mod observer;
@@ -62,6 +64,9 @@ pub(crate) struct Args {
     /// Refuse every subtool that is not declared read-only, even if the policy allows it
     #[arg(long)]
     read_only: bool,
+    /// The rights of the agent: a name in `[profiles]`
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     /// If a task needs approval and no human has the page open: `fail` refuses it, `wait` waits for a human;
     /// by default it waits on a terminal and fails elsewhere
     #[arg(long, value_name = "WHAT", value_parser = if_no_approver())]
@@ -159,10 +164,16 @@ fn open(
         stream: args.no_stream.then_some(false),
         focus: args.focus.clone(),
         brief: None,
-        caller: Caller { unattended, read_only: context.caller.read_only || args.read_only, ..context.caller.clone() },
+        caller: caller(args, unattended, config, context)?,
     };
     let shell = Arc::new(InProcess::of(context));
     Ok(Session::open(options, &context.paths, config, shell, observer)?)
+}
+
+/// Who the agent calls as.
+fn caller(args: &Args, unattended: bool, config: &Config, context: &Context) -> Result<Caller, Error> {
+    let caller = profile::caller(args.profile.as_deref(), config, context)?;
+    Ok(Caller { unattended, read_only: caller.read_only || args.read_only, ..caller })
 }
 
 /// The newest session that began in the caller's folder.
@@ -175,7 +186,8 @@ fn newest(sessions: &SessionStore, context: &Context) -> Result<u32, Error> {
 
 /// Returns the system prompt and the tool definition that a model would get.
 fn system_prompt(args: &Args, config: &Config, context: &Context) -> Result<Value, Error> {
-    let mode = PromptMode::of(config, context.caller.read_only || args.read_only);
+    let caller = caller(args, false, config, context)?;
+    let mode = PromptMode::of(config, config.restricts_to_reading(&caller));
     let model_factory = ModelFactory::new(config, &context.paths, mode, args.focus.clone())?;
     let (sections, text) = model_factory.system_prompt(args.model.as_deref())?;
     let tokens = view::estimate_tokens(&text) + view::estimate_tokens(&definition().to_string());

@@ -211,7 +211,7 @@ fn rules(config: &Config, paths: &Paths) -> Check {
     let unmatched = targets::unmatched(config, paths);
     let found = unmatched.iter().map(|unmatched| format!("`{}`: {}", unmatched.path, unmatched.message)).collect();
     let errors = unmatched.iter().filter(|unmatched| unmatched.is_error).count();
-    match Policy::new(&config.confirm) {
+    match Policy::new(config) {
         Ok(_) if errors > 0 => {
             let message = format!("{} of the configuration would protect nothing", counted(errors, "part"));
             let hint = "mend the names, or remove what is about nothing; lines: agent-magic-tool lint";

@@ -10,9 +10,12 @@ use executor::intake::invalid;
 use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
 use ground::config::Config;
 use ground::task::confirmation::Assurance;
+use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
 use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
+
+use crate::profile;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -21,24 +24,34 @@ pub(crate) struct Args {
     /// Show whether a run with this input needs a human's confirmation: a JSON object, `@FILE`, or `-` for standard input
     #[arg(long, short, value_name = "JSON|@FILE|-", requires = "name")]
     input: Option<String>,
+    /// Show it as callers with this profile have it, or why they do not: a name in `[profiles]`
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let config = Config::read(&context.paths)?;
     let catalog = Catalog::load(&Sources::of(&context.paths, &config));
-    let Some(name) = &args.name else { return overview(&catalog, context) };
-    let tool_scope = &context.caller.tool_scope;
-    let Some(subtool) = catalog.get(name).filter(|_| tool_scope.covers(name)) else {
+    let caller = profile::caller(args.profile.as_deref(), &config, context)?;
+    let Some(name) = &args.name else { return overview(&catalog, &caller, context) };
+    if let (Some(profile), Some(known)) = (&args.profile, catalog.usable(name, &context.caller.tool_scope))
+        && let Some(why) = catalog.profiles().exclusion(profile, name, &known.definition)
+    {
+        return Err(Error::new(Code::UnknownSubtool, format!("callers with the profile `{profile}` do not have `{name}`: {why}"))
+            .hint(format!("a human can change [profiles.{profile}] in config.toml")));
+    }
+    let tool_scope = &caller.tool_scope;
+    let Some(subtool) = catalog.usable(name, tool_scope) else {
         let absent = catalog.absent(name, tool_scope);
         let is_explained = absent.details.get("nearest").is_none();
-        if catalog.is_hidden(name) && tool_scope.covers(name) && !is_explained {
+        if catalog.is_hidden(name) && tool_scope.is_everything() && !is_explained {
             return Err(hidden(name, &config));
         }
         return Err(absent.into());
     };
-    let policy = Policy::new(&config.confirm)?;
+    let policy = Policy::new(&config)?;
     let input = args.input.as_deref().map(|text| run::read_input(text, name, context)).transpose()?;
-    let confirmation = confirmation(&subtool, input, &policy, context)?;
+    let confirmation = confirmation(&subtool, input, &policy, &caller, context)?;
     let definition = &*subtool.definition;
     context.output.json(&json!({
         "name": subtool.name,
@@ -77,6 +90,7 @@ fn confirmation(
     subtool: &Subtool,
     input: Option<Map<String, Value>>,
     policy: &Policy,
+    caller: &Caller,
     context: &Context,
 ) -> Result<Value, Error> {
     let has_input = input.is_some();
@@ -88,7 +102,6 @@ fn confirmation(
         return Err(invalid(subtool, &problems).into());
     }
     let Value::Object(input) = input else { unreachable!("it was built as an object above") };
-    let caller = &context.caller;
     let definition = &*subtool.definition;
     // A sandbox may hide the keys; then it says what holds without one.
     let has_keys = super::approver::key_file(context).and_then(|file| super::approver::read(&file));
@@ -123,11 +136,11 @@ fn line(subtool: &Subtool) -> Value {
     })
 }
 
-fn overview(catalog: &Catalog, context: &Context) -> Result<Exit, Error> {
+fn overview(catalog: &Catalog, caller: &Caller, context: &Context) -> Result<Exit, Error> {
     let (mut lines, mut problems) = (BTreeMap::new(), catalog.problems().to_vec());
     for (name, checked) in catalog.check() {
         match checked {
-            CheckOutcome::Usable(subtool) if context.caller.tool_scope.covers(name.as_str()) => {
+            CheckOutcome::Usable(subtool) if catalog.admits(&subtool, &caller.tool_scope) => {
                 lines.insert(name, line(&subtool));
             }
             CheckOutcome::Usable(_) | CheckOutcome::Hidden => {}
@@ -135,7 +148,8 @@ fn overview(catalog: &Catalog, context: &Context) -> Result<Exit, Error> {
         }
     }
     context.output.json_or(&lines.values().collect::<Vec<_>>(), "one of them: agent-magic-tool inspect NAME")?;
-    for problem in problems {
+    // Who may use a part is told nothing of the rest.
+    for problem in problems.into_iter().filter(|_| context.caller.tool_scope.is_everything()) {
         context.output.note(&format!("not loaded: {problem}"));
     }
     Ok(Exit::Ok)

@@ -90,7 +90,7 @@ fn of_configuration(config: &Config, context: &Context) -> Vec<Finding> {
         place: Some(place),
         message,
     };
-    let wrong = Policy::new(&config.confirm).err();
+    let wrong = Policy::new(&config).err();
     let wrong = wrong.map(|error| finding(Level::Error, "bad-rule", error.path(), error.to_string()));
     let unmatched = targets::unmatched(config, &context.paths).into_iter().map(|unmatched| {
         let level = if unmatched.is_error { Level::Error } else { Level::Warning };

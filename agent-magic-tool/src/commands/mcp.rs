@@ -20,6 +20,8 @@ use protocol::mailbox::Mailbox;
 use protocol::tool_scope::{InvalidPattern, ToolScope};
 use serde_json::json;
 
+use crate::profile;
+
 /// The client that shows the key that we make.
 const DEFAULT_CLIENT: &str = "default";
 
@@ -37,6 +39,9 @@ pub(crate) struct Args {
     /// The file with the key that clients must show over HTTP [default: `mcp-key` in the state folder, made if missing]
     #[arg(long, value_name = "FILE", requires = "http")]
     key_file: Option<PathBuf>,
+    /// The rights of the clients: a name in `[profiles]`
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     /// The mailbox, for clients that do not pass on the environment
     #[arg(long, value_name = "FOLDER")]
     mailbox: Option<PathBuf>,
@@ -58,7 +63,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let settings = ServerSettings {
         shell: Arc::new(InProcess::of(context).in_mailbox(&paths)),
         mailbox: Mailbox::open(&paths.mailbox)?,
-        caller: context.caller.clone(),
+        caller: profile::caller(args.profile.as_deref(), &config, context)?,
         foreign_commands: config.shell.others,
         exposed: exposed(&args.expose)?,
         access: access(&config)?,
@@ -114,7 +119,10 @@ fn access(config: &Config) -> Result<AccessLists, Error> {
             tools: scope(&client.tools)?,
             resources: scope(&client.resources)?,
             prompts: scope(&client.prompts)?,
-            subtools: scope(&client.subtools)?,
+            subtools: match &client.profile {
+                Some(profile) => scope(&client.subtools)?.within_profile(profile)?,
+                None => scope(&client.subtools)?,
+            },
         })
     };
     let lists = config.mcp.clients.iter().map(|(name, client)| {

@@ -15,11 +15,14 @@ use agent_side::output::Output;
 use ground::config::Config;
 use ground::config::api_keys::{ApiKeyError, ApiKeyOptions, ApiKeys, ApiScopes, HistoryKeeper};
 use ground::config::log::{self, LogTarget};
+use protocol::caller::Caller;
 use protocol::clock;
 use protocol::code::{Code, Exit};
 use protocol::duration::PositiveDuration;
 use protocol::error::{ErrorBody, chain};
 use serde_json::json;
+
+use crate::profile;
 
 const EXAMPLE: &str = "\
 Example:
@@ -43,6 +46,9 @@ pub(crate) struct Args {
     /// Where to listen, instead of `listen` under [serve]; port 0 means any that is free
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address)]
     listen: Option<SocketAddr>,
+    /// The rights of all who ask: a name in `[profiles]`
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -73,6 +79,16 @@ enum KeyCommand {
         /// The one model that answers it: a name in `[models]`
         #[arg(long, value_name = "NAME")]
         model: Option<String>,
+        /// The rights of its client: a name in `[profiles]`
+        #[arg(long, value_name = "NAME")]
+        profile: Option<String>,
+    },
+    /// Give the client of a key another profile, or none; its key stays the same
+    SetProfile {
+        /// What you call the key
+        name: String,
+        /// A name in `[profiles]`; without one, the rights of all callers
+        profile: Option<String>,
     },
     /// List the keys, without what is secret of them
     List,
@@ -121,7 +137,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 fn key(command: &KeyCommand, context: &Context) -> Result<Exit, Error> {
     let keys = ApiKeys::of(&context.paths);
     match command {
-        KeyCommand::Create { name, scope, expires, history, model } => {
+        KeyCommand::Create { name, scope, expires, history, model, profile } => {
             if scope.contains(&KeyScope::Decide) {
                 let message = "the scope `decide` is not given here: only you give it, on the page";
                 return Err(Error::usage(message).hint(
@@ -134,13 +150,14 @@ fn key(command: &KeyCommand, context: &Context) -> Result<Exit, Error> {
                 let config = Config::read(&context.paths)?;
                 ModelRegistry::new(&config).choose(Some(model))?;
             }
+            profile::check(profile.as_deref(), &Config::read(&context.paths)?)?;
             let expires_at = expires.map(|lifetime| clock::now().checked_add(lifetime.get())).transpose();
             let expires_at = expires_at.map_err(|_| Error::usage("`--expires` is too far in the future"))?;
             let history = match history {
                 KeyHistory::Server => HistoryKeeper::Server,
                 KeyHistory::Client => HistoryKeeper::Client,
             };
-            let options = ApiKeyOptions { expires_at, history, model: model.clone() };
+            let options = ApiKeyOptions { expires_at, history, model: model.clone(), profile: profile.clone() };
             let made = keys.create(name, scopes, options).map_err(|error| key_error(&error))?;
             context.output.json(&json!({"name": name, "key": made.key}))?;
             context.output.note("the key is not shown again; clients send it as `Authorization: Bearer KEY`");
@@ -157,9 +174,15 @@ fn key(command: &KeyCommand, context: &Context) -> Result<Exit, Error> {
                 json!({
                     "name": key.name, "id": key.id, "scopes": key.scopes, "created_at": key.created_at,
                     "expires_at": key.expires_at, "history": key.history, "model": key.model,
+                    "profile": key.profile,
                 })
             });
             context.output.json(&shown.collect::<Vec<_>>())?;
+        }
+        KeyCommand::SetProfile { name, profile } => {
+            profile::check(profile.as_deref(), &Config::read(&context.paths)?)?;
+            keys.set_profile(name, profile.as_deref()).map_err(|error| key_error(&error))?;
+            context.output.json(&json!({"name": name, "profile": profile}))?;
         }
         KeyCommand::Revoke { name } => {
             keys.revoke(name).map_err(|error| key_error(&error))?;
@@ -183,7 +206,8 @@ fn serve(args: &Args, context: &Context) -> Result<Exit, Error> {
     context.paths.create_state().map_err(|error| Error::io("failed to create the state folder", &error))?;
     log::start(LogTarget::File(&context.paths.serve_log()), &config.executor)
         .map_err(|error| Error::new(Code::Io, chain(&error)))?;
-    program::run(service_context(config, context), args.listen, &OutputAnnouncer(context))?;
+    let caller = profile::caller(args.profile.as_deref(), &config, context)?;
+    program::run(service_context(config, caller, context), args.listen, &OutputAnnouncer(context))?;
     Ok(Exit::Ok)
 }
 
@@ -200,21 +224,22 @@ impl Announcer for OutputAnnouncer<'_> {
     }
 }
 
-fn service_context(config: Config, context: &Context) -> ServiceContext {
-    let (paths, caller, dispatch) = (context.paths.clone(), context.caller.clone(), context.dispatch);
+fn service_context(config: Config, caller: Caller, context: &Context) -> ServiceContext {
+    // The server itself forgets what its clients delete, whatever they may do.
+    let (paths, own_caller, dispatch) = (context.paths.clone(), context.caller.clone(), context.dispatch);
     let (approver_window, idle) = (config.serve.approver_window.get(), config.serve.idle.get());
     ServiceContext {
         paths: context.paths.clone(),
         config,
         shell: Arc::new(InProcess::of(context)),
-        caller: context.caller.clone(),
+        caller,
         forget_results: Box::new(move |label| {
             let output = Output::buffered();
             let own = Context {
                 paths: paths.clone(),
                 output,
                 stdin: Stdin::Text(String::new()),
-                caller: caller.clone(),
+                caller: own_caller.clone(),
                 dispatch,
             };
             let forgotten = tasks::forget(label.to_owned(), &own);

@@ -32,7 +32,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let config = Config::read(&context.paths)?;
     let catalog = Catalog::load(&Sources::of(&context.paths, &config));
-    let Some(subtool) = catalog.get(&args.name) else {
+    let Some(subtool) = catalog.usable(&args.name, &context.caller.tool_scope) else {
         return Err(catalog.absent(&args.name, &context.caller.tool_scope).into());
     };
     if subtool.definition.examples.is_empty() {

@@ -2,6 +2,7 @@
 
 use globset::{Glob, GlobMatcher};
 use listing::learned::{self, LearnedRequest};
+use listing::rights::Rights;
 use listing::{Listing, ListingEntry};
 use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
@@ -31,6 +32,8 @@ mod typescript;
 /// The default limits: enough to choose from, few enough to read.
 const LIMIT_WITH_QUERY: usize = 10;
 const LIMIT: usize = 20;
+/// How many names that are near to a wrong one are looked at for one that the caller may use.
+const MAX_NEAR: usize = 12;
 /// Those of `--format=hits`, which is for programs that ask for the schemas of what they choose.
 const LIMIT_OF_HITS: usize = 3;
 const MAX_HITS: usize = 20;
@@ -183,9 +186,10 @@ pub fn run(args: &Args, source: &impl ListingSource, context: &Context) -> Resul
     let names: Vec<&str> = match what(args)? {
         What::Tools(names) => names,
         What::Packs => {
+            let rights = source.rights()?;
             let groups = source.read(|listing| {
                 source.lacking(&[])?;
-                Ok(packs::usable(listing, &context.caller)?)
+                Ok(packs::usable(listing, &rights, &context.caller)?)
             })?;
             packs::print(&groups, args.format, context)?;
             return Ok(Exit::Ok);
@@ -200,6 +204,7 @@ pub fn run(args: &Args, source: &impl ListingSource, context: &Context) -> Resul
     };
     let selection = ListQuery {
         names: &names,
+        rights: source.rights()?,
         query,
         pack: args.pack.as_deref().map(pack_matcher).transpose()?,
         limit: limit(args, &names, query),
@@ -269,6 +274,7 @@ fn pack_matcher(pattern: &str) -> Result<(String, GlobMatcher), Error> {
 /// What the caller wants to see.
 struct ListQuery<'a> {
     names: &'a [&'a str],
+    rights: Rights,
     query: Option<&'a str>,
     pack: Option<(String, GlobMatcher)>,
     limit: usize,
@@ -293,7 +299,7 @@ impl ListQuery<'_> {
     /// Fails for the first name that no subtool has, or that the caller may not use.
     fn check_names(&self, listing: &Listing, source: &impl ListingSource) -> Result<(), ListFailure> {
         for name in self.names {
-            if self.caller().tool_scope.covers(name) && listing.find(name)?.is_some() {
+            if self.rights.cover_name(listing, name)? {
                 continue;
             }
             if let Some(explained) = source.why_absent(name, &self.caller().tool_scope, listing)? {
@@ -302,8 +308,14 @@ impl ListQuery<'_> {
             let words: Vec<_> = self.names.iter().map(|name| (*name).to_owned()).collect();
             let search = command_names::search(&words);
             let known = listing.names()?;
-            let known = known.iter().map(String::as_str).filter(|name| self.caller().tool_scope.covers(name));
-            let hint = did_you_mean(nearest(name, known, 1))
+            let near = nearest(name, known.iter().map(String::as_str).filter(|name| self.rights.may_have(name)), MAX_NEAR);
+            let mut usable = Vec::new();
+            for near in near {
+                if self.rights.cover_name(listing, &near)? {
+                    usable.push(near);
+                }
+            }
+            let hint = did_you_mean(usable.first())
                 .map_or_else(|| search.clone(), |hint| format!("{hint} Or search: {search}"));
             return Err(Error::new(Code::UnknownSubtool, format!("no subtool named `{name}`")).hint(hint).into());
         }
@@ -331,10 +343,10 @@ impl ListQuery<'_> {
             let groups: Vec<_> = listing.groups().iter().map(|group| self.is_of_pack(&group.name)).collect();
             found.retain(|(number, _)| groups.get(listing.facts(*number).group).copied().unwrap_or(false));
         }
-        if !self.caller().tool_scope.is_everything() {
+        if !self.rights.are_all() {
             let mut covered = Vec::with_capacity(found.len());
             for (number, hit) in found {
-                if self.caller().tool_scope.covers(&listing.name(number)?) {
+                if self.rights.cover(listing, number)? {
                     covered.push((number, hit));
                 }
             }

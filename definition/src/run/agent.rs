@@ -4,7 +4,7 @@ use ground::base::template;
 use ground::config::secret::SecretName;
 use ground::task::failure::Failure;
 use protocol::code::Code;
-use protocol::tool_scope::ToolScope;
+use protocol::tool_scope::{ToolScope, is_profile_name};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,6 +28,8 @@ pub struct Agent {
     /// for one. Absent: all of them.
     #[schemars(example = ["gmail_*", "ask_user"])]
     pub subtools: Option<Value>,
+    /// The profile with its rights: a name in `[profiles]`. Absent: those of its caller.
+    pub profile: Option<String>,
     /// The most requests it may make to the model: a number, or a template. Absent: the limit in `[agent]`.
     pub steps: Option<Value>,
     /// The most tokens it may use, in addition to the limit in `[agent]`.
@@ -61,6 +63,10 @@ impl Settings for Agent {
         if !found.is_empty() {
             return found;
         }
+        if let Some(profile) = self.profile.as_ref().filter(|profile| !is_profile_name(profile)) {
+            let words = format!("`{profile}` is not the name of a profile; use 1 to 32 of the characters a-z 0-9 -");
+            return vec![DefinitionMistake::new("profile", &words)];
+        }
         let Some(list) = self.subtools.as_ref().filter(|subtools| !subtools.is_string()) else { return Vec::new() };
         let wrong = |problem: &dyn ToString| vec![DefinitionMistake::new("subtools", &problem.to_string())];
         let Ok(patterns) = serde_json::from_value::<Vec<String>>(list.clone()) else {
@@ -71,7 +77,7 @@ impl Settings for Agent {
     }
 
     fn text_kind(&self, place: &str) -> TextKind {
-        if matches!(place, "protocol" | "key") { TextKind::Constant } else { TextKind::Template }
+        if matches!(place, "protocol" | "key" | "profile") { TextKind::Constant } else { TextKind::Template }
     }
 }
 
@@ -89,7 +95,11 @@ impl Agent {
                 .map(|(name, _)| DefinitionMistake::new(name, &"is only for a remote agent: give `url`"))
                 .collect();
         };
-        let local = [("system", self.system.is_some()), ("subtools", self.subtools.is_some())];
+        let local = [
+            ("system", self.system.is_some()),
+            ("subtools", self.subtools.is_some()),
+            ("profile", self.profile.is_some()),
+        ];
         let given = local.into_iter().filter(|(_, is_given)| *is_given);
         let words = "is not for a remote agent: what it may use is decided where it runs";
         let mut found: Vec<_> = given.map(|(name, _)| DefinitionMistake::new(name, &words)).collect();

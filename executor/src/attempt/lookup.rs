@@ -27,6 +27,14 @@ use super::{Attempt, end, failed, invocation, milliseconds, pinned, select_faile
 pub trait LookupRules: Send + Sync + Debug {
     /// Returns why it may not.
     fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody>;
+
+    /// Returns why the caller of a task may not start it with this input, as far as privileges tell.
+    fn check_privileges(
+        &self,
+        definition: &Definition,
+        input: &Map<String, Value>,
+        caller: &Caller,
+    ) -> Result<(), ErrorBody>;
 }
 
 /// The call that a lookup makes.

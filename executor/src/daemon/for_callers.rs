@@ -66,7 +66,7 @@ impl ListingPublisher {
         let known = published.listing.as_ref().filter(|known| known.stamp == catalog.listing_stamp());
         if let Some(known) = known.filter(|known| question.file == Some(known.file)) {
             let lacking = lacking(&known.listing, &question.subtools, settings);
-            return ListingAnswer { is_current: true, lacking };
+            return ListingAnswer { is_current: true, lacking, ..ListingAnswer::default() };
         }
         drop(published);
         self.publish_soon(settings.sources.clone());

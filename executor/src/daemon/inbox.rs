@@ -117,7 +117,7 @@ impl Inbox {
         let (task, definition) = match self.intake.run(id, caller, run, now) {
             Err(error) => return refused(error),
             Ok(ValidRun::Plan { tool, plan }) => {
-                let off = self.switched_off(&tool, &asker, &self.intake.rate_limits(&tool))?;
+                let off = self.switched_off(&tool, &asker, &self.intake.rate_limits(&tool, &asker))?;
                 return off.map_or_else(|| Ok(Event::Answer(id, Box::new(Answer::Plan(plan)))), refused);
             }
             Ok(ValidRun::Task { .. }) if record.is_behind() => return refused(disk_full()),
@@ -127,7 +127,7 @@ impl Inbox {
             Some(key) => record.store().task_by_key(task.caller.uid, key)?,
             None => None,
         };
-        let mut rate_limits = self.intake.rate_limits(&task.tool);
+        let mut rate_limits = self.intake.rate_limits(&task.tool, &task.caller);
         if earlier.is_none() && may_switch_off(&rate_limits) {
             if let Some(error) = self.switched_off(&task.tool, &task.caller, &rate_limits)? {
                 return refused(error);

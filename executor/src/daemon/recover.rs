@@ -26,7 +26,7 @@ pub(super) fn recover(
         let ended = store.ended_since(now.checked_sub(window).unwrap_or(Timestamp::MIN))?;
         let open = open.iter().map(|task| (&task.caller, &task.tool, task.created_at));
         for (caller, tool, at) in open.chain(ended.iter().map(|task| (&task.caller, &task.tool, task.created_at))) {
-            for limit in intake.rate_limits(tool) {
+            for limit in intake.rate_limits(tool, caller) {
                 // The clock may have been set back since.
                 tasks.dispatcher.restore_call(caller, &limit, at.min(now));
             }

@@ -6,6 +6,7 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::fault;
 use protocol::mailbox::TakenRequest;
+use protocol::mailbox::for_callers::ListingAnswer;
 use protocol::mailbox::request::{Answer, Operation, Request};
 use protocol::task::TaskId;
 use store::StoreError;
@@ -86,8 +87,14 @@ impl Daemon {
             Operation::Forget { session } => answered(self.forget_session(caller.uid, &session)?),
             Operation::Listing(question) => {
                 let (catalog, settings) = (self.inbox.intake.catalog(), self.inbox.intake.settings());
-                let answer = self.listings.answer(&question, &catalog.borrow(), &settings);
-                answered(Answer::Listing(answer))
+                if question.wants_rules {
+                    match settings.sources.profiles().rules_of(&caller.tool_scope) {
+                        Ok(rules) => answered(Answer::Listing(ListingAnswer { rules, ..ListingAnswer::default() })),
+                        Err(error) => Event::refusal(request, error),
+                    }
+                } else {
+                    answered(Answer::Listing(self.listings.answer(&question, &catalog.borrow(), &settings)))
+                }
             }
             Operation::Status => {
                 let (mailbox, config) = (self.mailbox.root(), self.config_file.path());

@@ -3,11 +3,13 @@
 //! A subtool that only reads and that no rule is about runs without a human, so what its author wrote works. A lookup
 //! that would be refused or would ask is not made: it would have no card of its own.
 
-use catalog::privileges;
+use definition::Definition;
 use ground::task::confirmation::Assurance;
+use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use runner::delegation::too_deep;
+use serde_json::{Map, Value};
 
 use super::policy::{PolicyCase, PolicyDecision};
 use super::settings::{LiveSettings, Settings};
@@ -18,8 +20,8 @@ impl LookupRules for Settings {
     fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody> {
         let LookupCall { name, definition, input, caller, is_for_caller } = *call;
         let refused = |why: String| ErrorBody::new(Code::RefusedByPolicy, why);
-        if !caller.tool_scope.covers(name.as_str()) {
-            return Err(refused(format!("`{name}` is outside the tool scope of the caller")));
+        if !self.sources.admits(name.as_str(), definition, &caller.tool_scope) {
+            return Err(refused("it needs a subtool that the caller does not have".to_owned()));
         }
         if definition.run.delegates()
             && let Some(error) = too_deep(name.as_str(), caller.depth, self.config())
@@ -30,7 +32,7 @@ impl LookupRules for Settings {
         if let Some(error) = trust::beyond_trust(name.as_str(), definition, caller).filter(|_| is_for_caller) {
             return Err(error);
         }
-        privileges::check(definition, input, &self.config().access.privileges)?;
+        LookupRules::check_privileges(self, definition, input, caller)?;
         let assurance = Assurance::Page;
         let ruling = self.policy.decide_for_session(PolicyCase { name, definition, input, caller, assurance });
         match ruling.decision {
@@ -41,11 +43,29 @@ impl LookupRules for Settings {
             }
         }
     }
+
+    fn check_privileges(
+        &self,
+        definition: &Definition,
+        input: &Map<String, Value>,
+        caller: &Caller,
+    ) -> Result<(), ErrorBody> {
+        self.sources.check_privileges(definition, input, &caller.tool_scope)
+    }
 }
 
 /// By the rules at the time of the call: an attempt may take long.
 impl LookupRules for LiveSettings {
     fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody> {
         self.current().check(call)
+    }
+
+    fn check_privileges(
+        &self,
+        definition: &Definition,
+        input: &Map<String, Value>,
+        caller: &Caller,
+    ) -> Result<(), ErrorBody> {
+        LookupRules::check_privileges(&*self.current(), definition, input, caller)
     }
 }

@@ -6,14 +6,14 @@
 //! setting or its definition allows it.
 
 use std::cell::LazyCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
 use definition::run::Run;
 use definition::{Confirm, Definition};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use ground::base::template::{self, TemplateValues, condition};
-use ground::config::{self, RuleAction, RuleSample};
+use ground::config::{self, Config, ProfileSettings, RuleAction, RuleSample};
 use ground::task::confirmation::{Assurance, Digest, QUESTION};
 use ground::task::effect::EffectClass;
 use ground::task::name::SubtoolName;
@@ -23,6 +23,11 @@ use protocol::error::ErrorBody;
 use runner::Invocation;
 use runner::sql::{AccessPatterns, AccessedTables, KnownTables, TableRules, accessed_tables};
 use serde_json::{Map, Value};
+
+/// The list with the human's rules.
+const RULES: &str = "confirm.rules";
+/// The list with the human's risk marks.
+const MARKS: &str = "confirm.marks";
 
 /// What policy decides about a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +51,18 @@ pub struct PolicyRuling {
     pub needs: Option<Assurance>,
     /// The rules that ask a human about it, by their content.
     pub asked_by: Vec<Digest>,
+}
+
+impl PolicyDecision {
+    fn is_stricter_than(self, other: Self) -> bool {
+        let strictness = |decision| match decision {
+            Self::Run => 0,
+            Self::Ask => 1,
+            Self::NeedsAssurance => 2,
+            Self::Refuse => 3,
+        };
+        strictness(self) > strictness(other)
+    }
 }
 
 impl PolicyRuling {
@@ -85,15 +102,26 @@ pub struct Policy {
     rules: Vec<CompiledRule>,
     /// Their words are in `because`.
     marks: Vec<CompiledRule>,
+    /// What the profiles of callers add, by their names.
+    profiles: BTreeMap<String, ProfilePolicy>,
     writes: RuleAction,
     /// Why every call needs a human, whatever the rules say.
     held: Option<String>,
     known_tables: KnownTables,
 }
 
+/// What a profile demands of the calls of its callers. It can only make a ruling stricter.
+#[derive(Debug, Clone)]
+struct ProfilePolicy {
+    name: String,
+    rules: Vec<CompiledRule>,
+    needs: Option<Assurance>,
+}
+
 #[derive(Debug, Clone)]
 struct CompiledRule {
-    /// Its position in `confirm.rules`, counted from 1.
+    /// The list that it stands in, like `confirm.rules`, and its position there, counted from 1.
+    list: String,
     number: usize,
     tools: GlobSet,
     tags: Vec<String>,
@@ -110,10 +138,9 @@ struct CompiledRule {
 
 /// A rule that is not valid or that contradicts its own samples.
 #[derive(Debug, thiserror::Error)]
-#[error("{kind} {number} of `confirm.{kind}s`: {problem}")]
+#[error("{} {number} of `{list}`: {problem}", if list == MARKS { "mark" } else { "rule" })]
 pub struct RuleError {
-    /// `rule` or `mark`.
-    kind: &'static str,
+    list: String,
     number: usize,
     problem: String,
 }
@@ -121,17 +148,37 @@ pub struct RuleError {
 impl RuleError {
     /// The place of the rule in the configuration.
     pub fn path(&self) -> String {
-        format!("confirm.{}s[{}]", self.kind, self.number - 1)
+        format!("{}[{}]", self.list, self.number - 1)
     }
 }
 
 impl Policy {
     /// Compiles every rule and checks it against its samples.
-    pub fn new(config: &config::ConfirmSettings) -> Result<Self, RuleError> {
-        let rules = config.rules.iter().zip(1..).map(|(rule, number)| CompiledRule::new(rule, number));
-        let marks = config.marks.iter().zip(1..).map(|(mark, number)| CompiledRule::of_mark(mark, number));
-        let (rules, marks) = (rules.collect::<Result<_, _>>()?, marks.collect::<Result<_, _>>()?);
-        Ok(Self { rules, marks, writes: config.writes, held: None, known_tables: KnownTables::default() })
+    pub fn new(config: &Config) -> Result<Self, RuleError> {
+        let Config { confirm, profiles, .. } = config;
+        let marks = confirm.marks.iter().zip(1..).map(|(mark, number)| CompiledRule::of_mark(mark, number));
+        let profile = |(name, profile): (&String, &ProfileSettings)| {
+            let rules = compiled(&profile.rules, &format!("profiles.{name}.rules"))?;
+            Ok((name.clone(), ProfilePolicy { name: name.clone(), rules, needs: profile.min_assurance }))
+        };
+        Ok(Self {
+            rules: compiled(&confirm.rules, RULES)?,
+            marks: marks.collect::<Result<_, _>>()?,
+            profiles: profiles.iter().map(profile).collect::<Result<_, _>>()?,
+            writes: confirm.writes,
+            held: None,
+            known_tables: KnownTables::default(),
+        })
+    }
+
+    /// What the profiles of a caller demand.
+    fn profiles_of(&self, caller: &Caller) -> impl Iterator<Item = &ProfilePolicy> {
+        caller.tool_scope.profiles().filter_map(|name| self.profiles.get(name))
+    }
+
+    /// The rules that a caller cannot be freed from, and those of the configuration.
+    fn rules_for(&self, caller: &Caller) -> impl Iterator<Item = &CompiledRule> {
+        self.rules.iter().chain(self.profiles_of(caller).flat_map(|profile| &profile.rules))
     }
 
     /// The same, but every call needs a human, for this reason: it is not known what the rules were to forbid.
@@ -169,12 +216,14 @@ impl Policy {
 
     /// The rules that ask a human, by their content.
     pub fn ask_rules(&self) -> BTreeSet<Digest> {
-        self.rules.iter().filter(|rule| rule.then == RuleAction::Ask).map(|rule| rule.content).collect()
+        let of_profiles = self.profiles.values().flat_map(|profile| &profile.rules);
+        let asking = self.rules.iter().chain(of_profiles).filter(|rule| rule.then == RuleAction::Ask);
+        asking.map(|rule| rule.content).collect()
     }
 
     /// The number of configured rules.
     pub fn rules(&self) -> usize {
-        self.rules.len()
+        self.rules.len() + self.profiles.values().map(|profile| profile.rules.len()).sum::<usize>()
     }
 
     /// Decides about one run, and refuses what changes something if the caller's session is read-only.
@@ -215,7 +264,17 @@ impl Policy {
     fn ruling(&self, case: PolicyCase<'_>) -> PolicyRuling {
         // The statement is read once for all rules, and only if one of them asks for it.
         let tables = LazyCell::new(|| case.tables(&self.known_tables));
-        let matching: Vec<_> = self.rules.iter().filter_map(|rule| rule.apply(case, &tables)).collect();
+        let ruling = self.ruling_for_all(case, &tables);
+        self.profiles_of(case.caller).fold(ruling, |ruling, profile| profile.tighten(ruling, case, &tables))
+    }
+
+    /// The ruling whatever the caller's profile is.
+    fn ruling_for_all(
+        &self,
+        case: PolicyCase<'_>,
+        tables: &impl Deref<Target = Option<AccessedTables>>,
+    ) -> PolicyRuling {
+        let matching: Vec<_> = self.rules.iter().filter_map(|rule| rule.apply(case, tables)).collect();
         // Whatever decides: each rule that asks may demand more.
         let needs = matching.iter().filter_map(|(rule, _)| rule.needs).max();
         let asks = matching.iter().filter(|(rule, _)| rule.then == RuleAction::Ask);
@@ -251,7 +310,8 @@ impl Policy {
 
 impl TableRules for Policy {
     fn are_about_tables(&self) -> bool {
-        self.rules.iter().any(|rule| !rule.table_access.is_empty())
+        let of_profiles = self.profiles.values().flat_map(|profile| &profile.rules);
+        self.rules.iter().chain(of_profiles).any(|rule| !rule.table_access.is_empty())
     }
 
     fn judge(&self, invocation: &Invocation, tables: &AccessedTables) -> Option<(RuleAction, String)> {
@@ -266,9 +326,8 @@ impl TableRules for Policy {
                     .as_ref()
                     .is_none_or(|when| rule.holds(when, &invocation.input, &invocation.caller).unwrap_or(true))
         };
-        let rule = self.rules.iter().filter(applies).max_by_key(|rule| rule.then)?;
-        let why = rule.because.clone();
-        Some((rule.then, why.unwrap_or_else(|| format!("rule {} of `confirm.rules` applies", rule.number))))
+        let rule = self.rules_for(&invocation.caller).filter(applies).max_by_key(|rule| rule.then)?;
+        Some((rule.then, rule.why()))
     }
 
     fn still_allow(&self, invocation: &Invocation, seen: &AccessedTables, now: &AccessedTables) -> bool {
@@ -288,6 +347,29 @@ impl TableRules for Policy {
     }
 }
 
+impl ProfilePolicy {
+    /// The ruling, made as strict as the profile demands.
+    fn tighten(
+        &self,
+        mut ruling: PolicyRuling,
+        case: PolicyCase<'_>,
+        tables: &impl Deref<Target = Option<AccessedTables>>,
+    ) -> PolicyRuling {
+        let matching: Vec<_> = self.rules.iter().filter_map(|rule| rule.apply(case, tables)).collect();
+        let asks = matching.iter().filter(|(rule, _)| rule.then == RuleAction::Ask);
+        ruling.asked_by.extend(asks.map(|(rule, _)| rule.content));
+        let demanded = matching.iter().filter_map(|(rule, _)| rule.needs).chain(self.needs).max();
+        ruling.needs = ruling.needs.max(demanded);
+        if let Some((rule, why)) = matching.into_iter().max_by_key(|(rule, _)| rule.then)
+            && PolicyDecision::from(rule.then).is_stricter_than(ruling.decision)
+        {
+            let why = format!("{why} (profile `{}`)", self.name);
+            ruling = PolicyRuling { decision: rule.then.into(), why, rule: None, ..ruling };
+        }
+        ruling
+    }
+}
+
 impl From<RuleAction> for PolicyDecision {
     fn from(then: RuleAction) -> Self {
         match then {
@@ -302,12 +384,13 @@ impl CompiledRule {
     /// A mark is a rule that decides nothing.
     fn of_mark(mark: &config::MarkSettings, number: usize) -> Result<Self, RuleError> {
         let config::MarkSettings { tools, tags, when, say } = mark.clone();
-        let invalid = |problem: String| RuleError { kind: "mark", number, problem };
+        let invalid = |problem: String| RuleError { list: MARKS.to_owned(), number, problem };
         if let Some(when) = &when {
             condition::check_mark(when).map_err(|error| invalid(error.to_string()))?;
         }
         let tools = globs(&tools).map_err(invalid)?;
         Ok(Self {
+            list: MARKS.to_owned(),
             number,
             tools,
             tags,
@@ -320,8 +403,8 @@ impl CompiledRule {
         })
     }
 
-    fn new(rule: &config::RuleSettings, number: usize) -> Result<Self, RuleError> {
-        let invalid = |problem: String| RuleError { kind: "rule", number, problem };
+    fn new(rule: &config::RuleSettings, list: &str, number: usize) -> Result<Self, RuleError> {
+        let invalid = |problem: String| RuleError { list: list.to_owned(), number, problem };
         if rule.min_assurance.is_some() && rule.then != RuleAction::Ask {
             return Err(invalid("`min_assurance` is for a rule that asks: `then = \"ask\"`".to_owned()));
         }
@@ -333,6 +416,7 @@ impl CompiledRule {
             condition::check(when).map_err(|error| invalid(error.to_string()))?;
         }
         let compiled = Self {
+            list: list.to_owned(),
             number,
             tools: globs(&rule.tools).map_err(invalid)?,
             tags: rule.tags.clone(),
@@ -368,16 +452,20 @@ impl CompiledRule {
         if !self.covers(case.name.as_str(), &case.definition.tags) || !self.covers_tables(tables) {
             return None;
         }
-        let why = self.because.clone().unwrap_or_else(|| format!("rule {} of `confirm.rules` applies", self.number));
+        let why = self.why();
         match self.when.as_ref().map(|when| self.holds(when, case.input, case.caller)) {
             None | Some(Ok(true)) => Some((self, why)),
             Some(Ok(false)) => None,
             Some(Err(_)) if self.then == RuleAction::Allow => None,
             Some(Err(error)) => {
-                let why = format!("failed to evaluate the condition of rule {}: {error}", self.number);
+                let why = format!("failed to evaluate the condition of rule {} of `{}`: {error}", self.number, self.list);
                 Some((self, why))
             }
         }
+    }
+
+    fn why(&self) -> String {
+        self.because.clone().unwrap_or_else(|| format!("rule {} of `{}` applies", self.number, self.list))
     }
 
     /// Whether it is about what the call does in a database. To allow a call, it must be about all of that.
@@ -413,6 +501,10 @@ impl CompiledRule {
             RuleAction::Ask | RuleAction::Refuse => values.holds_leniently(when),
         }
     }
+}
+
+fn compiled(rules: &[config::RuleSettings], list: &str) -> Result<Vec<CompiledRule>, RuleError> {
+    rules.iter().zip(1..).map(|(rule, number)| CompiledRule::new(rule, list, number)).collect()
 }
 
 fn content(rule: &config::RuleSettings) -> Digest {

@@ -3,7 +3,6 @@
 //! A rule can only become stricter for such a task: one that waits for a human still waits if a new rule would let it
 //! run, since the human may have a reason to look at it, and one that waits for a touch never makes do with less.
 
-use catalog::privileges;
 use definition::Definition;
 use dispatcher::Reassessment;
 use ground::task::Task;
@@ -23,14 +22,19 @@ impl Intake {
     pub fn reassess(&self, task: &Task, definition: &Definition, now: Timestamp) -> Reassessment {
         let (settings, tool) = (self.settings(), task.tool.as_str());
         let is_question = tool == QUESTION;
-        let is_permitted = || settings.sources.permits(tool, definition) && !self.catalog.borrow().is_hidden(tool);
+        let scope = &task.caller.tool_scope;
+        let is_permitted = || {
+            settings.sources.permits(tool, definition)
+                && settings.sources.admits(tool, definition, scope)
+                && !self.catalog.borrow().is_hidden(tool)
+        };
         if !is_question && !is_permitted() {
             return excluded(tool);
         }
         // Rules are about the true values; if they cannot be had, the attempt fails and says so.
         let revealed = settings.runner_context.secrets.seal().reveal(&task.input);
         let input = revealed.map_or_else(|_| task.input.clone(), |(input, _)| input);
-        if let Err(error) = privileges::check(definition, &input, &settings.config().access.privileges) {
+        if let Err(error) = settings.sources.check_privileges(definition, &input, scope) {
             return Reassessment::Refuse(Box::new(error));
         }
         let case = PolicyCase {
@@ -94,6 +98,7 @@ fn is_asked(task: &Task, ruling: &PolicyRuling) -> bool {
 
 fn excluded(tool: &str) -> Reassessment {
     let message = format!("`{tool}` may no longer be used: the configuration or its definition excludes it");
-    let hint = "do not work around it: a human decided this; tell the user, who can change [access] in config.toml";
+    let hint = "do not work around it: a human decided this; tell the user, who can change [access] or the profile in \
+                config.toml";
     Reassessment::Refuse(Box::new(ErrorBody::new(Code::RefusedByPolicy, message).hint(hint)))
 }

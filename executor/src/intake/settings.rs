@@ -9,6 +9,7 @@ use catalog::Sources;
 use ground::config::{Config, ConfigError};
 use jiff::Timestamp;
 use net::clients::HttpClientsError;
+use protocol::caller::Caller;
 use protocol::clock;
 use protocol::error::chain;
 use protocol::mailbox::presence::ConfigProblem;
@@ -60,7 +61,7 @@ impl SettingsError {
 impl Settings {
     pub fn new(version: u64, sources: Sources, mut runner_context: RunnerContext) -> Result<Self, RuleError> {
         let known = KnownTables::of(&runner_context);
-        let policy = Arc::new(Policy::new(&runner_context.config.confirm)?.with_tables(known));
+        let policy = Arc::new(Policy::new(&runner_context.config)?.with_tables(known));
         let table_rules: Arc<dyn TableRules> = Arc::clone(&policy) as _;
         runner_context.table_rules = Some(table_rules);
         Ok(Self {
@@ -95,6 +96,16 @@ impl Settings {
 
     pub fn config(&self) -> &Config {
         &self.runner_context.config
+    }
+
+    /// The caller, whose models get no more than its profiles say.
+    pub(super) fn within_profiles(&self, caller: Caller) -> Caller {
+        let profiles = &self.config().profiles;
+        let trusts = caller.tool_scope.profiles().filter_map(|name| profiles.get(name)?.trust);
+        match trusts.min() {
+            Some(trust) => caller.trusted_with(trust),
+            None => caller,
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use catalog::check::{declared_fields, declared_types};
 use catalog::{Catalog, SHIPPED, Sources, Subtool};
 use globset::{Glob, GlobMatcher};
 use ground::base::template::field_uses::{FieldComparison, FieldUses, JsonType};
-use ground::config::{AccessSettings, Config, RuleAction};
+use ground::config::{Config, RuleAction};
+use protocol::access::AccessRules;
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::paths::Paths;
 
@@ -72,7 +73,7 @@ fn targets(config: &Config) -> Vec<Target<'_>> {
 }
 
 /// Each list of names, in a form that names its own key.
-fn access(access: &AccessSettings) -> impl Iterator<Item = Target<'_>> {
+fn access(access: &AccessRules) -> impl Iterator<Item = Target<'_>> {
     let lists = [("access.allow", &access.allow, false), ("access.deny", &access.deny, true)];
     lists.into_iter().filter(|(_, patterns, _)| !patterns.is_empty()).map(|(path, tools, is_error)| Target {
         path: path.to_owned(),

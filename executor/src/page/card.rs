@@ -161,6 +161,8 @@ pub(super) struct CardCaller {
     session: Option<VisibleLine>,
     /// The client for which it works, of a server that several share.
     client: Option<VisibleLine>,
+    /// The names of the profiles that restrict it.
+    profiles: Option<String>,
     #[serde(flatten)]
     moment: DisplayTime,
 }
@@ -168,12 +170,14 @@ pub(super) struct CardCaller {
 impl CardCaller {
     pub(super) fn of(caller: &Caller, at: Timestamp, now: Timestamp) -> Self {
         let folder = caller.folder.as_ref().map(|folder| folder.display().to_string());
+        let profiles = caller.tool_scope.profiles().collect::<Vec<_>>().join(", ");
         Self {
             uid: caller.uid,
             user: user(caller.uid),
             folder: line(folder.as_deref().unwrap_or("an unknown folder")),
             session: caller.session.as_deref().map(line),
             client: caller.client().map(|client| line(&client_words(client))),
+            profiles: Some(profiles).filter(|names| !names.is_empty()),
             moment: DisplayTime::of(at, now),
         }
     }

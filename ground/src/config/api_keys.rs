@@ -68,6 +68,8 @@ pub struct ClientKey {
     pub history: HistoryKeeper,
     /// The model of its sessions; `None` for the one of the configuration.
     pub model: Option<String>,
+    /// The profile with the rights of its client; `None` if nothing narrows them.
+    pub profile: Option<String>,
 }
 
 /// What a key may do. Whether it may also decide is not said here.
@@ -99,6 +101,7 @@ pub struct ApiKeyOptions {
     pub expires_at: Option<Timestamp>,
     pub history: HistoryKeeper,
     pub model: Option<String>,
+    pub profile: Option<String>,
 }
 
 /// A key that was just made. Only this holds the key itself.
@@ -161,7 +164,7 @@ impl ApiKeys {
         if scopes == ApiScopes::default() {
             return Err(ApiKeyError::NoScope);
         }
-        let ApiKeyOptions { expires_at, history, model } = options;
+        let ApiKeyOptions { expires_at, history, model, profile } = options;
         self.change(|keys| {
             if keys.iter().any(|key| key.name == name) {
                 return Err(ApiKeyError::Taken(name.to_owned()));
@@ -174,7 +177,8 @@ impl ApiKeys {
                 .expect("there are far more ids than keys");
             let key = format!("{PREFIX}{id}_{}", URL_SAFE_NO_PAD.encode(random::<SECRET_BYTES>()));
             let (name, hash, created_at) = (name.to_owned(), hash(&key), clock::now());
-            keys.push(ClientKey { name, id: id.clone(), scopes, hash, created_at, expires_at, history, model });
+            let id_of_key = id.clone();
+            keys.push(ClientKey { name, id: id_of_key, scopes, hash, created_at, expires_at, history, model, profile });
             Ok(NewApiKey { key, id })
         })
     }
@@ -184,6 +188,15 @@ impl ApiKeys {
         self.change(|keys| {
             let index = keys.iter().position(|key| key.name == name);
             index.map(|index| keys.remove(index)).ok_or_else(|| ApiKeyError::Unknown(name.to_owned()))
+        })
+    }
+
+    /// Gives the client of a key another profile, or none. Its key stays the same.
+    pub fn set_profile(&self, name: &str, profile: Option<&str>) -> Result<(), ApiKeyError> {
+        self.change(|keys| {
+            let known = keys.iter_mut().find(|key| key.name == name);
+            known.ok_or_else(|| ApiKeyError::Unknown(name.to_owned()))?.profile = profile.map(str::to_owned);
+            Ok(())
         })
     }
 
@@ -425,12 +438,17 @@ mod tests {
             expires_at: Some(clock::now() + jiff::SignedDuration::from_secs(seconds)),
             history: HistoryKeeper::Client,
             model: Some("small".to_owned()),
+            profile: Some("support".to_owned()),
         };
         let past = keys.create("past", ASK, until(-1)).expect("made");
         let later = keys.create("later", ASK, until(60)).expect("made");
         assert!(keys.verify(&past.key).is_none());
         let found = keys.verify(&later.key).expect("it is valid");
         assert_eq!((found.history, found.model.as_deref()), (HistoryKeeper::Client, Some("small")));
+        assert_eq!(found.profile.as_deref(), Some("support"));
+        keys.set_profile("later", None).expect("changed");
+        assert_eq!(keys.verify(&later.key).expect("it is valid").profile, None);
+        assert!(matches!(keys.set_profile("other", None), Err(ApiKeyError::Unknown(_))));
         assert_eq!(keys.list().expect("read").len(), 2);
     }
 

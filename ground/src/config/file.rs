@@ -4,10 +4,10 @@
 //! reach agents and a line may hold a secret that was written in the wrong place.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::{io, iter};
 use std::path::{Path, PathBuf};
 
-use globset::Glob;
+use protocol::access::AccessFilter;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;
@@ -23,7 +23,7 @@ use super::{Config, DEFAULTS, agent, databases};
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
 
 /// What the keys begin with that say what is not allowed.
-const RESTRICTING: [&str; 4] = ["access.", "confirm.rules", "confirm.writes", "rate_limits."];
+const RESTRICTING: [&str; 5] = ["access.", "confirm.rules", "confirm.writes", "profiles.", "rate_limits."];
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -175,16 +175,20 @@ impl ConfigText {
 
     /// Refuses a pattern that cannot be read: without it, more would be allowed than the human wrote.
     fn check_access(&self, config: &Config) -> Result<(), ConfigError> {
-        let access = &config.access;
-        for (key, patterns) in [("allow", &access.allow), ("deny", &access.deny), ("privileges", &access.privileges)] {
-            for (index, pattern) in patterns.iter().enumerate() {
-                if let Err(error) = Glob::new(pattern) {
-                    let path = format!("access.{key}[{index}]");
-                    return Err(self.malformed(self.offset_of(&path, ""), &format!("`{path}`: {error}")));
-                }
+        let of_profiles = config.profiles.iter().map(|(name, profile)| (format!("profiles.{name}"), profile.access()));
+        for (section, rules) in iter::once(("access".to_owned(), config.access.clone())).chain(of_profiles) {
+            if let Err(error) = AccessFilter::new(&rules) {
+                return Err(self.mistake_at(&format!("{section}.{}", error.place), &error.to_string()));
             }
         }
-        Ok(())
+        let mistake = config.profiles.iter().find_map(|(name, profile)| Some((name, profile.mistake(name)?)));
+        if let Some((name, (key, why))) = mistake {
+            return Err(self.mistake_at(&format!("profiles.{name}{key}"), &why));
+        }
+        let unknown = config.used_profiles().into_iter().find(|(_, name)| !config.profiles.contains_key(name));
+        unknown.map_or(Ok(()), |(path, name)| {
+            Err(self.mistake_at(&path, &format!("there is no profile `{name}`; write [profiles.{name}]")))
+        })
     }
 
     /// Refuses an endpoint that replaces nothing, or leads nowhere: requests would go to the host that it was to replace.

@@ -29,6 +29,8 @@ pub struct McpClientSettings {
     pub prompts: Option<Vec<String>>,
     /// The subtools that the client's command lines may name.
     pub subtools: Option<Vec<String>>,
+    /// The profile with the client's rights.
+    pub profile: Option<String>,
     /// The file with the key that the client shows over HTTP.
     pub key_file: Option<PathBuf>,
 }

@@ -1,5 +1,6 @@
 //! `[serve.slack]`: which Slack app this is, who may ask, and how it answers.
 
+use std::collections::BTreeMap;
 use std::str::FromStr as _;
 
 use super::secret::SecretName;
@@ -36,6 +37,10 @@ pub struct SlackSettings {
     pub model: Option<String>,
     /// Which subtools may be used from Slack; it only narrows.
     pub tool_scope: ToolScope,
+    /// The profile with the rights of all who ask from Slack.
+    pub profile: Option<String>,
+    /// By the id of a channel, the profile of those who ask there, beside that of all.
+    pub channel_profiles: BTreeMap<String, String>,
     pub read_only: bool,
 }
 
@@ -76,6 +81,8 @@ impl Default for SlackSettings {
             interval: PositiveDuration::from_str("1200ms").expect("a valid duration"),
             model: None,
             tool_scope: ToolScope::default(),
+            profile: None,
+            channel_profiles: BTreeMap::new(),
             read_only: false,
         }
     }
@@ -101,12 +108,21 @@ impl SlackSettings {
                 return Err(format!("`users`: `{user}` is not a member id like `U024BE7LH`, nor `*`"));
             }
         }
-        for channel in &self.channels {
+        let channels = self.channels.iter().map(|channel| ("channels", channel));
+        for (key, channel) in channels.chain(self.channel_profiles.keys().map(|channel| ("channel_profiles", channel))) {
             if !is_id(channel, &['C', 'G', 'D']) {
-                return Err(format!("`channels`: `{channel}` is not a channel id like `C024BE7LH`"));
+                return Err(format!("`{key}`: `{channel}` is not a channel id like `C024BE7LH`"));
             }
         }
         Ok(())
+    }
+
+    /// What those may use who ask in `channel`.
+    pub fn tool_scope_in(&self, channel: &str) -> ToolScope {
+        let mut profiles = self.profile.iter().chain(self.channel_profiles.get(channel));
+        let narrowed = profiles.try_fold(self.tool_scope.clone(), |scope, profile| scope.within_profile(profile));
+        // The configuration was not accepted with such a name.
+        narrowed.unwrap_or_else(|_| ToolScope::nothing())
     }
 
     /// Whether `user` may ask in `channel`. `is_member`: the user belongs to the app's own workspace.

@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use protocol::caller::Caller;
 use protocol::command_executor;
 use protocol::shell::Shell;
 use rmcp::ErrorData;
@@ -63,9 +64,20 @@ impl ExposedTools {
         if let Some(tools) = &*tools {
             return Ok(Arc::clone(tools));
         }
-        let read = Arc::new(read(server).await?);
+        let read = Arc::new(read(server, server.settings.caller.clone()).await?);
         *tools = Some(Arc::clone(&read));
         Ok(read)
+    }
+
+    /// Those that a caller may use.
+    pub(super) async fn of(&self, caller: &Caller, server: &Arc<Server>) -> Result<Vec<Tool>, ErrorData> {
+        let scope = &caller.tool_scope;
+        if scope.profiles().next().is_none() {
+            let tools = self.current(server).await?;
+            return Ok(tools.iter().filter(|tool| scope.covers(&tool.name)).cloned().collect());
+        }
+        // What a profile has, the listing says to its caller.
+        if server.settings.exposed.is_empty() { Ok(Vec::new()) } else { read(server, caller.clone()).await }
     }
 
     /// The tool of this name, if the tools have been listed.
@@ -92,7 +104,7 @@ impl ExposedTools {
             loop {
                 events.next().await;
                 tokio::time::sleep(SETTLE).await;
-                let Ok(read) = read(&server).await else { continue };
+                let Ok(read) = read(&server, server.settings.caller.clone()).await else { continue };
                 let mut tools = server.exposed.tools.lock().await;
                 let is_new = tools.as_ref().is_some_and(|known| **known != read);
                 *tools = Some(Arc::new(read));
@@ -105,18 +117,18 @@ impl ExposedTools {
     }
 }
 
-async fn read(server: &Arc<Server>) -> Result<Vec<Tool>, ErrorData> {
+async fn read(server: &Arc<Server>, caller: Caller) -> Result<Vec<Tool>, ErrorData> {
     let server = Arc::clone(server);
-    let read = tokio::task::spawn_blocking(move || list(&server.settings)).await;
+    let read = tokio::task::spawn_blocking(move || list(&server.settings, &caller)).await;
     let failed = |why: String| ErrorData::internal_error(format!("failed to list the subtools: {why}"), None);
     read.map_err(|error| failed(error.to_string()))?.map_err(failed)
 }
 
 /// Lists the subtools to be served, in the order of their names.
-fn list(settings: &ServerSettings) -> Result<Vec<Tool>, String> {
+fn list(settings: &ServerSettings, caller: &Caller) -> Result<Vec<Tool>, String> {
     let words = ["list", "tools", "--format=mcp", "--full", "--limit=1000000"].map(str::to_owned);
     let shell: &dyn Shell = &*settings.shell;
-    let printed = shell.call(&words, "", &settings.caller);
+    let printed = shell.call(&words, "", caller);
     let listed: ToolList =
         serde_json::from_str(&printed.stdout).map_err(|error| format!("{error}; {}", printed.stderr.trim_end()))?;
     let is_served = |tool: &ListedTool| settings.exposed.is_match(&tool.name) && tool.name != command_executor::NAME;

@@ -47,9 +47,7 @@ impl Handler {
 
     /// The tools that the client may use.
     async fn tools(&self, client: &Client) -> Result<Vec<Tool>, ErrorData> {
-        let exposed = self.server.exposed.current(&self.server).await?;
-        let may_call = |tool: &Tool| client.caller.tool_scope.covers(&tool.name);
-        let exposed = exposed.iter().filter(|tool| may_call(tool)).cloned();
+        let exposed = self.server.exposed.of(&client.caller, &self.server).await?;
         let is_listed = |tool: &Tool| client.access.tools.covers(&tool.name);
         Ok(std::iter::once(one_tool()).chain(exposed).filter(is_listed).collect())
     }

@@ -9,6 +9,7 @@
 //! Nothing here is trusted with more than what is shown and how long is waited: what a caller may do, the executor decides.
 //! All who may write to the mailbox can change it, as they can change results.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Seek as _};
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{Mailbox, replace, replace_with};
+use crate::access::AccessRules;
 use crate::command_executor::ForeignCommands;
 use crate::duration::PositiveDuration;
 use crate::file_state::FileState;
@@ -70,6 +72,9 @@ pub struct ListingQuestion {
     /// The subtools that are to be printed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subtools: Vec<String>,
+    /// Whether the rules of the caller's profiles are wanted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wants_rules: bool,
 }
 
 /// What subtools need and the machine does not have.
@@ -87,6 +92,9 @@ pub struct ListingAnswer {
     pub is_current: bool,
     /// What the subtools lack, if it is.
     pub lacking: Lacking,
+    /// What the profiles of the caller allow, by their names, if that was asked.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: BTreeMap<String, AccessRules>,
 }
 
 impl Mailbox {

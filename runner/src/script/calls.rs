@@ -263,7 +263,7 @@ impl<'a> ScriptCalls<'a> {
 
 /// Which of `names` are subtools within `scope`, and what those are called: in JavaScript a name has no `-`.
 pub(super) fn usable_tools(catalog: &Catalog, scope: &ToolScope, names: BTreeSet<String>) -> BTreeMap<String, String> {
-    let is_usable = |name: &str| scope.covers(name) && catalog.get(name).is_some();
+    let is_usable = |name: &str| catalog.usable(name, scope).is_some();
     let mut tools = BTreeMap::new();
     for called in names {
         if is_usable(&called) {

@@ -161,8 +161,7 @@ impl SaveArguments {
             return Err(rejected(message).hint("write it as an escape in a text, like `\\u200b`, or leave it out"));
         }
         for call in &self.calls {
-            let known = catalog.get(call).filter(|_| caller.tool_scope.covers(call));
-            let Some(known) = known else {
+            let Some(known) = catalog.usable(call, &caller.tool_scope) else {
                 let message = format!("`{call}` in `calls` is no subtool that you may use");
                 return Err(rejected(message).hint("write out the name of each, as draft_script returns them"));
             };

@@ -343,12 +343,17 @@ fn identify(
             };
             check_scope(&key, needed)?;
             let client_name = key.client();
-            let ClientKey { scopes, history, model, .. } = key;
+            let ClientKey { scopes, history, model, profile, .. } = key;
+            let tool_scope = match &profile {
+                Some(profile) => client.tool_scope.within_profile(profile).map_err(|error| wrong_key(&error.to_string()))?,
+                None => client.tool_scope.clone(),
+            };
             Ok(HttpClient {
                 key: Some(client_name),
                 bearer: Some(Bearer::new(bearer)),
                 history,
                 model,
+                tool_scope,
                 may_read: scopes.read,
                 ..client
             })

@@ -110,7 +110,7 @@ impl<S: SlackSessions> SlackContext<S> {
         Asker {
             session: thread.session(),
             interface: "slack".to_owned(),
-            tool_scope: self.settings.tool_scope.clone(),
+            tool_scope: self.settings.tool_scope_in(&thread.channel),
             read_only: self.settings.read_only,
             can_decide: self.settings.waiting == SlackWaiting::Wait,
             ..Asker::default()

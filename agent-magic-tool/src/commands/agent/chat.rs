@@ -257,7 +257,8 @@ impl Chat<'_> {
 
     /// Says what happens to tasks that change something.
     fn policy(&self) -> &'static str {
-        if self.args.read_only || self.context.caller.read_only {
+        let caller = super::caller(self.args, false, self.config, self.context);
+        if caller.is_ok_and(|caller| self.config.restricts_to_reading(&caller)) {
             return "READ-ONLY: this session refuses every subtool that is not declared read-only";
         }
         match self.config.confirm.writes {

@@ -19,7 +19,7 @@ pub(super) fn run(context: &Context) -> Result<Exit, Error> {
     if executor_of(&mailbox)?.is_none() {
         let text = ConfigText::of_user(&context.paths)?;
         let config = text.parse()?.config;
-        Policy::new(&config.confirm)?;
+        Policy::new(&config)?;
         let unmatched = targets::unmatched(&config, &context.paths);
         if let Some(Unmatched { path, message, .. }) = unmatched.iter().find(|unmatched| unmatched.is_error) {
             return Err(text.mistake_at(path, message).into());

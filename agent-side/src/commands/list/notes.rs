@@ -41,7 +41,7 @@ pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &List
         notes.push("what there is, in groups: agent-magic-tool list packs".to_owned());
     }
     if let Some(query) = selection.query.filter(|query| asks_for_later(query)) {
-        let can_ask = selection.caller().tool_scope.covers(ASK_USER) && listing.find(ASK_USER)?.is_some();
+        let can_ask = selection.rights.cover_name(listing, ASK_USER)?;
         notes.push(if can_ask && has_word(query, &REMIND) {
             format!("to remind the user: agent-magic-tool run {ASK_USER} question=\"...\" --at=09:00, or --in=2h")
         } else {
@@ -58,13 +58,17 @@ pub(super) fn of(listed: &ListingPage, selection: &ListQuery<'_>, listing: &List
         ));
     } else if lines.is_empty()
         && let Some((pattern, _)) = &selection.pack
-        && listing.groups().iter().all(|group| !selection.is_of_pack(&group.name))
+        && packs::usable(listing, &selection.rights, selection.caller())?
+            .iter()
+            .all(|group| !selection.is_of_pack(&group.name))
     {
         notes.push(format!("there is no pack `{pattern}`; see: agent-magic-tool list packs"));
     } else if let Some(query) = selection.query.filter(|_| lines.is_empty()) {
         notes.push(no_match(query, selection, listing)?);
     }
-    notes.extend(left_out(listing.problems()).map(|left_out| format!("{left_out}; see: agent-magic-tool lint")));
+    // Who may use a part is told nothing of the rest.
+    let problems = if selection.rights.are_all() { listing.problems() } else { &[] };
+    notes.extend(left_out(problems).map(|left_out| format!("{left_out}; see: agent-magic-tool lint")));
     Ok(notes)
 }
 
@@ -104,7 +108,7 @@ fn no_close_match(matched: &MatchedWords) -> String {
 fn no_match(query: &str, selection: &ListQuery<'_>, listing: &Listing) -> Result<String, Unusable> {
     /// More would be a listing of their own.
     const MAX_NAMED: usize = 12;
-    let groups = packs::usable(listing, selection.caller())?;
+    let groups = packs::usable(listing, &selection.rights, selection.caller())?;
     let mut named: Vec<_> = groups.iter().take(MAX_NAMED).map(|group| packs::title(&group.name)).collect();
     named.sort_unstable();
     let more = match groups.len().saturating_sub(MAX_NAMED) {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use listing::rights::Rights;
 use listing::{ListedGroup, Listing};
 use protocol::caller::Caller;
 use protocol::sentences::{first_sentence, first_sentences};
@@ -19,9 +20,9 @@ const MAX_BYTES_OF_NAMES: usize = 500;
 const MAX_ABOUT_CHARS: usize = 60;
 
 /// The groups of which the caller may use something, ordered by name, with the number of those subtools.
-pub(super) fn usable(listing: &Listing, caller: &Caller) -> Result<Vec<ListedGroup>, Unusable> {
+pub(super) fn usable(listing: &Listing, rights: &Rights, caller: &Caller) -> Result<Vec<ListedGroup>, Unusable> {
     let mut groups = listing.groups().to_vec();
-    if !caller.tool_scope.is_everything() || caller.read_only {
+    if !rights.are_all() || caller.read_only {
         for group in &mut groups {
             group.subtools = 0;
         }
@@ -29,7 +30,7 @@ pub(super) fn usable(listing: &Listing, caller: &Caller) -> Result<Vec<ListedGro
             let facts = listing.facts(number);
             let may_run = facts.is_read_only || !caller.read_only;
             if may_run
-                && caller.tool_scope.covers(&listing.name(number)?)
+                && rights.cover(listing, number)?
                 && let Some(group) = groups.get_mut(facts.group)
             {
                 group.subtools += 1;

@@ -1,25 +1,34 @@
 //! Tests of the policy.
 
 use ground::config::Config;
+use protocol::tool_scope::ToolScope;
 use serde_json::json;
 
 use super::*;
 
 fn policy(confirm: &str) -> Result<Policy, RuleError> {
+    policy_of(&format!("[confirm]\n{confirm}"))
+}
+
+fn policy_of(config: &str) -> Result<Policy, RuleError> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("config.toml");
-    std::fs::write(&path, format!("[confirm]\n{confirm}")).expect("written");
-    Policy::new(&Config::load(&path).expect("it loads").confirm)
+    std::fs::write(&path, config).expect("written");
+    Policy::new(&Config::load(&path).expect("it loads"))
 }
 
 fn ruled(policy: &Policy, name: &str, fields: Value, input: Value) -> PolicyRuling {
+    ruled_for(policy, name, ToolScope::default(), fields, input)
+}
+
+fn ruled_for(policy: &Policy, name: &str, tool_scope: ToolScope, fields: Value, input: Value) -> PolicyRuling {
     let mut whole = json!({"description": "d", "input": {}, "run": {"process": {"argv": ["true"]}}});
     let (Value::Object(whole), Value::Object(fields), Value::Object(input)) = (&mut whole, fields, input) else {
         panic!("objects")
     };
     whole.extend(fields);
     let definition = serde_json::from_value(Value::Object(whole.clone())).expect("a definition");
-    let caller = Caller { uid: 1000, session: Some("s".to_owned()), ..Caller::default() };
+    let caller = Caller { uid: 1000, session: Some("s".to_owned()), tool_scope, ..Caller::default() };
     let name = name.parse().expect("a name");
     let assurance = Assurance::Page;
     policy.decide(PolicyCase { name: &name, definition: &definition, input: &input, caller: &caller, assurance })
@@ -167,4 +176,43 @@ fn a_min_assurance_above_that_of_the_page_cannot_be_approved() {
     assert_eq!(decided(&policy, json!({"min_assurance": "page"}), json!({})), PolicyDecision::Ask);
     let read = json!({"min_assurance": "touch", "annotations": {"readOnlyHint": true}});
     assert_eq!(decided(&policy, read, json!({})), PolicyDecision::Run, "it needs no approval");
+}
+
+#[test]
+fn a_profile_only_makes_a_ruling_stricter() {
+    use PolicyDecision::{Ask, Refuse, Run};
+    let base = |then: &str, profile: &str| {
+        format!(
+            "[[confirm.rules]]\ntools = [\"tool\"]\nthen = \"{then}\"\n[profiles.p]\nrules = [{{ tools = [\"tool\"], then = \
+             \"{profile}\" }}]\n"
+        )
+    };
+    for (then, of_profile, expected) in [
+        ("allow", "ask", Ask),
+        ("allow", "refuse", Refuse),
+        ("ask", "ask", Ask),
+        ("ask", "refuse", Refuse),
+        ("refuse", "ask", Refuse),
+    ] {
+        let policy = policy_of(&base(then, of_profile)).expect("rules");
+        let within = |name: &str| ToolScope::default().within_profile(name).expect("a name");
+        let own = ruled_for(&policy, "tool", within("p"), json!({}), json!({}));
+        assert_eq!(own.decision, expected, "{then} {of_profile}");
+        let [allowed, other] = [ToolScope::default(), within("q")]
+            .map(|scope| ruled_for(&policy, "tool", scope, json!({}), json!({})).decision);
+        let without = if then == "allow" { Run } else if then == "ask" { Ask } else { Refuse };
+        assert_eq!((allowed, other), (without, without), "it concerns the profile's callers alone");
+    }
+    let refusing = policy_of("[confirm]\nwrites = \"refuse\"\n[profiles.p]\nrules = [{ then = \"ask\" }]\n");
+    let scope = ToolScope::default().within_profile("p").expect("a name");
+    let ruling = ruled_for(&refusing.expect("rules"), "tool", scope.clone(), json!({}), json!({}));
+    assert_eq!(ruling.decision, Refuse, "no rule of a profile replaces what holds for all");
+    let policy = policy_of("[profiles.p]\nmin_assurance = \"touch\"\n").expect("a profile");
+    let ruling = ruled_for(&policy, "tool", scope.clone(), json!({}), json!({}));
+    assert_eq!((ruling.decision, ruling.needs), (PolicyDecision::NeedsAssurance, Some(Assurance::Touch)));
+    let read = json!({"annotations": {"readOnlyHint": true}});
+    assert_eq!(ruled_for(&policy, "tool", scope, read, json!({})).decision, Run);
+    let broken = policy_of("[profiles.p]\nrules = [{ when = \"input.\", then = \"ask\" }]\n").expect_err("a condition");
+    assert_eq!(broken.path(), "profiles.p.rules[0]");
+    assert!(broken.to_string().starts_with("rule 1 of `profiles.p.rules`"), "{broken}");
 }

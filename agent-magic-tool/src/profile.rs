@@ -1,0 +1,26 @@
+//! The option `--profile` of the commands that start what calls for others.
+
+use agent_side::context::Context;
+use agent_side::error::Error;
+use ground::config::Config;
+use protocol::caller::Caller;
+use protocol::nearest::{did_you_mean, nearest};
+
+/// Fails for a profile that the configuration does not have.
+pub(crate) fn check(profile: Option<&str>, config: &Config) -> Result<(), Error> {
+    let Some(profile) = profile.filter(|profile| !config.profiles.contains_key(*profile)) else { return Ok(()) };
+    let near = did_you_mean(nearest(profile, config.profiles.keys().map(String::as_str), 1).first());
+    let hint = near.unwrap_or_else(|| format!("write it under [profiles.{profile}] in config.toml"));
+    Err(Error::usage(format!("the configuration has no profile `{profile}`")).hint(hint))
+}
+
+/// The caller of this process, with no more than the rights of `profile`.
+pub(crate) fn caller(profile: Option<&str>, config: &Config, context: &Context) -> Result<Caller, Error> {
+    check(profile, config)?;
+    let mut caller = context.caller.clone();
+    if let Some(profile) = profile {
+        let narrowed = caller.tool_scope.within_profile(profile);
+        caller.tool_scope = narrowed.map_err(|error| Error::usage(error.to_string()))?;
+    }
+    Ok(caller)
+}
