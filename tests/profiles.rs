@@ -12,6 +12,8 @@ use crate::serve::Server;
 use crate::serve::echo_model;
 use crate::world::World;
 
+mod settings;
+
 /// The key of the MCP client `support`.
 const MCP_KEY: &str = "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk";
 /// What only the description of what the profile excludes says.
@@ -135,8 +137,8 @@ impl Office {
                 text_of(words.stdin(Stdio::null()).output().expect("it starts"))
             }
             Door::CommandExecutor => {
-                let mut command = with_profile(world, &["command-executor"]);
-                let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+                let mut process = with_profile(world, &["command-executor"]);
+                let mut process = process.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
                 let mut stdin = process.stdin.take().expect("a pipe");
                 writeln!(stdin, "{}", json!({"command": line})).expect("written");
                 drop(stdin);
@@ -151,7 +153,9 @@ impl Office {
                 text_of(world.command(&["run", "helper", "--wait", "--input", &input]).output().expect("it starts"))
             }
             Door::Api => self.post("/api/v1/submit", &json!({"session": "s", "message": shell})),
-            Door::OpenAi => self.post("/v1/chat/completions", &json!({"model": "agent-magic-tool", "messages": [user]})),
+            Door::OpenAi => {
+                self.post("/v1/chat/completions", &json!({"model": "agent-magic-tool", "messages": [user]}))
+            }
             Door::Ollama => {
                 self.post("/api/chat", &json!({"model": "agent-magic-tool", "messages": [user], "stream": false}))
             }
@@ -204,10 +208,14 @@ fn over_stdio(mut command: Command, call: &Value) -> String {
     answer.to_string()
 }
 
+/// The command line that runs a script.
+fn script(body: &str) -> String {
+    format!("agent-magic-tool script --wait <<'EOF'\n{body}\nEOF")
+}
+
 /// The command lines of a caller who wants to reach `excluded`, and whether each names it.
 fn ways(excluded: &str, foreign: &str) -> Vec<(String, bool)> {
     let typo = &excluded[..excluded.len() - 1];
-    let script = |body: &str| format!("agent-magic-tool script '{body}' --wait");
     [
         (format!("run {excluded} --wait"), true),
         (format!("run {excluded} text=x --wait --reason=urgent"), true),
@@ -244,8 +252,8 @@ fn ways(excluded: &str, foreign: &str) -> Vec<(String, bool)> {
     .into_iter()
     .map(|(words, names)| (format!("agent-magic-tool {words}"), names))
     .chain([
-        (script(&format!("return await tools.{excluded}({{}})")), true),
-        (script(&format!("try {{ await tools.{typo}({{}}) }} catch (e) {{ return String(e) + e.hint }}")), false),
+        (script(&format!("return await {excluded}({{}})")), true),
+        (script(&format!("try {{ await {typo}({{}}) }} catch (e) {{ return String(e) + e.hint }}")), false),
         (script("return await list_tools({query: \"salaries audit costs cancel\"})"), false),
         (script(&format!("return await read({{id: \"{foreign}\"}})")), false),
     ])
@@ -264,11 +272,17 @@ fn what_a_profile_excludes_is_reached_by_no_way_at_any_door() {
     }
     for door in DOORS {
         // Each key of the profile excludes one of them; at doors that are slow to ask, one stands for all.
-        let excluded = if matches!(door, Door::Terminal | Door::CommandExecutor) { &EXCLUDED[..] } else { &EXCLUDED[..1] };
+        let excluded =
+            if matches!(door, Door::Terminal | Door::CommandExecutor) { &EXCLUDED[..] } else { &EXCLUDED[..1] };
         for excluded in excluded {
             for (line, names_it) in ways(excluded, &office.foreign) {
                 let told = office.ask(door, &line);
                 assert!(!office.has_run("forbidden"), "{door:?} {line}: it ran");
+                // The caller's own tasks have what it wrote.
+                if line.ends_with(" tasks") {
+                    assert!(!told.contains(&office.foreign) && !told.contains(CANARY), "{door:?}: {told}");
+                    continue;
+                }
                 let found: Vec<_> = EXCLUDED.iter().filter(|name| told.contains(**name)).collect();
                 let echoes = names_it && found == [excluded];
                 assert!(!told.contains(CANARY) && (found.is_empty() || echoes), "{door:?} {line}: {told}");

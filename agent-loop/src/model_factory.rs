@@ -11,10 +11,11 @@ use nix::unistd::Uid;
 use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;
+use protocol::tool_scope::ToolScope;
 
 use super::driver::ActiveModel;
 use super::one_tool;
-use crate::model::ledger::{Budgeted, DailyBudget, Ledger};
+use crate::model::ledger::{Budgeted, ChargedAccount, Ledger, SpendingAccount};
 use crate::model::prompt::{self, PromptMode, PromptSection};
 use crate::model::provider::client::{ModelClient, trust_of};
 use crate::model::registry::ModelRegistry;
@@ -25,7 +26,7 @@ use crate::model::view::ContextBounds;
 pub struct ModelFactory {
     models: ModelRegistry,
     ledger: Arc<Ledger>,
-    budget: DailyBudget,
+    account: ChargedAccount,
     mode: PromptMode,
     clients: Arc<HttpClients>,
     secrets: Secrets,
@@ -42,7 +43,12 @@ impl ModelFactory {
         Ok(Self {
             models: ModelRegistry::new(config),
             ledger: Arc::new(Ledger::in_state(&paths.state)),
-            budget: DailyBudget::of(&config.agent),
+            account: ChargedAccount::new(SpendingAccount::new(
+                Uid::effective().as_raw(),
+                None,
+                &ToolScope::default(),
+                config,
+            )),
             mode,
             clients: Arc::new(clients),
             secrets: Secrets::of(paths, config),
@@ -57,6 +63,17 @@ impl ModelFactory {
     #[must_use]
     pub fn instructed(self, instructions: Option<String>) -> Self {
         Self { instructions, ..self }
+    }
+
+    /// Asks at the expense of this account, and not at that of our own user.
+    #[must_use]
+    pub fn at_expense_of(self, account: SpendingAccount) -> Self {
+        Self { account: ChargedAccount::new(account), ..self }
+    }
+
+    /// From here on, its models ask at the expense of this account.
+    pub fn charge(&self, account: SpendingAccount) {
+        self.account.set(account);
     }
 
     /// Overrides whether answers are streamed.
@@ -83,7 +100,7 @@ impl ModelFactory {
         let (native_calls, bounds) = (chosen.model.tools, ContextBounds { messages: chosen.model.max_context, tokens });
         let (name, trust) = (chosen.name.clone(), trust_of(&chosen.model));
         let client = ModelClient::new(chosen, self.stream, &self.clients, &self.secrets).await?;
-        let client = Budgeted::new(client, Some(Arc::clone(&self.ledger)), self.budget, Uid::effective().as_raw());
+        let client = Budgeted::new(client, Some(Arc::clone(&self.ledger)), self.account.clone());
         Ok(ActiveModel { name, provider: Arc::new(client), system, native_calls, bounds, trust })
     }
 

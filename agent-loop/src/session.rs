@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::driver::LoopObserver;
 use super::journal::SessionStore;
+use super::model::ledger::SpendingAccount;
 use super::model_factory::ModelFactory;
 pub use super::session_loop::LoopSender;
 use super::session_loop::{LoopContext, LoopOptions, SessionLoop, io_error};
@@ -99,8 +100,8 @@ impl Session {
         let SessionOptions { model, steps, stream, focus, brief, caller, session: _ } = options;
         let mode = PromptMode::of(config, config.restricts_to_reading(&caller));
         let instructions = brief.as_ref().and_then(|brief| brief.system.clone());
-        let model_factory =
-            Arc::new(ModelFactory::new(config, paths, mode, focus)?.instructed(instructions).streaming(stream));
+        let model_factory = ModelFactory::new(config, paths, mode, focus)?.instructed(instructions).streaming(stream);
+        let model_factory = Arc::new(model_factory.at_expense_of(SpendingAccount::of(&caller, config)));
         let trigger = Trigger::new(mailbox.clone());
         let context = LoopContext { config, mailbox, shell, model_factory, trigger, observer };
         let folder = caller.folder.clone();

@@ -73,11 +73,15 @@ pub(crate) struct FullProgram;
 
 impl Program for FullProgram {
     fn list(&self, args: &list::Args, context: &Context) -> Result<Exit, Error> {
-        list::run(args, &OwnListing::of(&context.paths, &context.caller.tool_scope)?, context).map_err(|failure| match failure {
-            ListFailure::Failed(error) => error,
-            ListFailure::Unusable(error) => Error::new(Code::Internal, format!("failed to read the listing: {error}"))
-                .hint(format!("remove it and try again: rm '{}'", context.paths.listing().display())),
-            ListFailure::Elsewhere => Error::internal("the listing was looked for elsewhere"),
+        list::run(args, &OwnListing::of(&context.paths, &context.caller.tool_scope)?, context).map_err(|failure| {
+            match failure {
+                ListFailure::Failed(error) => error,
+                ListFailure::Unusable(error) => {
+                    Error::new(Code::Internal, format!("failed to read the listing: {error}"))
+                        .hint(format!("remove it and try again: rm '{}'", context.paths.listing().display()))
+                }
+                ListFailure::Elsewhere => Error::internal("the listing was looked for elsewhere"),
+            }
         })
     }
 

@@ -350,9 +350,8 @@ impl Catalog {
         /// Some may turn out to have mistakes, or to be excluded by what their definitions say.
         const MAX_CANDIDATES: usize = 12;
         let known = self.names().map(SubtoolName::as_str);
-        let known = known.filter(|known| {
-            self.profiles().may_have(tool_scope, known) && self.sources.permits_name(known)
-        });
+        let known =
+            known.filter(|known| self.profiles().may_have(tool_scope, known) && self.sources.permits_name(known));
         let found = nearest(name, known, MAX_CANDIDATES);
         found.into_iter().filter(|name| self.usable(name, tool_scope).is_some()).take(MAX_NAMES).collect()
     }

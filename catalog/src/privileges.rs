@@ -29,8 +29,9 @@ pub(super) fn check(
             },
             Err(_) => (required.clone(), "access".to_owned()),
         };
-        return Err(ErrorBody::new(Code::RefusedByPolicy, format!("callers lack the privilege `{privilege}`"))
-            .hint(format!("do not work around it: tell the user, who can grant it with `privileges` under [{section}]")));
+        return Err(ErrorBody::new(Code::RefusedByPolicy, format!("callers lack the privilege `{privilege}`")).hint(
+            format!("do not work around it: tell the user, who can grant it with `privileges` under [{section}]"),
+        ));
     }
     Ok(())
 }

@@ -13,6 +13,8 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::tool_scope::ToolScope;
 
+use crate::Subtool;
+
 /// The profiles, by their names.
 #[derive(Debug, Clone, Default)]
 pub struct Profiles {
@@ -73,6 +75,18 @@ impl Profiles {
             Exclusion::Admin => format!("it is for administrators, and `{key}` is not true"),
             Exclusion::Writes => format!("it may change something, and `{key}` is true"),
         })
+    }
+
+    /// The privilege for want of which a profile excludes a subtool that it allows by a pattern other than `*`.
+    pub fn named_and_lacking(&self, profile: &str, subtool: &Subtool) -> Option<String> {
+        let (filter, rules) = (self.filters.get(profile)?, self.rules.get(profile)?);
+        let requires = constant_requirements(&subtool.definition);
+        let name = subtool.name.as_str();
+        let Exclusion::Privilege(missing) = filter.exclusion(facts(name, &subtool.definition, &requires))? else {
+            return None;
+        };
+        let named = ToolScope::default().narrowed(rules.allow.iter().filter(|it| *it != "*").cloned().collect());
+        named.is_ok_and(|named| named.covers(name)).then(|| missing.to_owned())
     }
 
     /// The first profile of a scope that lacks a privilege.

@@ -29,7 +29,10 @@ pub enum RateLimitKey {
     /// All subtools with this tag.
     Tag(String),
     /// All calls of a caller with this profile, in a window of this length.
-    Profile { name: String, per: PositiveDuration },
+    Profile {
+        name: String,
+        per: PositiveDuration,
+    },
 }
 
 /// A rate limit that applies to a call.

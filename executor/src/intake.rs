@@ -12,9 +12,9 @@ use definition::Definition;
 use dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
 use ground::base::credential;
 use ground::base::schema::{MAX_PROBLEMS, Problem};
-use ground::config::{Config, RateLimit};
 use ground::config::seal;
 use ground::config::secret::Secrets;
+use ground::config::{Config, RateLimit};
 use ground::task::Task;
 use ground::task::effect::EffectClass;
 use ground::task::name::SubtoolName;
@@ -49,6 +49,7 @@ mod parts;
 pub mod policy;
 mod reason;
 mod reassessment;
+pub mod rights_gaps;
 mod ruling;
 pub mod settings;
 pub mod targets;
@@ -204,7 +205,9 @@ impl Intake {
                 sent = attempt::sent(definition, &invocation, self.settings().config());
                 let (catalog, scope) = (self.catalog.borrow(), &task.caller.tool_scope);
                 let is_read = |name: &&SubtoolName| {
-                    catalog.usable(name.as_str(), scope).is_some_and(|other| other.definition.effect_class() == EffectClass::Read)
+                    catalog
+                        .usable(name.as_str(), scope)
+                        .is_some_and(|other| other.definition.effect_class() == EffectClass::Read)
                 };
                 let checks: Vec<_> = definition.depends_on.iter().filter(is_read).map(SubtoolName::as_str).collect();
                 if !checks.is_empty() {

@@ -399,9 +399,10 @@ impl Config {
         });
         let slack = self.serve.slack.as_ref();
         let of_slack = slack.and_then(|slack| Some(("serve.slack.profile".to_owned(), slack.profile.clone()?)));
-        let of_channels = slack.into_iter().flat_map(|slack| &slack.channel_profiles).map(|(channel, name)| {
-            (format!("serve.slack.channel_profiles.{channel}"), name.clone())
-        });
+        let of_channels = slack
+            .into_iter()
+            .flat_map(|slack| &slack.channel_profiles)
+            .map(|(channel, name)| (format!("serve.slack.channel_profiles.{channel}"), name.clone()));
         of_clients.chain(of_slack).chain(of_channels).collect()
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use agent_loop::model::conversation::{JournalEntry, ModelTurn, TokenUsage, ToolCall, ToolResult, TurnEnd};
 use agent_loop::model::fallback;
-use agent_loop::model::ledger::{Budgeted, DailyBudget};
+use agent_loop::model::ledger::{Budgeted, ChargedAccount, SpendingAccount};
 use agent_loop::model::provider::client::{ModelClient, trust_of};
 use agent_loop::model::provider::{ModelRequest, Provider as _, ToolDefinition};
 use agent_loop::model::registry::{self, ChosenModel, ModelRegistry};
@@ -178,8 +178,8 @@ impl<'a> ModelSession<'a> {
         let bounds = ContextBounds { messages: usize::MAX, tokens: u64::MAX };
         let client = ModelClient::new(chosen, false, &context.http, &context.secrets).await?;
         let ledger = context.delegation.as_ref().map(|delegation| Arc::clone(&delegation.ledger));
-        let budget = DailyBudget::of(&context.config.agent);
-        let client = Budgeted::new(client, ledger, budget, invocation.caller.uid);
+        let account = ChargedAccount::new(SpendingAccount::of(&invocation.caller, &context.config));
+        let client = Budgeted::new(client, ledger, account);
         Ok(Self {
             client,
             name,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use agent_loop::driver::LoopCommand;
 use agent_loop::journal::SessionStore;
+use agent_loop::model::ledger::SpendingAccount;
 use ground::config::Config;
 use ground::results::trigger::Trigger;
 use protocol::caller::Caller;
@@ -484,9 +485,11 @@ impl SessionService {
 
     fn parts(&self, asker: &Asker) -> LiveParts {
         let settings = self.settings.current();
-        let read_only = settings.config.restricts_to_reading(&asker.narrow(&self.caller));
+        let caller = asker.narrow(&self.caller);
+        let read_only = settings.config.restricts_to_reading(&caller);
+        let account = account_of(asker, &self.caller, &settings.config);
         LiveParts {
-            model_factory: settings.factory(read_only),
+            model_factory: Arc::new(settings.factory(read_only).as_ref().clone().at_expense_of(account)),
             config: settings.config,
             mailbox: self.mailbox.clone(),
             shell: Arc::clone(&self.shell),
@@ -566,6 +569,11 @@ pub(crate) const FIRST_EVENT: EventId = EventId { turn: 0, load: 0, number: 0, i
 /// The places of what a client reads before its turn: what its commands printed, and answers that it never got.
 pub(crate) const PRINTED_EVENT: EventId = EventId { number: 1, ..FIRST_EVENT };
 pub(crate) const TOLD_EVENT: EventId = EventId { number: 2, ..FIRST_EVENT };
+
+/// The account at whose expense a client asks.
+fn account_of(asker: &Asker, own: &Caller, config: &Config) -> SpendingAccount {
+    SpendingAccount::new(own.uid, asker.key.as_deref(), &asker.narrow(own).tool_scope, config)
+}
 
 fn send_preface(sender: &EventSender, id: EventId, text: &str) {
     if !text.is_empty() {

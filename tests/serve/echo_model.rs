@@ -124,7 +124,11 @@ fn answer_with(writer: &mut TcpStream, message: &Value, is_stream: bool) -> std:
     if is_stream {
         let body = format!("{}{}data: [DONE]\n\n", piece(message, None), piece(&json!({}), Some(reason)));
         let kind = "text/event-stream";
-        return write!(writer, "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        return write!(
+            writer,
+            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
     }
     let body = json!({"id": "c", "object": "chat.completion", "created": 1, "model": "echo",
         "choices": [{"index": 0, "message": message, "finish_reason": reason}],

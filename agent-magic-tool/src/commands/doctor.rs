@@ -9,7 +9,7 @@ use agent_side::sandbox;
 use catalog::packs::report::PackSurvey;
 use catalog::{Catalog, Sources, left_out};
 use executor::intake::policy::Policy;
-use executor::intake::targets;
+use executor::intake::{rights_gaps, targets};
 use ground::config::secret::Secrets;
 use ground::config::{self, Config, HookReceiver};
 use protocol::code::Exit;
@@ -121,6 +121,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let catalog = Catalog::load(&Sources::of(paths, &config));
     let survey = CatalogSurvey::of(&catalog, &config);
     checks.push(rules(&config, paths));
+    checks.push(rights(&config, &catalog));
     checks.push(confirmation_page::check(&config, mailbox.as_ref(), context));
     checks.push(definitions(&survey));
     // The check `secrets` says why the secrets cannot be read.
@@ -226,6 +227,21 @@ fn rules(config: &Config, paths: &Paths) -> Check {
             Check::bad(NAME, &error.body().message, error.body().hint.clone().unwrap_or_default())
         }
     }
+}
+
+/// What callers may use and lack something for.
+fn rights(config: &Config, catalog: &Catalog) -> Check {
+    const NAME: &str = "rights";
+    let found: Vec<_> =
+        rights_gaps::of(config, catalog).iter().map(|gap| format!("`{}`: {}", gap.path, gap.message)).collect();
+    let profiles = counted(config.profiles.len(), "profile");
+    if found.is_empty() {
+        return Check::good(NAME, profiles);
+    }
+    // It restricts, as someone may have meant it.
+    let message = format!("{profiles}; {} that callers may use cannot work for them", counted(found.len(), "subtool"));
+    let hint = "what callers with a profile may use: agent-magic-tool inspect NAME --profile PROFILE";
+    Check { found, hint: Some(hint.to_owned()), ..Check::good(NAME, message) }
 }
 
 fn definitions(survey: &CatalogSurvey) -> Check {

@@ -37,8 +37,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if let (Some(profile), Some(known)) = (&args.profile, catalog.usable(name, &context.caller.tool_scope))
         && let Some(why) = catalog.profiles().exclusion(profile, name, &known.definition)
     {
-        return Err(Error::new(Code::UnknownSubtool, format!("callers with the profile `{profile}` do not have `{name}`: {why}"))
-            .hint(format!("a human can change [profiles.{profile}] in config.toml")));
+        return Err(Error::new(
+            Code::UnknownSubtool,
+            format!("callers with the profile `{profile}` do not have `{name}`: {why}"),
+        )
+        .hint(format!("a human can change [profiles.{profile}] in config.toml")));
     }
     let tool_scope = &caller.tool_scope;
     let Some(subtool) = catalog.usable(name, tool_scope) else {

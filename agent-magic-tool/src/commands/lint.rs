@@ -9,7 +9,7 @@ use catalog::listing_cache;
 use catalog::routing::{self, RoutingReport};
 use catalog::{Catalog, Sources, format};
 use executor::intake::policy::Policy;
-use executor::intake::targets;
+use executor::intake::{rights_gaps, targets};
 use executor::lint::{Finding, Level, LintScope, lint};
 use ground::config::{Config, ConfigText};
 use protocol::code::{Code, Exit};
@@ -61,9 +61,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     if let Some(file) = &args.eval {
         return evaluate(file, args.min, &sources, context);
     }
-    let mut findings = lint(&Catalog::load(&sources), &config, &LintScope::only(&args.paths));
+    let catalog = Catalog::load(&sources);
+    let mut findings = lint(&catalog, &config, &LintScope::only(&args.paths));
     if args.paths.is_empty() {
-        findings.splice(..0, of_configuration(&config, context));
+        findings.splice(..0, of_configuration(&config, &catalog, context));
     }
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let (errors, warnings, advice) = (count(Level::Error), count(Level::Warning), count(Level::Advice));
@@ -77,8 +78,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     Ok(if errors == 0 { Exit::Ok } else { Exit::Usage })
 }
 
-/// What is wrong with the rules of the configuration, and what of it is about nothing.
-fn of_configuration(config: &Config, context: &Context) -> Vec<Finding> {
+/// What is wrong with the rules of the configuration, what of it is about nothing, and what is allowed and lacks something.
+fn of_configuration(config: &Config, catalog: &Catalog, context: &Context) -> Vec<Finding> {
     let file = context.paths.config_file();
     let text = ConfigText::read(&file).ok();
     let finding = |level, code, place: String, message| Finding {
@@ -90,13 +91,15 @@ fn of_configuration(config: &Config, context: &Context) -> Vec<Finding> {
         place: Some(place),
         message,
     };
-    let wrong = Policy::new(&config).err();
+    let wrong = Policy::new(config).err();
     let wrong = wrong.map(|error| finding(Level::Error, "bad-rule", error.path(), error.to_string()));
     let unmatched = targets::unmatched(config, &context.paths).into_iter().map(|unmatched| {
         let level = if unmatched.is_error { Level::Error } else { Level::Warning };
         finding(level, "about-nothing", unmatched.path, unmatched.message)
     });
-    wrong.into_iter().chain(unmatched).collect()
+    let gaps = rights_gaps::of(config, catalog).into_iter();
+    let gaps = gaps.map(|gap| finding(Level::Warning, "rights-gap", gap.path, gap.message));
+    wrong.into_iter().chain(unmatched).chain(gaps).collect()
 }
 
 /// Reports how well requests find their subtools, without what was learned on this machine.

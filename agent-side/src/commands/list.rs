@@ -308,7 +308,8 @@ impl ListQuery<'_> {
             let words: Vec<_> = self.names.iter().map(|name| (*name).to_owned()).collect();
             let search = command_names::search(&words);
             let known = listing.names()?;
-            let near = nearest(name, known.iter().map(String::as_str).filter(|name| self.rights.may_have(name)), MAX_NEAR);
+            let near =
+                nearest(name, known.iter().map(String::as_str).filter(|name| self.rights.may_have(name)), MAX_NEAR);
             let mut usable = Vec::new();
             for near in near {
                 if self.rights.cover_name(listing, &near)? {

@@ -28,6 +28,17 @@ const USES: &str = "uses";
 /// In `hosts`: any host. In `uses`: any subtool.
 const ANY: &str = "*";
 
+/// A privilege as a manifest declares it: `*` stands for what depends on the input.
+fn with_stars(required: &str) -> String {
+    let (mut name, mut rest) = (String::new(), required);
+    while let Some((before, after)) = rest.split_once("{{") {
+        name.push_str(before);
+        name.push('*');
+        rest = after.split_once("}}").map(|(_, after)| after).unwrap_or_default();
+    }
+    name + rest
+}
+
 impl LoadedPack {
     /// What `definition` of the pack uses and its manifest does not declare. `raw` is the definition before variables
     /// are filled in, `changes` what a human changed of it, which may use anything. `others` are the subtools
@@ -56,6 +67,11 @@ impl LoadedPack {
         for name in definition.secrets_anywhere() {
             if !needs.secrets.contains_key(&name) {
                 add(&format!("the secret `{name}`"), &name, "secrets");
+            }
+        }
+        for name in definition.requires.iter().map(|required| with_stars(required)) {
+            if !needs.privileges.contains_key(&name) {
+                add(&format!("the privilege `{name}`"), &name, "privileges");
             }
         }
         for name in names_in(&Value::Object(raw.clone()).to_string()) {

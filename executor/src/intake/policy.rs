@@ -458,7 +458,8 @@ impl CompiledRule {
             Some(Ok(false)) => None,
             Some(Err(_)) if self.then == RuleAction::Allow => None,
             Some(Err(error)) => {
-                let why = format!("failed to evaluate the condition of rule {} of `{}`: {error}", self.number, self.list);
+                let why =
+                    format!("failed to evaluate the condition of rule {} of `{}`: {error}", self.number, self.list);
                 Some((self, why))
             }
         }

@@ -11,7 +11,7 @@ use catalog::check::{declared_fields, declared_types};
 use catalog::{Catalog, SHIPPED, Sources, Subtool};
 use globset::{Glob, GlobMatcher};
 use ground::base::template::field_uses::{FieldComparison, FieldUses, JsonType};
-use ground::config::{Config, RuleAction};
+use ground::config::{Config, RuleAction, RuleSettings};
 use protocol::access::AccessRules;
 use protocol::nearest::{did_you_mean, nearest};
 use protocol::paths::Paths;
@@ -39,6 +39,8 @@ struct Target<'a> {
     /// The setting `gates`.
     table_access: &'a [String],
     is_error: bool,
+    /// Whether the names are a list of their own, and not the key `tools` of a rule.
+    is_list: bool,
 }
 
 /// Returns what of the configuration is about nothing that exists here.
@@ -53,14 +55,8 @@ pub fn unmatched(config: &Config, paths: &Paths) -> Vec<Unmatched> {
 }
 
 fn targets(config: &Config) -> Vec<Target<'_>> {
-    let rules = config.confirm.rules.iter().enumerate().map(|(index, rule)| Target {
-        path: format!("confirm.rules[{index}]"),
-        tools: &rule.tools,
-        tags: &rule.tags,
-        when: rule.when.as_deref(),
-        table_access: &rule.gates,
-        is_error: rule.then != RuleAction::Allow,
-    });
+    let rules = config.confirm.rules.iter().enumerate();
+    let rules = rules.map(|(index, rule)| rule_target(format!("confirm.rules[{index}]"), rule));
     let marks = config.confirm.marks.iter().enumerate().map(|(index, mark)| Target {
         path: format!("confirm.marks[{index}]"),
         tools: &mark.tools,
@@ -69,18 +65,32 @@ fn targets(config: &Config) -> Vec<Target<'_>> {
         is_error: true,
         ..Target::default()
     });
-    rules.chain(marks).chain(access(&config.access)).collect()
+    let AccessRules { allow, deny, .. } = &config.access;
+    let profiles = config.profiles.iter().flat_map(|(name, profile)| {
+        let rules = profile.rules.iter().enumerate();
+        let rules = rules.map(move |(index, rule)| rule_target(format!("profiles.{name}.rules[{index}]"), rule));
+        lists(format!("profiles.{name}"), &profile.allow, &profile.deny).chain(rules)
+    });
+    rules.chain(marks).chain(lists("access".to_owned(), allow, deny)).chain(profiles).collect()
 }
 
-/// Each list of names, in a form that names its own key.
-fn access(access: &AccessRules) -> impl Iterator<Item = Target<'_>> {
-    let lists = [("access.allow", &access.allow, false), ("access.deny", &access.deny, true)];
-    lists.into_iter().filter(|(_, patterns, _)| !patterns.is_empty()).map(|(path, tools, is_error)| Target {
-        path: path.to_owned(),
-        tools,
-        is_error,
+fn rule_target(path: String, rule: &RuleSettings) -> Target<'_> {
+    Target {
+        path,
+        tools: &rule.tools,
+        tags: &rule.tags,
+        when: rule.when.as_deref(),
+        table_access: &rule.gates,
+        is_error: rule.then != RuleAction::Allow,
         ..Target::default()
-    })
+    }
+}
+
+/// Each list of names of a section, in a form that names its own key.
+fn lists<'a>(section: String, allow: &'a [String], deny: &'a [String]) -> impl Iterator<Item = Target<'a>> {
+    let lists = [(format!("{section}.allow"), allow, false), (format!("{section}.deny"), deny, true)];
+    let given = lists.into_iter().filter(|(_, patterns, _)| !patterns.is_empty());
+    given.map(|(path, tools, is_error)| Target { path, tools, is_error, is_list: true, ..Target::default() })
 }
 
 /// The configuration with every pack on, and nothing denied.
@@ -98,10 +108,12 @@ fn with_everything(config: &Config, paths: &Paths) -> Config {
 fn unmatched_in(config: &Config, catalog: &Catalog, targets: &[Target<'_>]) -> Vec<Unmatched> {
     let mut found = Vec::new();
     for target in targets {
-        let is_list = target.path.starts_with("access.");
         for (index, pattern) in target.tools.iter().enumerate() {
-            let path =
-                if is_list { format!("{}[{index}]", target.path) } else { format!("{}.tools[{index}]", target.path) };
+            let path = if target.is_list {
+                format!("{}[{index}]", target.path)
+            } else {
+                format!("{}.tools[{index}]", target.path)
+            };
             let message = catalog.unmatched(pattern);
             found.extend(message.map(|message| Unmatched { path, message, is_error: target.is_error }));
         }

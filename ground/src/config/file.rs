@@ -4,8 +4,8 @@
 //! reach agents and a line may hold a secret that was written in the wrong place.
 
 use std::collections::BTreeMap;
-use std::{io, iter};
 use std::path::{Path, PathBuf};
+use std::{io, iter};
 
 use protocol::access::AccessFilter;
 use protocol::code::Code;

@@ -109,7 +109,8 @@ impl SlackSettings {
             }
         }
         let channels = self.channels.iter().map(|channel| ("channels", channel));
-        for (key, channel) in channels.chain(self.channel_profiles.keys().map(|channel| ("channel_profiles", channel))) {
+        for (key, channel) in channels.chain(self.channel_profiles.keys().map(|channel| ("channel_profiles", channel)))
+        {
             if !is_id(channel, &['C', 'G', 'D']) {
                 return Err(format!("`{key}`: `{channel}` is not a channel id like `C024BE7LH`"));
             }

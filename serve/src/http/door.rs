@@ -345,7 +345,9 @@ fn identify(
             let client_name = key.client();
             let ClientKey { scopes, history, model, profile, .. } = key;
             let tool_scope = match &profile {
-                Some(profile) => client.tool_scope.within_profile(profile).map_err(|error| wrong_key(&error.to_string()))?,
+                Some(profile) => {
+                    client.tool_scope.within_profile(profile).map_err(|error| wrong_key(&error.to_string()))?
+                }
                 None => client.tool_scope.clone(),
             };
             Ok(HttpClient {

@@ -30,7 +30,7 @@ use super::ledger::{AskedTurn, LateAnswer, OwedAnswers, QuestionLedger, Question
 use super::log::{Activity, EventLog, EventSender, is_over};
 use super::quotas::{Quotas, TurnPermit};
 use super::revoked::{RevokedKeys, revoked};
-use super::{PRINTED_EVENT, QuestionState, TOLD_EVENT, send_error, send_preface, stopping};
+use super::{PRINTED_EVENT, QuestionState, TOLD_EVENT, account_of, send_error, send_preface, stopping};
 use crate::limits::ConcurrencyLimit;
 use crate::service::turn::{Asker, EventId, Question, WhenBusy};
 
@@ -85,6 +85,8 @@ pub(crate) struct LiveSession {
     pub(super) log: Arc<EventLog>,
     sender: LoopSender,
     model_factory: Arc<ModelFactory>,
+    /// The server's own caller, and the budgets of those who ask.
+    payer: (Caller, Arc<Config>),
     pub(super) window: Arc<ApproverWindow>,
     limits: (u32, Budget),
     ledger: Arc<QuestionLedger>,
@@ -149,6 +151,7 @@ impl LiveSession {
             trigger,
             observer: Arc::<EventLog>::clone(&log),
         };
+        let payer = (caller.clone(), Arc::clone(&config));
         let options = LoopOptions { caller, ..LoopOptions::default() };
         let opening = SessionLoop::open(options, context, Some((journal, entries)), || unreachable!("it is given"));
         let mut session_loop = Box::pin(opening).await?;
@@ -189,6 +192,7 @@ impl LiveSession {
             log,
             sender,
             model_factory,
+            payer,
             window,
             limits,
             ledger,
@@ -285,6 +289,8 @@ impl LiveSession {
             return Err(self.gone());
         }
         let Question { id, asker, text, model, limits, .. } = question;
+        let (caller, config) = &self.payer;
+        self.model_factory.charge(account_of(&asker, caller, config));
         self.window.set_asker(asker);
         self.choose_model(model).await?;
         let mut turns = self.log.turns();

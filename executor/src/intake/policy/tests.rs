@@ -200,7 +200,13 @@ fn a_profile_only_makes_a_ruling_stricter() {
         assert_eq!(own.decision, expected, "{then} {of_profile}");
         let [allowed, other] = [ToolScope::default(), within("q")]
             .map(|scope| ruled_for(&policy, "tool", scope, json!({}), json!({})).decision);
-        let without = if then == "allow" { Run } else if then == "ask" { Ask } else { Refuse };
+        let without = if then == "allow" {
+            Run
+        } else if then == "ask" {
+            Ask
+        } else {
+            Refuse
+        };
         assert_eq!((allowed, other), (without, without), "it concerns the profile's callers alone");
     }
     let refusing = policy_of("[confirm]\nwrites = \"refuse\"\n[profiles.p]\nrules = [{ then = \"ask\" }]\n");

@@ -1,0 +1,238 @@
+//! What a profile says beside which subtools there are: rules, limits, budgets and data classes; how it is given, changed and
+//! explained.
+
+use serde_json::{Value, json};
+
+use super::{DOORS, Door, office, one_tool, over_stdio, script, with_profile};
+use crate::page::human::Human;
+use crate::serve::{Server, echo_model};
+use crate::world::{Transcript, World, until};
+
+/// A subtool that reads, one that changes something and never asks, one that is confidential, and one that needs another.
+fn world(profile: &str) -> World {
+    let world = World::new();
+    let text = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    let run = json!({"process": {"folder": ".", "argv": ["sh", "-c", "echo x >> ran; printf done"]}});
+    world.define(
+        "shop.json",
+        &json!({
+            "order_read": {"description": "Reads an order.", "annotations": {"readOnlyHint": true}, "input": text, "run": run},
+            "order_note": {"description": "Notes something.", "confirm": "never", "input": text, "run": run},
+            "order_secret": {"description": "Reads a secret order.", "annotations": {"readOnlyHint": true},
+                "data_class": "confidential", "input": text, "run": run},
+            "order_costs": {"description": "Reads costs.", "annotations": {"readOnlyHint": true},
+                "requires": ["cost:read"], "input": text, "run": run},
+            "order_whole": {"description": "Reads an order with its costs.", "annotations": {"readOnlyHint": true},
+                "depends_on": ["order_costs"], "input": text, "run": run},
+        }),
+    );
+    world.configure(profile);
+    world
+}
+
+fn run(world: &World, words: &[&str]) -> Transcript {
+    let output = with_profile(world, words).output().expect("it starts");
+    world.transcript(&output)
+}
+
+fn code(ran: &Transcript) -> String {
+    ran.error()["code"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_profile_asks_refuses_and_demands_more_of_its_callers_alone() {
+    let world = world(
+        "[profiles.support]\nrules = [{ tools = [\"order_note\"], when = \"input.text == 'bad'\", then = \"refuse\" }, \
+         { tools = [\"order_note\"], then = \"ask\", because = \"support asks\" }]\ntrust = \"internal\"\n",
+    );
+    let note = ["run", "order_note", "--input={\"text\": \"good\"}"];
+    assert_eq!(world.run(&[&note[..], &["--wait"]].concat()).json()["status"], "succeeded");
+    let asked = run(&world, &note);
+    assert_eq!(asked.json()["state"], "awaiting_confirmation", "{asked}");
+    let id = asked.json()["id"].as_str().expect("an id").to_owned();
+    let human = Human::of(&world);
+    let card = human.card(&id);
+    assert!(card.contains("with the rights of") && card.contains("support asks (profile `support`)"), "{card}");
+    human.approve(&id);
+    assert_eq!(world.end_of(&id)["status"], "succeeded");
+    assert_eq!(code(&run(&world, &["run", "order_note", "text=bad"])), "refused-by-policy");
+    assert_eq!(code(&run(&world, &["run", "order_secret", "--wait"])), "trust-zone");
+    assert_eq!(world.run(&["run", "order_secret", "--wait"]).exit, 0);
+    // A yes to a caller without the profile is none to one with it, whose rules did not ask then.
+    world.configure("[profiles.support]\nmin_assurance = \"touch\"\n[confirm]\nwrites = \"ask\"\n");
+    world.define(
+        "write.json",
+        &json!({"order_set": {"description": "Sets.", "input": {}, "run": {"process": {"argv": ["true"]}}}}),
+    );
+    assert_eq!(world.run(&["run", "order_set"]).json()["state"], "awaiting_confirmation");
+    assert_eq!(code(&run(&world, &["run", "order_set"])), "needs-assurance");
+}
+
+#[test]
+fn the_limits_of_a_profile_count_each_client_by_itself() {
+    let world = world("[profiles.support]\nrate_limits = [{ calls = 2, per = \"1h\" }]\n");
+    let in_session = |session: &str, tool: &str| {
+        let mut command = with_profile(&world, &["run", tool, "--wait"]);
+        world.transcript(&command.env("AGENT_MAGIC_TOOL_SESSION", session).output().expect("it starts"))
+    };
+    assert_eq!((in_session("a", "order_read").exit, in_session("b", "order_note").exit), (0, 0));
+    let refused = in_session("c", "order_read");
+    assert_eq!(code(&refused), "rate-limited", "another name or subtool is no other share: {refused}");
+    assert!(refused.error()["message"].as_str().is_some_and(|text| text.contains("the profile `support` allows")));
+    assert_eq!(world.run(&["run", "order_read", "--wait"]).exit, 0, "others are not limited");
+    world.run(&["executor", "stop"]);
+    assert_eq!(code(&in_session("d", "order_read")), "rate-limited", "it is remembered over a restart");
+}
+
+#[test]
+fn each_api_key_with_a_profile_has_its_own_budget_and_another_profile_counts_at_once() {
+    let world = world("");
+    let model = echo_model::start();
+    let profiles = "[profiles.small]\ntokens_per_day = 1\n[profiles.reader]\nread_only = true\n";
+    world.configure(&echo_model::configuration(&model, profiles));
+    let key = |name: &str| {
+        let made = world.run(&["serve", "key", "create", name, "--profile=small"]).json();
+        format!("Authorization: Bearer {}\r\n", made["key"].as_str().expect("a key"))
+    };
+    let (one, other) = (key("one"), key("other"));
+    let server = Server::start(&world);
+    let ask = |key: &str, text: &str| {
+        let body =
+            json!({"model": "agent-magic-tool", "stream": false, "messages": [{"role": "user", "content": text}]});
+        server.request("POST", "/v1/chat/completions", key, &body.to_string()).body
+    };
+    assert!(ask(&one, "echo first").contains("first"));
+    let refused = ask(&one, "echo second");
+    assert!(refused.contains("`tokens_per_day` of the profile `small`"), "{refused}");
+    assert!(ask(&other, "echo third").contains("third"), "each key has its own");
+    let changed = world.run(&["serve", "key", "set-profile", "one", "reader"]);
+    assert_eq!(changed.json(), json!({"name": "one", "profile": "reader"}));
+    let told = ask(&one, "shell agent-magic-tool run order_note --wait");
+    assert!(told.contains("no subtool named `order_note`"), "{told}");
+    assert_eq!(world.run(&["serve", "key", "set-profile", "one"]).json()["profile"], Value::Null);
+    assert!(ask(&one, "shell agent-magic-tool run order_note --wait").contains("done"));
+    let unknown = world.run(&["serve", "key", "set-profile", "one", "raeder"]);
+    assert!(unknown.error()["hint"].as_str().is_some_and(|hint| hint.contains("`reader`")), "{unknown}");
+}
+
+#[test]
+fn an_edit_counts_for_what_comes_and_for_what_waits() {
+    let world = world("[profiles.support]\nrules = [{ tools = [\"order_note\"], then = \"ask\" }]\n");
+    let asked = run(&world, &["run", "order_note"]);
+    let id = asked.json()["id"].as_str().expect("an id").to_owned();
+    world.configure("[profiles.support]\nallow = [\"order_read\"]\n");
+    assert_eq!(run(&world, &["run", "order_read", "--wait"]).exit, 0);
+    until("what waits is refused", || world.result_file(&id)["status"] == "denied");
+    assert_eq!(world.result_file(&id)["error"]["code"], "refused-by-policy");
+    assert_eq!(code(&run(&world, &["run", "order_note", "--wait"])), "unknown-subtool");
+    world.configure("");
+    for words in
+        [&["run", "order_read", "--wait"][..], &["list", "tools"], &["list", "packs"], &["list", "tools", "order_read"]]
+    {
+        let ran = run(&world, words);
+        let message = ran.error()["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains("there is no profile `support`"), "{words:?}: {ran}");
+    }
+}
+
+#[test]
+fn a_profile_that_would_allow_or_is_misspelled_is_refused_with_its_line() {
+    let world = world("");
+    for (config, says) in [
+        ("[profiles.p]\nalow = []\n", "unknown field `alow`"),
+        ("[profiles.p]\nallow = [\"a[\"]\n", "`profiles.p.allow[0]`"),
+        ("[profiles.p]\nrules = [{ then = \"allow\" }]\n", "a profile only narrows"),
+        ("[profiles.p]\nrules = [{ when = \"input.\", then = \"ask\" }]\n", "rule 1 of `profiles.p.rules`"),
+        ("[profiles.P]\n", "not the name of a profile"),
+        ("[profiles.p]\nrate_limits = [{ calls = 1, per = \"1h\", auto_disable = true }]\n", "switches none off"),
+        ("[mcp.clients.c]\nprofile = \"p\"\n", "there is no profile `p`"),
+        ("[serve.slack]\nprofile = \"p\"\n", "there is no profile `p`"),
+    ] {
+        world.configure(config);
+        let ran = world.run(&["executor", "start"]);
+        let message = ran.error()["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains(says), "{config}: {ran}");
+    }
+    for (variable, value) in [("AGENT_MAGIC_TOOL_PROFILE", "P P"), ("AGENT_MAGIC_TOOL_SCOPE", r#"[["@p", "x"]]"#)] {
+        world.configure("");
+        let ran = world.transcript(&world.command(&["list"]).env(variable, value).output().expect("it starts"));
+        assert!(ran.error()["message"].as_str().is_some_and(|text| text.contains(variable)), "{ran}");
+    }
+}
+
+#[test]
+fn inspect_lint_and_doctor_say_what_a_profile_has_and_lacks() {
+    let world = world(
+        "[profiles.support]\nallow = [\"order_whole\", \"order_c*\", \"order_note\"]\nprivileges = [\"order:*\"]\n\
+         deny = [\"order_note\"]\n",
+    );
+    let inspect = |name: &str| world.run(&["inspect", name, "--profile=support"]);
+    assert_eq!(inspect("order_whole").json()["name"], "order_whole");
+    for (name, why) in [
+        ("order_read", "`profiles.support.allow` does not list it"),
+        ("order_note", "`profiles.support.deny` excludes it"),
+        ("order_costs", "needs the privilege `cost:read`"),
+    ] {
+        let refused = inspect(name);
+        assert!(refused.error()["message"].as_str().is_some_and(|text| text.contains(why)), "{refused}");
+    }
+    let overview = world.run(&["inspect", "--profile=support"]).json();
+    let names: Vec<_> = overview.as_array().expect("a list").iter().map(|line| line["name"].clone()).collect();
+    assert_eq!(names, ["order_whole"]);
+    assert_eq!(code(&world.run(&["inspect", "--profile=suport"])), "usage");
+    let gaps: Vec<_> = world
+        .run(&["lint"])
+        .json()
+        .as_array()
+        .expect("findings")
+        .iter()
+        .filter(|it| it["code"] == "rights-gap")
+        .cloned()
+        .collect();
+    let messages: Vec<_> = gaps.iter().map(|gap| gap["message"].as_str().expect("a text")).collect();
+    assert_eq!(
+        messages,
+        [
+            "it names `order_costs`, which needs the privilege `cost:read`, and `privileges` does not have that",
+            "`order_whole` is allowed, and needs `order_costs`, which is not; allow it too"
+        ]
+    );
+    assert!(gaps.iter().all(|gap| gap["line"] == 2), "{gaps:?}");
+    let checks = world.run(&["doctor"]).json();
+    let rights =
+        checks["checks"].as_array().expect("checks").iter().find(|check| check["name"] == "rights").expect("one");
+    assert_eq!((rights["ok"].as_bool(), rights["found"].as_array().map(Vec::len)), (Some(true), Some(2)), "{rights}");
+}
+
+#[test]
+fn a_client_of_mcp_lists_what_its_profile_has() {
+    let office = office();
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}});
+    for arguments in [["mcp", "--client=support", "--expose=*"], ["mcp", "--profile=support", "--expose=*"]] {
+        let listed: Value = serde_json::from_str(&over_stdio(office.world.command(&arguments), &call)).expect("JSON");
+        let tools = listed["result"]["tools"].as_array().expect("tools");
+        let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().expect("a name")).collect();
+        assert_eq!(names, ["command_executor", "order_read", "order_whole", "run_script"]);
+    }
+    let direct = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": {"name": "payroll_export", "arguments": {}}});
+    let unknown = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": {"name": "payroll_expord", "arguments": {}}});
+    let told = |call: &Value, name: &str| {
+        over_stdio(office.world.command(&["mcp", "--profile=support", "--expose=*"]), call).replace(name, "NAME")
+    };
+    assert_eq!(told(&direct, "payroll_export"), told(&unknown, "payroll_expord"));
+    assert!(!office.has_run("forbidden"));
+}
+
+#[test]
+fn a_script_calls_what_its_callers_profile_has() {
+    let office = office();
+    let line = script("return [await order_read({}), typeof order_costs]");
+    for door in DOORS.into_iter().filter(|door| matches!(door, Door::Terminal | Door::CommandExecutor)) {
+        let told = office.ask(door, &line);
+        assert!(told.contains("done"), "{door:?}: {told}");
+    }
+    let told = over_stdio(office.world.command(&["mcp", "--profile=support"]), &one_tool(&line));
+    assert!(told.contains("done"), "{told}");
+}
