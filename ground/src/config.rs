@@ -334,6 +334,8 @@ pub struct WakeSettings {
 pub struct PageSettings {
     /// Whether the page is served. Without it no task can be approved.
     pub enabled: bool,
+    /// Its port on loopback; 0 is any free one.
+    pub port: u16,
     /// A session that is unused for this long ends.
     pub idle: PositiveDuration,
     /// How many lines of an input or a question a card shows at once; a longer one scrolls.

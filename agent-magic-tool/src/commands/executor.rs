@@ -51,7 +51,7 @@ pub(crate) enum ExecutorCommand {
     /// Apply the configuration now, and show what changed; it is also applied by itself
     Reload,
     /// Open the page where a human confirms tasks; for humans only
-    Page,
+    Page(open_page::Args),
     /// Switch on a subtool that is off for a session that called it too often
     SwitchOn {
         /// The subtool
@@ -80,7 +80,7 @@ pub(crate) fn run(command: &ExecutorCommand, context: &Context) -> Result<Exit, 
         ExecutorCommand::Stop => stop(context),
         ExecutorCommand::Status => status(context),
         ExecutorCommand::Reload => reload::run(context),
-        ExecutorCommand::Page => open_page::run(context),
+        ExecutorCommand::Page(args) => open_page::run(args, context),
         ExecutorCommand::SwitchOn { name, session } => switch_on(name, session.as_deref(), context),
         ExecutorCommand::Run { detached } => serve(*detached, context),
     }

@@ -86,10 +86,16 @@ impl PageEndpoint {
         keys: watch::Receiver<KeysView>,
     ) -> Result<(), DaemonError> {
         let folder = paths.executor();
-        if !self.settings.current().config().page.enabled {
+        let page = self.settings.current().config().page.clone();
+        if !page.enabled {
             return Ok(self.site.close(&folder)?);
         }
-        let listeners = match self.site.listen(&folder) {
+        let wanted = self.site.listen(&folder, page.port);
+        let listening = wanted.or_else(|error| {
+            tracing::warn!(%error, port = page.port, "the page is served at another port: that of the setting is taken");
+            self.site.listen(&folder, 0)
+        });
+        let listeners = match listening {
             Ok(listeners) => listeners,
             Err(error) => {
                 tracing::error!(%error, "failed to serve the page: no task can be approved");

@@ -65,16 +65,17 @@ impl PageSite {
         format!("session-{}", self.host.split('.').next().unwrap_or_default())
     }
 
-    /// Listens on both loopback addresses at a new port, under a new host name, and saves them. If another program had one
-    /// of the two addresses, a browser would treat it as the same origin.
-    pub fn listen(&mut self, folder: &Path) -> io::Result<Vec<TcpListener>> {
+    /// Listens on both loopback addresses at `port`, or at a new one if that is 0, under a new host name, and saves them. If
+    /// another program had one of the two addresses, a browser would treat it as the same origin.
+    pub fn listen(&mut self, folder: &Path, port: u16) -> io::Result<Vec<TcpListener>> {
         const MAX_ATTEMPTS: u32 = 20;
-        let mut outcome = listen_at_any_port();
+        let mut outcome = listen_at(port);
         for _ in 0..MAX_ATTEMPTS {
-            if outcome.is_ok() {
+            // Of a port that someone wants, there is no other one.
+            if outcome.is_ok() || port != 0 {
                 break;
             }
-            outcome = listen_at_any_port();
+            outcome = listen_at(port);
         }
         let listeners = outcome?;
         self.port = listeners[0].local_addr()?.port();
@@ -97,8 +98,8 @@ impl PageSite {
     }
 }
 
-fn listen_at_any_port() -> io::Result<Vec<TcpListener>> {
-    let ipv4 = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+fn listen_at(port: u16) -> io::Result<Vec<TcpListener>> {
+    let ipv4 = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
     let port = ipv4.local_addr()?.port();
     match TcpListener::bind(SocketAddr::from((Ipv6Addr::LOCALHOST, port))) {
         Ok(ipv6) => Ok(vec![ipv4, ipv6]),
@@ -123,7 +124,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut site = PageSite::load_or_create(folder.path()).expect("the address is created");
         assert_eq!(site.port, 0);
-        let listeners = site.listen(folder.path()).expect("a free port");
+        let listeners = site.listen(folder.path(), 0).expect("a free port");
         for listener in &listeners {
             assert_eq!(listener.local_addr().expect("bound").port(), site.port);
         }
@@ -132,11 +133,16 @@ mod tests {
         }
         let mut again = PageSite::load_or_create(folder.path()).expect("the address is loaded");
         assert_eq!(again, site, "it is saved");
-        let _listeners = again.listen(folder.path()).expect("a free port");
+        let _listeners = again.listen(folder.path(), 0).expect("a free port");
         assert_eq!(again.instance, site.instance);
         assert!(again.port != site.port && again.host != site.host);
         let names = [&site, &again].map(|site| site.host.split_once('.').expect("several names").1.to_owned());
         assert_eq!(names[0], names[1], "the name above stays");
+        assert!(again.listen(folder.path(), site.port).is_err(), "the port that is wanted is taken");
+        drop(listeners);
+        let (name, listeners) = (again.host.clone(), again.listen(folder.path(), site.port).expect("it is free"));
+        assert_eq!(listeners[0].local_addr().expect("bound").port(), site.port);
+        assert_ne!(again.host, name, "the name is new also at the same port");
         again.close(folder.path()).expect("it is saved");
         assert_eq!(PageSite::load_or_create(folder.path()).expect("the address is loaded").port, 0);
     }

@@ -56,6 +56,19 @@ pub(crate) fn refuse_agents(context: &Context) -> Result<(), Error> {
 ///
 /// The link works without any further login, so the caller may print it only to a terminal.
 pub(crate) fn open_page(context: &Context, path: &str) -> Result<PageLink, Error> {
+    let PageLink { link, .. } = make_page_link(context, path)?;
+    let folder = context.paths.executor();
+    let opened = match browser(context) {
+        Some(browser) => open(&browser, &links_folder(&folder), &link)
+            .map_err(|error| context.output.note(&format!("failed to open a browser: {error}")))
+            .is_ok(),
+        None => false,
+    };
+    Ok(PageLink { link, opened })
+}
+
+/// Creates a link to this path of the page.
+fn make_page_link(context: &Context, path: &str) -> Result<PageLink, Error> {
     refuse_agents(context)?;
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     super::ensure(&mailbox, context)?;
@@ -74,18 +87,22 @@ pub(crate) fn open_page(context: &Context, path: &str) -> Result<PageLink, Error
             .hint("run it with the `HOME` and `XDG_STATE_HOME` of that one: agent-magic-tool executor page"));
     };
     let secret = make_link(&folder).map_err(|error| Error::io("failed to create a link", &error))?;
-    let link = format!("{}{path}#{secret}", site.origin());
-    let opened = match browser(context) {
-        Some(browser) => open(&browser, &links_folder(&folder), &link)
-            .map_err(|error| context.output.note(&format!("failed to open a browser: {error}")))
-            .is_ok(),
-        None => false,
-    };
-    Ok(PageLink { link, opened })
+    Ok(PageLink { link: format!("{}{path}#{secret}", site.origin()), opened: false })
 }
 
-pub(super) fn run(context: &Context) -> Result<Exit, Error> {
-    let PageLink { link, opened } = open_page(context, "/")?;
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only print the link, to be opened in a browser of your choice; through ssh, also on another machine
+    #[arg(long)]
+    link: bool,
+}
+
+pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
+    if args.link && !context.output.is_terminal() {
+        return Err(Error::new(Code::HumansOnly, "the link is printed to a terminal, never into a pipe or a file")
+            .hint("through ssh with a terminal: ssh -t HOST agent-magic-tool executor page --link"));
+    }
+    let PageLink { link, opened } = if args.link { make_page_link(context, "/")? } else { open_page(context, "/")? };
     let seconds = LINK_LIFETIME.as_secs();
     if context.output.is_terminal() {
         context
