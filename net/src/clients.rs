@@ -23,8 +23,8 @@ use crate::text;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a connection may lie unused before another one is opened instead. Servers close theirs, the usual ones after
-/// five seconds or more. One that does so while a request is on its way never answers it, and nobody knows whether it was
-/// carried out.
+/// five seconds or more. One that does so while a request is on its way never answers it, so whether it was carried out
+/// stays unknown.
 const MAX_IDLE: Duration = Duration::from_secs(4);
 
 /// The most redirects that are followed.
