@@ -1,12 +1,12 @@
 //! A database server of a test, which `tests/databases` starts. Included by the tests of the crate `database` too.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
+
+use crate::free_port::free_port;
 
 /// A server that stops when this is dropped, or when the process ends in any way: its input ends then.
 pub(crate) struct DatabaseServer {
@@ -30,19 +30,6 @@ pub(crate) fn start(kind: &str) -> Option<DatabaseServer> {
     output.read_line(&mut line).expect("a line");
     let started: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{kind} did not start: {line}"));
     Some(DatabaseServer { started, process: Mutex::new((child, input, output)) })
-}
-
-/// A port that is still free when the server listens on it, which takes it a moment: below those that the kernel gives to
-/// whoever asks for any, and different for each server of this process.
-fn free_port() -> u16 {
-    const FIRST: u32 = 12_000;
-    const COUNT: u32 = 20_000;
-    static ASKED: AtomicU32 = AtomicU32::new(0);
-    // Tests in other processes begin elsewhere.
-    let ours = std::process::id().wrapping_mul(7_919);
-    let next = || ours.wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed)) % COUNT;
-    let mut ports = (0..COUNT).map(|_| u16::try_from(FIRST + next()).expect("a port"));
-    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a free port")
 }
 
 impl DatabaseServer {
