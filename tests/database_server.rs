@@ -1,11 +1,12 @@
-//! A database server of a test, which `tests/databases` starts. Included by the tests of the crate `sql` too.
+//! A database server of a test, which `tests/databases` starts. Included by the tests of the crate `database` too.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 
 use serde_json::Value;
+
+use crate::free_port::free_port;
 
 /// A server that stops when this is dropped, or when the process ends in any way: its input ends then.
 pub(crate) struct DatabaseServer {
@@ -16,7 +17,7 @@ pub(crate) struct DatabaseServer {
 /// Starts a server, `postgres` or `mariadb`; `None` if this machine has none.
 pub(crate) fn start(kind: &str) -> Option<DatabaseServer> {
     std::env::var_os(format!("AGENT_MAGIC_TOOL_TEST_{}", kind.to_uppercase()))?;
-    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address").port();
+    let port = free_port();
     let mut child = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/databases"))
         .args([kind, &port.to_string()])
         .stdin(Stdio::piped())

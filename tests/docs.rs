@@ -23,18 +23,19 @@ fn definitions_in_the_documents_load() {
     let world = World::new();
     // The chapter on databases asks this one.
     world.configure("[databases.shop]\nurl = \"mysql://reader@127.0.0.1:3306/shop\"\n");
-    let mut checked = 0;
+    let mut places = Vec::new();
     for block in blocks().iter().filter(|block| block.kind.starts_with("json") && block.kind != "json pack") {
         let value: Value = serde_json::from_str(&block.text).unwrap_or_else(|error| panic!("{}: {error}", block.place));
         let is_definition = |value: &Value| value.get("run").is_some() && value.get("description").is_some();
         if value.as_object().is_some_and(|file| file.values().any(is_definition)) {
-            world.define(&format!("from-docs-{checked}.json"), &value);
-            checked += 1;
-            let lint = world.run(&["lint"]);
-            assert_eq!(lint.exit, 0, "{}: {lint}", block.place);
+            let file = format!("from-docs-{}.json", places.len());
+            world.define(&file, &value);
+            places.push(format!("{file} is {}", block.place));
         }
     }
-    assert!(checked >= 2, "the README and the chapter on subtools show definitions");
+    let lint = world.run(&["lint"]);
+    assert_eq!(lint.exit, 0, "{places:#?}: {lint}");
+    assert!(places.len() >= 2, "the README and the chapter on subtools show definitions");
 }
 
 #[test]

@@ -102,7 +102,8 @@ fn the_database_is_read_freely_and_changed_after_a_human_saw_the_rows() {
     assert_eq!((&tried["status"], done()), (&json!("succeeded"), 0), "{tried:#}");
     change["dry_run"] = false.into();
     let id = world.start("notes_change", &change);
-    until("the card shows the rows", || Human::of(&world).card(&id).contains("Water the tomatoes."));
+    let human = Human::of(&world);
+    until("the card shows the rows", || human.card(&id).contains("Water the tomatoes."));
     assert_eq!(done(), 0);
     world.decide(&id, "approve", "notes_change");
     assert_eq!((&world.end_of(&id)["status"], done()), (&json!("succeeded"), 2));

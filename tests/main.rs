@@ -10,6 +10,7 @@ mod database_server;
 mod docs;
 mod examples;
 mod executor;
+mod free_port;
 mod fuzz;
 mod layers;
 mod levels;

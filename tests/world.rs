@@ -107,6 +107,11 @@ impl World {
         fs::write(self.config_folder().join("config.toml"), toml).expect("written");
     }
 
+    /// Writes the configuration, without the packs that ship: every command that reads definitions would load them.
+    pub(crate) fn configure_without_packs(&self, toml: &str) {
+        self.configure(&format!("{toml}[catalog]\npacks = []\n"));
+    }
+
     /// The program under test with `arguments`, in this world's environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         self.within(program(), arguments)
@@ -254,9 +259,13 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
 #[track_caller]
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + TEST_TIMEOUT;
-    while !holds() {
+    loop {
+        let looked = Instant::now();
+        if holds() {
+            return;
+        }
         assert!(Instant::now() < deadline, "timed out waiting until {what}");
-        pause();
+        pause(looked.elapsed());
     }
 }
 
@@ -272,7 +281,7 @@ pub(crate) fn wait_for_end(child: &mut Child) -> ExitStatus {
             child.kill().ok();
             panic!("timed out waiting until process {} has ended", child.id());
         }
-        pause();
+        pause(Duration::ZERO);
     }
 }
 
@@ -310,10 +319,11 @@ impl Lines {
     }
 }
 
-/// The pause between two checks of a condition.
+/// The pause between two checks of a condition. A check that starts programs and takes as long as `look` must not keep the
+/// processor busy on which what it waits for happens.
 #[expect(clippy::disallowed_methods, reason = "the one place where tests wait, for a condition and with a deadline")]
-fn pause() {
-    std::thread::sleep(Duration::from_millis(2));
+fn pause(look: Duration) {
+    std::thread::sleep((look * 2).clamp(Duration::from_millis(2), Duration::from_millis(100)));
 }
 
 impl Transcript {

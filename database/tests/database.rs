@@ -12,6 +12,8 @@ mod database_server;
 mod endings;
 #[path = "database/failures.rs"]
 mod failures;
+#[path = "../../tests/free_port.rs"]
+mod free_port;
 #[path = "database/hostile.rs"]
 mod hostile;
 #[path = "database/schemas.rs"]

@@ -22,6 +22,11 @@ use crate::text;
 /// reported as unreachable, which implies that nothing was sent.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a connection may lie unused before another one is opened instead. Servers close theirs, the usual ones after
+/// five seconds or more. One that does so while a request is on its way never answers it, so whether it was carried out
+/// stays unknown.
+const MAX_IDLE: Duration = Duration::from_secs(4);
+
 /// The most redirects that are followed.
 pub const MAX_REDIRECTS: usize = 5;
 
@@ -185,6 +190,7 @@ impl HttpClients {
         Client::builder()
             .user_agent(self.user_agent.clone())
             .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(MAX_IDLE)
             .redirect(Policy::none())
             .referer(false)
     }
@@ -290,7 +296,41 @@ pub fn body_failure(error: &reqwest::Error, url: &Url) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_request_takes_no_connection_that_its_server_may_be_about_to_close() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = Url::parse(&format!("http://{}/", listener.local_addr().expect("an address"))).expect("a URL");
+        let answer = async |connection: &mut TcpStream| {
+            let mut request = Vec::new();
+            while !request.ends_with(b"{}") {
+                connection.read_buf(&mut request).await.expect("a request");
+            }
+            connection.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("written");
+        };
+        // Closes the first connection at the very moment at which it is used again.
+        let server = async {
+            let (mut first, _) = listener.accept().await.expect("a connection");
+            answer(&mut first).await;
+            tokio::select! {
+                Ok(_) = first.read_u8() => drop(first),
+                second = listener.accept() => answer(&mut second.expect("a connection").0).await,
+            }
+        };
+        let asked = async {
+            let clients = HttpClients::default();
+            let post = || clients.post(&url, HeaderMap::new(), "{}".to_owned());
+            let first = post().await;
+            tokio::time::sleep(MAX_IDLE + Duration::from_millis(50)).await;
+            [first, post().await].map(|answered| answered.expect("an answer"))
+        };
+        let (answers, ()) = tokio::join!(asked, server);
+        assert_eq!(answers, [StatusCode::NO_CONTENT; 2]);
+    }
 
     #[test]
     fn a_host_is_named_with_its_port() {

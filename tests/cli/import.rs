@@ -69,7 +69,7 @@ fn written(world: &World, name: &str) -> Value {
 
 fn quiet_world() -> World {
     let world = World::new();
-    world.configure("[catalog]\npacks = []\n");
+    world.configure_without_packs("");
     world
 }
 

@@ -138,9 +138,9 @@ fn question(world: &World) -> Value {
 }
 
 fn link(world: &World, question: &Value) -> String {
-    let mut found = None;
+    let (human, mut found) = (Human::of(world), None);
     until("the card shows the link", || {
-        found = Human::of(world).link_of(question["id"].as_str().expect("an id"));
+        found = human.link_of(question["id"].as_str().expect("an id"));
         found.is_some()
     });
     found.expect("a link")

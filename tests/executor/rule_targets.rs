@@ -70,7 +70,7 @@ fn findings(world: &World) -> Vec<Value> {
 fn each_mistake_is_found_with_its_line() {
     let world = world();
     for (text, place, is_error) in cases() {
-        world.configure(&text);
+        world.configure_without_packs(&text);
         let found = findings(&world);
         assert_eq!(found.len(), 1, "{text}: {found:?}");
         let level = if is_error { "error" } else { "warning" };
@@ -101,7 +101,7 @@ fn each_mistake_is_found_with_its_line() {
         assert_eq!(findings(&world), Vec::<Value>::new(), "{right}");
     }
     // The same of a definition's own condition.
-    world.configure("");
+    world.configure_without_packs("");
     let paid = |when: &str| {
         let input = json!({"type": "object", "properties": {"amount": {"type": "number", "description": "How much."}}});
         let tool = json!({"description": "Pays.", "input": input, "confirm": {"when": when}, "run": {"process": {"argv": ["true"]}}});
@@ -191,10 +191,10 @@ fn a_field_is_looked_up_however_it_is_written_and_compared_with_what_it_can_be()
 fn an_edit_with_a_mistake_is_not_taken_over() {
     let world = world();
     let good = "[[confirm.rules]]\ntools = [\"pay_out\"]\nthen = \"refuse\"\n";
-    world.configure(good);
+    world.configure_without_packs(good);
     assert_eq!(world.run(&["run", "pay_out"]).exit, 5);
     for (text, place, is_error) in cases() {
-        world.configure(&text);
+        world.configure_without_packs(&text);
         let reloaded = world.run(&["executor", "reload"]);
         if is_error {
             assert_eq!(reloaded.error()["code"], "bad-config", "{text}: {reloaded}");
@@ -204,7 +204,7 @@ fn an_edit_with_a_mistake_is_not_taken_over() {
         } else {
             assert_eq!(reloaded.exit, 0, "{text}: {reloaded}");
         }
-        world.configure(good);
+        world.configure_without_packs(good);
         until("the good one is in force again", || world.run(&["run", "pay_out"]).exit == 5);
     }
 }

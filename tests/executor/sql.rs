@@ -282,8 +282,9 @@ fn nothing_is_changed_without_a_writable_database_and_a_human() {
         let change =
             |statement: &str| shop.world.start("shop_change", &json!({"statement": statement, "dry_run": false}));
         let id = change(statement);
+        let human = Human::of(&shop.world);
         until("the change was tried", || {
-            let card = Human::of(&shop.world).card(&id);
+            let card = human.card(&id);
             card.contains("2 rows change") && card.contains("pending") && card.contains("holded")
         });
         shop.world.decide(&id, "approve", "shop_change");
@@ -303,7 +304,7 @@ fn nothing_is_changed_without_a_writable_database_and_a_human() {
 
         // Rows that changed since the human looked are not changed again.
         let id = change("UPDATE sales_order SET grand_total = 1 WHERE entity_id = 12");
-        until("the change was tried", || Human::of(&shop.world).card(&id).contains("1 row changes"));
+        until("the change was tried", || human.card(&id).contains("1 row changes"));
         shop.sql("UPDATE sales_order SET status = 'closed' WHERE entity_id = 12;");
         shop.world.decide(&id, "approve", "shop_change");
         shop.world.run(&["wait", &id]);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::{Server, echo_model};
+use crate::free_port::free_port;
 use crate::skip::skip;
 use crate::world::{World, until};
 
@@ -223,8 +224,7 @@ impl LiteLlm {
             "model_list:\n  - model_name: echo\n    litellm_params:\n      model: openai/echo\n      api_base: {model}\n      api_key: unused\n"
         );
         std::fs::write(&config, text).expect("written");
-        let port =
-            std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let port = free_port();
         let process = Command::new(program)
             .args(["--config", config.to_str().expect("a path"), "--host", "127.0.0.1", "--port", &port.to_string()])
             .env("HOME", world.home())

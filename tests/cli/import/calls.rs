@@ -2,7 +2,6 @@
 //! Figma's description is not among them: Prism does not finish loading it.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -10,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::quiet_world;
 use super::torture::spec;
+use crate::free_port::free_port;
 use crate::skip::skip;
 use crate::world::World;
 
@@ -30,9 +30,7 @@ impl Prism {
             skip(&format!("{PRISM} does not name npm's @stoplight/prism-cli"));
             return None;
         };
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        drop(listener);
+        let port = free_port();
         let mut process = Command::new("node")
             .arg(program)
             .args(["mock", "--host=127.0.0.1", &format!("--port={port}"), "--errors"])

@@ -228,7 +228,7 @@ fn declared_and_not() -> Vec<(&'static str, Value, String, String)> {
 fn a_pack_uses_only_what_its_manifest_declares() {
     let world = World::new();
     world.run_with(&["secret", "set", "other"], SECRET);
-    world.configure("[vars]\nelsewhere = \"http://127.0.0.1:9\"\n");
+    world.configure_without_packs("[vars]\nelsewhere = \"http://127.0.0.1:9\"\n");
     let mine = json!({"description": "Shows what is mine.", "input": {"type": "object"},
         "annotations": {"readOnlyHint": true}, "run": {"process": {"argv": ["echo", "mine"]}}});
     world.define("mine.json", &json!({"mine_look": mine}));
@@ -251,6 +251,7 @@ fn a_pack_uses_only_what_its_manifest_declares() {
 #[test]
 fn a_pack_uses_subtools_of_others_only_if_its_manifest_declares_them() {
     let world = World::new();
+    world.configure_without_packs("");
     let look = |run: Value| json!({"description": "Shows it.", "input": {"type": "object"}, "annotations": {"readOnlyHint": true}, "run": run});
     world.define("mine.json", &json!({"mine_look": look(json!({"process": {"argv": ["echo", "mine"]}}))}));
     let uses = [
@@ -290,6 +291,7 @@ fn a_pack_uses_subtools_of_others_only_if_its_manifest_declares_them() {
 #[test]
 fn a_pack_cannot_let_what_is_destructive_run_unasked() {
     let world = World::new();
+    world.configure_without_packs("");
     let manifest = "name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\n\
         needs.programs.echo = { description = \"to free\" }\n";
     let (never, when) = (json!("never"), json!({"when": "input.x == 'y'"}));
@@ -321,6 +323,7 @@ fn a_pack_cannot_let_what_is_destructive_run_unasked() {
 #[test]
 fn a_human_can_let_a_destructive_subtool_of_a_pack_run_unasked() {
     let world = World::new();
+    world.configure_without_packs("");
     let run = json!({"process": {"argv": ["echo", "gone"]}});
     let manifest = "name = \"zoo\"\nversion = \"1\"\ndescription = \"the zoo\"\n\
         needs.programs.echo = { description = \"to free\" }\n";

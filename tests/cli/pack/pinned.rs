@@ -12,6 +12,7 @@ use crate::world::{World, until};
 #[test]
 fn a_pack_that_changed_is_off_until_a_human_enables_it_again() {
     let world = World::new();
+    world.configure_without_packs("");
     let folder = world.config_folder().join("packs/zoo");
     let script = folder.join("bin/look.sh");
     let run = json!({"process": {"argv": ["sh", &script]}});

@@ -72,7 +72,7 @@ fn every_tool_answers_what_it_answers_the_official_client() {
     let calls: BTreeMap<String, Vec<Value>> =
         serde_json::from_slice(&fs::read(script("calls.json")).expect("the calls")).expect("JSON");
     let world = World::new();
-    world.configure("[[confirm.rules]]\ntools = [\"*\"]\nthen = \"allow\"\n");
+    world.configure_without_packs("[[confirm.rules]]\ntools = [\"*\"]\nthen = \"allow\"\n");
     for (name, calls) in &calls {
         let (ours, theirs) = (world.folder().join("ours").join(name), world.folder().join("theirs").join(name));
         let direct = direct(name, calls, &npm, &python, &theirs);

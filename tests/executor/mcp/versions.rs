@@ -1,12 +1,12 @@
 //! Servers of every protocol version, made with the official SDKs of their time.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::free_port::free_port;
 use crate::skip::skip;
 use crate::world::{World, until};
 
@@ -64,7 +64,7 @@ fn assert_works(world: &World, name: &str, words: &[&str], version: &str) {
 
 fn world() -> World {
     let world = World::new();
-    world.configure("[[confirm.rules]]\ntools = [\"*\"]\nthen = \"allow\"\n");
+    world.configure_without_packs("[[confirm.rules]]\ntools = [\"*\"]\nthen = \"allow\"\n");
     world
 }
 
@@ -97,7 +97,7 @@ fn servers_of_the_current_version_work() {
     let world = world();
     let (python, script) = (python.join("python").display().to_string(), script("versions.py").display().to_string());
     assert_works(&world, "new_stdio", &["--", &python, &script, "stdio"], "2026-07-28");
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let port = free_port();
     let mut command = Command::new(&python);
     command.args([&script, "streamable-http", &port.to_string()]).stderr(Stdio::null());
     let _served = Served(command.spawn().expect("Python starts"));

@@ -118,7 +118,7 @@ fn node(packages: &Path) -> PathBuf {
 fn client_of_a_sign_in() {
     let Ok(url) = env::var(URL) else { return };
     let world = World::new();
-    world.configure(&format!("[mcp]\nclient_metadata_url = \"{DOCUMENT}\"\n"));
+    world.configure_without_packs(&format!("[mcp]\nclient_metadata_url = \"{DOCUMENT}\"\n"));
     let context: Value =
         env::var("MCP_CONFORMANCE_CONTEXT").ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     if context["client_id"].is_string() {

@@ -338,6 +338,7 @@ fn a_program_in_a_file_is_taken_as_it_is_written_and_as_it_is_now() {
 #[test]
 fn what_is_wrong_with_the_file_of_a_program_is_said() {
     let world = world();
+    world.configure_without_packs("");
     let file = world.subtools().join("filed.js");
     let problem = |script: Value| {
         with_file(&world, &script);

@@ -269,9 +269,9 @@ fn what_replaces_rows_that_cannot_be_found_is_not_put_to_a_human() {
         shop.sql(FRESH);
         for statement in statements {
             let id = shop.world.start("shop_change", &json!({"statement": statement, "dry_run": false}));
+            let human = Human::of(&shop.world);
             until("it has ended or was tried", || {
-                shop.world.result_file(&id)["success"] == false
-                    || Human::of(&shop.world).card(&id).contains("It was tried")
+                shop.world.result_file(&id)["success"] == false || human.card(&id).contains("It was tried")
             });
             let result = shop.world.result_file(&id);
             assert_eq!(result["status"], "failed", "{}: {statement}: {result:#}", shop.kind);

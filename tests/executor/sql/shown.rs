@@ -116,12 +116,13 @@ impl Shop {
     /// The same for any subtool.
     pub(super) fn shown_of(&self, subtool: &str, input: &Value) -> (String, String) {
         let id = self.world.start(subtool, input);
+        let human = Human::of(&self.world);
         until("the change was tried", || {
-            Human::of(&self.world).card(&id).contains("It was tried") || self.world.result_file(&id)["success"] == false
+            human.card(&id).contains("It was tried") || self.world.result_file(&id)["success"] == false
         });
         let result = self.world.result_file(&id);
         assert_eq!(result["state"], "awaiting_confirmation", "{}: {subtool} {input}: {result:#}", self.kind);
-        let card = Human::of(&self.world).card(&id);
+        let card = human.card(&id);
         (id, card)
     }
 }
@@ -299,9 +300,9 @@ impl Shop {
     fn check_refused(&self, statements: &[&str], words: &str) {
         for statement in statements {
             let id = self.world.start("shop_change", &json!({"statement": statement, "dry_run": false}));
+            let human = Human::of(&self.world);
             until("it has ended or was tried", || {
-                self.world.result_file(&id)["success"] == false
-                    || Human::of(&self.world).card(&id).contains("It was tried")
+                self.world.result_file(&id)["success"] == false || human.card(&id).contains("It was tried")
             });
             let result = self.world.result_file(&id);
             assert_eq!(result["status"], "failed", "{}: {statement}: {result:#}", self.kind);
