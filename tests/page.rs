@@ -29,6 +29,7 @@ mod scenario;
 mod scripts;
 mod sessions;
 mod squatter;
+mod ssh;
 mod threats;
 mod touch;
 mod typing;

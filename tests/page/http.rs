@@ -23,7 +23,11 @@ pub(super) fn connect(site: &PageSite) -> TcpStream {
 
 /// Sends these bytes and reads the whole answer; of an event stream only its beginning.
 pub(super) fn exchange(site: &PageSite, request: &str) -> Answer {
-    let mut stream = connect(site);
+    exchange_with(connect(site), request)
+}
+
+/// The same over a connection that is open.
+pub(super) fn exchange_with(mut stream: TcpStream, request: &str) -> Answer {
     // The server may refuse the request before it has read all of it.
     stream.write_all(request.as_bytes()).ok();
     let mut bytes = Vec::new();

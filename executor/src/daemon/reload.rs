@@ -20,11 +20,12 @@ use crate::intake::settings::{Settings, SettingsError};
 use crate::intake::targets::{self, Unmatched};
 
 /// The keys, or beginnings of keys, that take effect only in the next executor: what they describe is set up once.
-const RESTART_KEYS: [&str; 7] = [
+const RESTART_KEYS: [&str; 8] = [
     "executor.log",
     "executor.log_bytes",
     "executor.log_format",
     "page.enabled",
+    "page.port",
     "telemetry.every",
     "telemetry.otlp",
     "telemetry.prometheus",
