@@ -40,6 +40,31 @@ fn with_stars(required: &str) -> String {
 }
 
 impl LoadedPack {
+    /// Calls `add` with each secret, privilege and variable that is not declared.
+    fn undeclared_names(
+        &self,
+        definition: &Definition,
+        raw: &Map<String, Value>,
+        add: &mut dyn FnMut(&str, &str, &str),
+    ) {
+        let needs = &self.manifest.needs;
+        for name in definition.secrets_anywhere() {
+            if !needs.secrets.contains_key(&name) {
+                add(&format!("the secret `{name}`"), &name, "secrets");
+            }
+        }
+        for name in definition.requires.iter().map(|required| with_stars(required)) {
+            if !needs.privileges.contains_key(&name) {
+                add(&format!("the privilege `{name}`"), &name, "privileges");
+            }
+        }
+        for name in names_in(&Value::Object(raw.clone()).to_string()) {
+            if !needs.variables.contains_key(&name) {
+                add(&format!("the variable `{name}`"), &name, "variables");
+            }
+        }
+    }
+
     /// What `definition` of the pack uses and its manifest does not declare. `raw` is the definition before variables
     /// are filled in, `changes` what a human changed of it, which may use anything. `others` are the subtools
     /// of others that it uses.
@@ -64,21 +89,7 @@ impl LoadedPack {
                 found.push((Some("run".to_owned()), message));
             }
         };
-        for name in definition.secrets_anywhere() {
-            if !needs.secrets.contains_key(&name) {
-                add(&format!("the secret `{name}`"), &name, "secrets");
-            }
-        }
-        for name in definition.requires.iter().map(|required| with_stars(required)) {
-            if !needs.privileges.contains_key(&name) {
-                add(&format!("the privilege `{name}`"), &name, "privileges");
-            }
-        }
-        for name in names_in(&Value::Object(raw.clone()).to_string()) {
-            if !needs.variables.contains_key(&name) {
-                add(&format!("the variable `{name}`"), &name, "variables");
-            }
-        }
+        self.undeclared_names(definition, raw, &mut add);
         let declared: Vec<_> = needs
             .variables
             .keys()

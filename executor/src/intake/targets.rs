@@ -69,9 +69,9 @@ fn targets(config: &Config) -> Vec<Target<'_>> {
     let profiles = config.profiles.iter().flat_map(|(name, profile)| {
         let rules = profile.rules.iter().enumerate();
         let rules = rules.map(move |(index, rule)| rule_target(format!("profiles.{name}.rules[{index}]"), rule));
-        lists(format!("profiles.{name}"), &profile.allow, &profile.deny).chain(rules)
+        lists(&format!("profiles.{name}"), &profile.allow, &profile.deny).chain(rules)
     });
-    rules.chain(marks).chain(lists("access".to_owned(), allow, deny)).chain(profiles).collect()
+    rules.chain(marks).chain(lists("access", allow, deny)).chain(profiles).collect()
 }
 
 fn rule_target(path: String, rule: &RuleSettings) -> Target<'_> {
@@ -87,7 +87,7 @@ fn rule_target(path: String, rule: &RuleSettings) -> Target<'_> {
 }
 
 /// Each list of names of a section, in a form that names its own key.
-fn lists<'a>(section: String, allow: &'a [String], deny: &'a [String]) -> impl Iterator<Item = Target<'a>> {
+fn lists<'a>(section: &str, allow: &'a [String], deny: &'a [String]) -> impl Iterator<Item = Target<'a>> {
     let lists = [(format!("{section}.allow"), allow, false), (format!("{section}.deny"), deny, true)];
     let given = lists.into_iter().filter(|(_, patterns, _)| !patterns.is_empty());
     given.map(|(path, tools, is_error)| Target { path, tools, is_error, is_list: true, ..Target::default() })
