@@ -19,6 +19,7 @@ const LADDERS: [(&str, &[&str]); 11] = [
             "machine",
             "driver",
             "one_tool",
+            "client_tools",
             "model_factory",
             "blocking_model",
             "brief",

@@ -23,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use self::client_calls::ClientExchanges;
+use self::conversations::Conversations;
 use self::index::SessionIndex;
 pub use self::info::{ModelInfo, QuestionState, SessionInfo, SessionState};
 pub(crate) use self::ledger::StateLock;
@@ -39,15 +41,19 @@ use crate::service::turn::{
 };
 
 mod approver_window;
+mod client_calls;
 mod commands;
+pub(crate) mod conversations;
 mod history;
 mod index;
 mod info;
 mod ledger;
 mod live;
 mod log;
+mod models;
 mod quotas;
 mod revoked;
+mod seed;
 mod settings;
 mod stateless;
 pub mod turn;
@@ -93,6 +99,8 @@ pub struct SessionService {
     ledger: Arc<QuestionLedger>,
     /// The questions with a client that listens for the answer.
     listeners: Arc<ConcurrencyLimit<Uuid>>,
+    exchanges: Arc<ClientExchanges>,
+    conversations: Conversations,
     slots: Mutex<HashMap<u32, Arc<SessionSlot>>>,
     tracker: TaskTracker,
     stopping: CancellationToken,
@@ -126,7 +134,10 @@ impl SessionService {
         let store = SessionStore::in_state(&paths.state);
         let ledger = QuestionLedger::open(paths.serve().join("questions"))
             .map_err(|error| io_error("failed to open the records of questions", &error))?;
+        let conversations = Conversations::open(paths.serve().join("conversations.jsonl"))
+            .map_err(|error| io_error("failed to open the records of conversations", &error))?;
         Ok(Arc::new(Self {
+            conversations,
             quotas: Arc::new(Quotas::of(&config.serve)),
             revoked: RevokedKeys::none(),
             settings: SettingsSource::new(paths, config)?,
@@ -141,6 +152,7 @@ impl SessionService {
             index: SessionIndex::read(store)?,
             ledger: Arc::new(ledger),
             listeners: Arc::new(ConcurrencyLimit::new(usize::MAX)),
+            exchanges: Arc::default(),
             slots: Mutex::default(),
             tracker: TaskTracker::new(),
             stopping,
@@ -211,6 +223,9 @@ impl SessionService {
         };
         let (folder, max_sessions) = (self.caller.folder.clone(), self.quotas.max_sessions);
         let number = self.index.find_or_create(&question.asker, folder, max_sessions)?;
+        if is_new && !question.earlier.is_empty() {
+            self.index.begin_with(number, seed::entries(&question.earlier))?;
+        }
         let printed = self.perform(input.commands, number, &question.asker).await?;
         let Some(typed) = input.question else { return Ok(TurnStream::told(number, printed)) };
         let printed = if printed.is_empty() { printed } else { format!("{}\n\n", printed.trim_end()) };
@@ -268,9 +283,10 @@ impl SessionService {
         conversation: ClientConversation,
     ) -> Result<TurnStream, ErrorBody> {
         self.check_depth(conversation.asker.depth)?;
+        self.check_abilities(&conversation)?;
         let permit = self.quotas.turn(&conversation.asker)?;
         let parts = self.parts(conversation.asker.read_only);
-        stateless::ask(parts, conversation, permit).await
+        stateless::ask(parts, conversation, permit, Arc::clone(&self.exchanges)).await
     }
 
     /// The events of a session from here on, or after `after`; it never ends by itself.
@@ -425,27 +441,9 @@ impl SessionService {
         Ok(number)
     }
 
-    /// Why no question can be answered now, if no model is configured. A changed configuration may change that.
-    pub fn check_model(&self) -> Result<(), ErrorBody> {
-        self.settings.current().factory(false).models().choose(None).map(drop)
-    }
-
     /// Why the configuration that was read last is not in force, whenever that changes.
     pub(crate) fn config_problem(&self) -> watch::Receiver<Option<String>> {
         self.settings.problem()
-    }
-
-    /// The models that may answer.
-    pub fn models(&self) -> Vec<ModelInfo> {
-        let settings = self.settings.current();
-        let factory = settings.factory(false);
-        let listed = factory.models().listed().map(|(name, model)| ModelInfo {
-            name: name.to_owned(),
-            description: model.description.clone(),
-            window: model.window(),
-            is_default: name == settings.config.agent.model,
-        });
-        listed.collect()
     }
 
     /// Records that a client has the answer of a turn, and those that it was told before it.

@@ -39,9 +39,10 @@ def chat(request, common):
     if not request.get("stream"):
         answer = check(client.chat.completions.create(messages=messages, **common))
         choice = answer.choices[0]
-        return {"text": choice.message.content, "finish": choice.finish_reason, "usage": answer.usage.to_dict()}
+        calls = [call.to_dict() for call in choice.message.tool_calls or []]
+        return {"text": choice.message.content, "finish": choice.finish_reason, "usage": answer.usage.to_dict(), "calls": calls}
     common["stream_options"] = {"include_usage": True}
-    text, finish, usage, roles = "", None, None, []
+    text, finish, usage, roles, calls = "", None, None, [], []
     for chunk in client.chat.completions.create(messages=messages, stream=True, **common):
         check(chunk)
         if not chunk.choices:
@@ -53,9 +54,12 @@ def chat(request, common):
         if delta.content:
             show(piece=delta.content)
             text += delta.content
+        for call in delta.tool_calls or []:
+            assert call.index == len(calls), call
+            calls.append(call.to_dict())
         finish = chunk.choices[0].finish_reason or finish
     assert roles == ["assistant"], roles
-    return {"text": text, "finish": finish, "usage": usage}
+    return {"text": text, "finish": finish, "usage": usage, "calls": calls}
 
 
 def responses(request, common):
@@ -70,7 +74,8 @@ def responses(request, common):
                     show(piece=event.delta)
             answer = stream.get_final_response()
     usage = answer.usage.to_dict()
-    return {"text": answer.output_text, "finish": answer.status, "usage": usage, "id": answer.id}
+    calls = [item.to_dict() for item in answer.output if item.type == "function_call"]
+    return {"text": answer.output_text, "finish": answer.status, "usage": usage, "id": answer.id, "calls": calls}
 
 
 def completions(request, common):

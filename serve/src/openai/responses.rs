@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use agent_loop::model::conversation::StopReason;
+use agent_loop::model::conversation::{StopReason, ToolCall};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Map, Value, json};
 
 use super::errors::OpenAiError;
-use super::{OpenAiResult, new_id};
-use crate::http::ServeState;
+use super::{OpenAiResult, demands, new_id};
+use crate::http::{HistoryKeeper, ServeState};
 use crate::proxy::answer::AnswerEnd;
 use crate::proxy::failure::ProxyFailure;
 use crate::proxy::format::{AnswerFormat, answer};
@@ -32,6 +32,7 @@ pub(super) async fn create(State(state): State<Arc<ServeState>>, request: Reques
     };
     request.model = request.text("model")?.map(str::to_owned);
     request.system = request.text("instructions")?.map(str::to_owned);
+    request.demands = demands::read(&request)?;
     let streams = request.flag("stream")? == Some(true);
     let format = ResponseFormat {
         id: new_id("resp_"),
@@ -59,7 +60,11 @@ fn echoed(request: &ProxyRequest) -> Map<String, Value> {
         ("metadata", None) => json!({}),
         (_, value) => value.cloned().unwrap_or_default(),
     };
-    names.into_iter().map(|name| (name.to_owned(), value(name))).collect()
+    // What a model is given has a default of its own in `response`.
+    let given = ["tools", "tool_choice", "parallel_tool_calls", "text", "temperature", "top_p", "max_output_tokens"];
+    let is_used = request.client.history == HistoryKeeper::Client;
+    let given = given.into_iter().filter(|name| is_used && request.field(name).is_some());
+    names.into_iter().chain(given).map(|name| (name.to_owned(), value(name))).collect()
 }
 
 /// A response, or the events of one.
@@ -127,6 +132,26 @@ impl ResponseFormat {
         response
     }
 
+    /// The events of the calls of the client's tools, which stand behind the message.
+    fn calls(&mut self, calls: &[ToolCall]) -> String {
+        let mut events = String::new();
+        for (index, call) in (1..).zip(calls) {
+            let done = function_call(call, "completed");
+            let mut begun = function_call(call, "in_progress");
+            begun["arguments"] = "".into();
+            let place = json!({"item_id": done["id"], "output_index": index});
+            let (mut delta, mut whole) = (place.clone(), place);
+            delta["delta"] = done["arguments"].clone();
+            whole["arguments"] = done["arguments"].clone();
+            whole["name"] = done["name"].clone();
+            events += &self.event("response.output_item.added", json!({"output_index": index, "item": begun}));
+            events += &self.event("response.function_call_arguments.delta", delta);
+            events += &self.event("response.function_call_arguments.done", whole);
+            events += &self.event("response.output_item.done", json!({"output_index": index, "item": done}));
+        }
+        events
+    }
+
     /// The response at its end, and its status.
     fn ended(&self, end: &AnswerEnd) -> (&'static str, Value) {
         let (status, reason) = match end.outcome.stop_reason {
@@ -135,7 +160,9 @@ impl ResponseFormat {
             _ => ("completed", None),
         };
         let item = self.item(status, &json!([Self::part(&self.text)]));
-        let mut response = self.response(status, &json!([item]));
+        let calls = end.outcome.calls.iter().map(|call| function_call(call, "completed"));
+        let output: Vec<_> = [item].into_iter().chain(calls).collect();
+        let mut response = self.response(status, &output.into());
         if let Some(reason) = reason {
             response["incomplete_details"] = json!({ "reason": reason });
         } else {
@@ -178,6 +205,7 @@ impl AnswerFormat for ResponseFormat {
         self.event("response.output_text.done", text)
             + &self.event("response.content_part.done", part)
             + &self.event("response.output_item.done", json!({"output_index": 0, "item": item}))
+            + &self.calls(&end.outcome.calls)
             + &self.event(&format!("response.{status}"), json!({"response": response}))
     }
 
@@ -199,6 +227,18 @@ impl AnswerFormat for ResponseFormat {
         text.clone_into(&mut self.text);
         self.ended(end).1
     }
+}
+
+/// A call of a tool of the client, as an item.
+fn function_call(call: &ToolCall, status: &str) -> Value {
+    json!({
+        "id": format!("fc_{}", call.id.trim_start_matches("call_")),
+        "type": "function_call",
+        "status": status,
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": call.arguments.to_string(),
+    })
 }
 
 fn usage(used: TurnUsage) -> Value {
