@@ -39,7 +39,8 @@ pub fn router() -> Router<Arc<ServeState>> {
         .route("/v1/chat/completions", post(chat::complete).fallback(wrong_method))
         .route("/v1/completions", post(completions::complete).fallback(wrong_method))
         .route("/v1/responses", post(responses::create).fallback(wrong_method))
-        .route("/v1/responses/{*rest}", any(responses::stored))
+        .route("/v1/responses/{id}", get(responses::stored).delete(responses::forget).fallback(wrong_method))
+        .route("/v1/responses/{id}/{*rest}", any(responses::unknown_part))
         .route("/v1/{*rest}", any(unknown))
 }
 
@@ -77,7 +78,10 @@ fn check(request: &ProxyRequest) -> Result<(), ProxyFailure> {
         }
     }
     if request.flag("background")? == Some(true) {
-        return Err(ProxyFailure::invalid("background", "responses are not stored; ask with `stream` instead"));
+        return Err(ProxyFailure::invalid(
+            "background",
+            "no response is made in the background; ask with `stream` instead",
+        ));
     }
     Ok(())
 }

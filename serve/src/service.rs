@@ -32,6 +32,7 @@ use self::ledger::{OwedAnswers, QuestionLedger, QuestionPlace};
 use self::live::{LiveParts, LiveSession, QueuedQuestion};
 use self::log::{Activity, EventSender};
 use self::quotas::{Quotas, TurnPermit};
+use self::responses::StoredResponses;
 use self::revoked::RevokedKeys;
 use self::settings::SettingsSource;
 use crate::delivery::Receipt;
@@ -52,6 +53,7 @@ mod live;
 mod log;
 mod models;
 mod quotas;
+pub(crate) mod responses;
 mod revoked;
 mod seed;
 mod settings;
@@ -101,6 +103,7 @@ pub struct SessionService {
     listeners: Arc<ConcurrencyLimit<Uuid>>,
     exchanges: Arc<ClientExchanges>,
     conversations: Conversations,
+    responses: StoredResponses,
     slots: Mutex<HashMap<u32, Arc<SessionSlot>>>,
     tracker: TaskTracker,
     stopping: CancellationToken,
@@ -136,8 +139,11 @@ impl SessionService {
             .map_err(|error| io_error("failed to open the records of questions", &error))?;
         let conversations = Conversations::open(paths.serve().join("conversations.jsonl"))
             .map_err(|error| io_error("failed to open the records of conversations", &error))?;
+        let responses = StoredResponses::open(paths.serve().join("responses"))
+            .map_err(|error| io_error("failed to open the kept responses", &error))?;
         Ok(Arc::new(Self {
             conversations,
+            responses,
             quotas: Arc::new(Quotas::of(&config.serve)),
             revoked: RevokedKeys::none(),
             settings: SettingsSource::new(paths, config)?,
@@ -410,6 +416,7 @@ impl SessionService {
         live.send(LoopCommand::Clear).await?;
         live.log.start_over();
         self.ledger.start_over(number);
+        self.responses.forget_session(number);
         Ok(number)
     }
 
@@ -433,6 +440,7 @@ impl SessionService {
         }
         let label = self.index.delete(number)?;
         self.ledger.clear(number);
+        self.responses.forget_session(number);
         if let Some(forget) = self.forget_tasks.get() {
             forget(number);
         }

@@ -49,7 +49,7 @@ fn a_client_with_its_own_history_gives_instructions_and_limits() {
     let more = json!({"system": "You are a pirate.", "extra_body": {"temperature": 0.25}, "stop_sequences": ["END"],
         "max_tokens": 77});
     let requests = json!([
-        {"api": "messages", "stream": true, "model": "anthropic", "message": "echo one", "more": more},
+        {"api": "messages", "stream": true, "model": "openai", "message": "echo one", "more": more},
         {"api": "count", "model": "anthropic", "message": "echo one"},
         {"api": "messages", "model": "anthropic", "message": "echo one", "more": {"extra_body": {"top_k": 5}}},
     ]);

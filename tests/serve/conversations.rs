@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Server, world_with_model};
+use super::{Server, sdk, world_with_model};
 use crate::agent::aimock::Model;
 
 /// The protocols, with the texts of an answer.
@@ -102,4 +102,41 @@ fn the_oldest_conversations_of_a_client_make_room() {
         assert_eq!(reply.status, 200, "{number}: {}", reply.body);
     }
     assert_eq!(count(&server), 3);
+}
+
+#[test]
+fn a_response_is_read_again_and_the_next_goes_on_from_it() {
+    let Some(sdks) = sdk::openai() else { return };
+    let Some((world, model)) = world_with_model("") else { return };
+    let server = Server::start(&world);
+    let python = sdks.iter().find(|sdk| sdk.script == "openai.py").expect("it is there");
+    let chain = json!([{"api": "chain", "message": "echo apple", "then": "echo pear"}]);
+    let answer = python.run(&server.url(), "none", &chain).remove(0);
+    assert_eq!(answer["answer"]["previous"], true, "{answer}");
+    let seen = last_request(&model);
+    assert!(seen.contains("echo apple") && seen.contains("echo pear"), "{seen}");
+    assert_eq!(count(&server), 1, "both are one session");
+    let second = answer["answer"]["id"].as_str().expect("an id").to_owned();
+    let ask = |body: &Value| server.post("/v1/responses", body);
+    let third = ask(&json!({"input": "echo plum", "previous_response_id": second, "stream": true}));
+    assert!(third.status == 200 && last_request(&model).contains("echo pear"), "{}", third.body);
+    for (previous, code) in [(second.as_str(), "invalid-input"), ("resp_unknown", "previous_response_not_found")] {
+        let refused = ask(&json!({"input": "echo x", "previous_response_id": previous}));
+        let error = &refused.json()["error"];
+        assert_eq!((refused.status, error["code"].as_str()), (400, Some(code)), "{}", refused.body);
+        assert_eq!(error["param"], "previous_response_id", "{}", refused.body);
+    }
+    let unkept = ask(&json!({"input": "echo fig", "store": false})).json();
+    let path = format!("/v1/responses/{}", unkept["id"].as_str().expect("an id"));
+    assert_eq!(server.get(&path).status, 404, "it was not to be stored");
+    // Another client does not find it, and a deleted session leaves nothing.
+    let made = world.run(&["serve", "key", "create", "other"]);
+    let header = format!("Authorization: Bearer {}\r\n", made.json()["key"].as_str().expect("a key"));
+    let path = format!("/v1/responses/{second}");
+    assert_eq!(server.request("GET", &path, &header, "").status, 404);
+    assert_eq!(server.get(&path).status, 200);
+    let sessions = server.get("/api/v1/sessions").json();
+    let number = sessions["sessions"][0]["number"].as_u64().expect("a number");
+    assert_eq!(server.request("DELETE", &format!("/api/v1/session/{number}"), "", "").status, 200);
+    assert_eq!(server.get(&path).status, 404);
 }

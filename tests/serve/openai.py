@@ -2,7 +2,7 @@
 
 python openai.py URL KEY REQUESTS
 
-REQUESTS is a JSON list of {"api": "chat" | "responses" | "completions", "stream", "message" | "messages", "model",
+REQUESTS is a JSON list of {"api": "chat" | "responses" | "completions" | "models" | "chain", "stream", "message" | "messages", "model",
 "headers", "more"}. Each piece of a stream is printed as {"piece"}, each answer as {"answer"}, each error as {"error"}.
 Every object is checked against the SDK's own types, also for fields that those do not have.
 """
@@ -103,10 +103,23 @@ def models(_request, _common):
     return {"names": names}
 
 
+def chain(request, common):
+    """Asks, goes on from the response, reads both again, and deletes the first."""
+    first = client.responses.create(input=request["message"], **common)
+    second = client.responses.create(input=request["then"], previous_response_id=first.id, **common)
+    for response in (first, second):
+        assert check(client.responses.retrieve(response.id)).to_dict() == response.to_dict(), response
+    client.responses.delete(first.id)
+    try:
+        client.responses.retrieve(first.id)
+    except openai.NotFoundError:
+        return {"text": second.output_text, "previous": second.previous_response_id == first.id, "id": second.id}
+
+
 for request in requests:
     common = {"model": request.get("model", "gpt-5"), "extra_headers": request.get("headers", {})}
     common |= request.get("more", {})
-    api = {"chat": chat, "responses": responses, "completions": completions, "models": models}[request["api"]]
+    api = {"chat": chat, "responses": responses, "completions": completions, "models": models, "chain": chain}[request["api"]]
     try:
         show(answer=api(request, common))
     except openai.APIStatusError as error:

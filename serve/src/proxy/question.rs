@@ -62,7 +62,7 @@ pub(super) async fn ask(state: &ServeState, request: &ProxyRequest) -> Result<As
     let (client, interface) = (&request.client, request.interface);
     let of = |turn, is_one_step, record| AskedTurnStream { turn, is_one_step, record };
     let question = request.question()?;
-    let session = session_of(request);
+    let session = request.goes_on.map(|number| number.to_string()).or_else(|| session_of(request));
     Ok(match client.history {
         HistoryKeeper::Server => {
             let text = question.only_text()?.to_owned();

@@ -29,6 +29,8 @@ pub(crate) struct ProxyRequest {
     pub(crate) system: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) demands: Demands,
+    /// The number of the session that the request goes on with, if it says so.
+    pub(crate) goes_on: Option<u32>,
 }
 
 impl ProxyRequest {
@@ -60,6 +62,7 @@ impl ProxyRequest {
             system: None,
             model: None,
             demands: Demands::default(),
+            goes_on: None,
         })
     }
 

@@ -7,6 +7,7 @@ use agent_loop::model::conversation::{JournalEntry, ModelTurn, StopReason};
 use super::SessionService;
 use super::conversations::{Conversations, FoundConversation, SentHistory};
 use super::log::Activity;
+use super::responses::StoredResponses;
 use crate::service::turn::{Asker, ClientMessage};
 
 /// The entries of these messages; only what was said is kept.
@@ -29,6 +30,10 @@ pub(super) fn entries(messages: &[ClientMessage]) -> Vec<JournalEntry> {
 impl SessionService {
     pub(crate) fn conversations(&self) -> &Conversations {
         &self.conversations
+    }
+
+    pub(crate) fn responses(&self) -> &StoredResponses {
+        &self.responses
     }
 
     /// The session of a client that names none, by what it sent. Makes room for it if the client has too many.

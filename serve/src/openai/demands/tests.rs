@@ -32,6 +32,7 @@ fn of(body: &Value) -> Result<Demands, ProxyFailure> {
         system: None,
         model: None,
         demands: Demands::default(),
+        goes_on: None,
     })
 }
 

@@ -38,6 +38,7 @@ fn request(key: Option<&str>, headers: &[(&'static str, &str)], body: &Value) ->
         system: None,
         model: None,
         demands: Demands::default(),
+        goes_on: None,
     }
 }
 
