@@ -1,9 +1,12 @@
 //! Conversations that no client names: told apart by the history that each request has, over all protocols that send one.
 
+use std::io::Read as _;
+
 use serde_json::{Value, json};
 
 use super::{Server, sdk, world_with_model};
 use crate::agent::aimock::Model;
+use crate::world::until;
 
 /// The protocols, with the texts of an answer.
 const PROTOCOLS: [(&str, &str, &str); 4] = [
@@ -139,4 +142,22 @@ fn a_response_is_read_again_and_the_next_goes_on_from_it() {
     let number = sessions["sessions"][0]["number"].as_u64().expect("a number");
     assert_eq!(server.request("DELETE", &format!("/api/v1/session/{number}"), "", "").status, 200);
     assert_eq!(server.get(&path).status, 404);
+}
+
+#[test]
+fn two_clients_that_ask_the_same_at_once_have_two_conversations() {
+    let Some((world, _model)) = world_with_model("") else { return };
+    let server = Server::start(&world);
+    let hold = world.folder().join("hold");
+    std::fs::write(&hold, "").expect("held");
+    let body = json!({"stream": true, "messages": [message("user", "How many words are in it?")]}).to_string();
+    let streams = [0, 1].map(|_| server.send("POST", "/v1/chat/completions", "", &body));
+    until("both are asked", || count(&server) == 2);
+    std::fs::remove_file(&hold).expect("released");
+    for mut stream in streams {
+        let mut read = String::new();
+        stream.read_to_string(&mut read).expect("answered");
+        assert!(read.contains("There are 3 words."), "{read}");
+    }
+    assert_eq!(world.run(&["tasks"]).json().as_array().expect("a list").len(), 2);
 }

@@ -79,6 +79,8 @@ pub(crate) struct AnswerStream<F> {
     only_answer: bool,
     /// Where it is recorded what the client got.
     record: Option<AnswerRecord>,
+    /// Whether it ended with an answer.
+    has_answer: bool,
 }
 
 impl<F: AnswerFormat> AnswerStream<F> {
@@ -99,6 +101,7 @@ impl<F: AnswerFormat> AnswerStream<F> {
             is_one_step: false,
             only_answer: false,
             record: None,
+            has_answer: false,
         }
     }
 
@@ -197,7 +200,12 @@ impl<F: AnswerFormat> AnswerStream<F> {
 
     /// The receipt for the end or the failure that was read.
     pub(super) fn receipt(&self) -> Option<Receipt> {
-        self.turn.receipt()
+        let receipt = self.turn.receipt()?;
+        let Some(record) = self.record.clone().filter(|_| self.has_answer) else { return Some(receipt) };
+        Some(Receipt::new(move || {
+            record.delivered();
+            receipt.give();
+        }))
     }
 
     fn take(&mut self, event: &SessionEvent) {
@@ -288,6 +296,7 @@ impl<F: AnswerFormat> AnswerStream<F> {
         if self.only_answer && !outcome.answer.is_empty() {
             self.ready.push_back(self.format.text(&outcome.answer));
         }
+        self.has_answer = true;
         let now = Instant::now();
         let thinking = self.first_text.unwrap_or(now) - self.began;
         let end = AnswerEnd { outcome, thinking, total: now - self.began };

@@ -101,13 +101,18 @@ pub(super) async fn ask(state: &ServeState, request: &ProxyRequest) -> Result<As
 }
 
 /// Records the answer of a conversation that is told apart by its history.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct AnswerRecord {
     service: Arc<SessionService>,
     found: FoundConversation,
 }
 
 impl AnswerRecord {
+    /// Records that the client has its answer.
+    pub(super) fn delivered(&self) {
+        self.service.conversations().delivered(&self.found.session, &self.found.asked);
+    }
+
     /// Records what the client gets, before it gets all of it.
     pub(super) fn answered(&self, text: &str) {
         self.service.conversations().answered(&self.found.session, &self.found.asked, text);
@@ -126,7 +131,9 @@ async fn found_conversation(
     let messages =
         before.iter().filter(is_said).map(|message| (message.role == SenderRole::User, message.text.as_str()));
     let messages = messages.chain([(true, question)]).collect();
-    state.service.conversation(asker, &SentHistory { messages }).await
+    let retries = request.header("x-stainless-retry-count").is_some_and(|count| count != "0");
+    let is_retry = retries || request.header("idempotency-key").is_some();
+    state.service.conversation(asker, &SentHistory { messages, is_retry }).await
 }
 
 /// The name by which a client knows the model that answers it.

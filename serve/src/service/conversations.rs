@@ -42,6 +42,8 @@ impl HistoryMark {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SentHistory<'a> {
     pub(crate) messages: Vec<(bool, &'a str)>,
+    /// The client says that it has asked this before.
+    pub(crate) is_retry: bool,
 }
 
 impl SentHistory<'_> {
@@ -65,8 +67,10 @@ struct Conversation {
     session: String,
     /// With the last question.
     asked: HistoryMark,
-    /// With the answer to it, once the client has got all of it.
+    /// With the answer to it, once it is complete.
     answered: Option<HistoryMark>,
+    /// The client has got that answer.
+    is_delivered: bool,
     /// The questions alone: a client whose answer broke off has another text than we.
     questions: HistoryMark,
 }
@@ -107,22 +111,25 @@ impl Conversations {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session of a request of the client; `exists` says whether there still is a session of that id.
+    /// The session of a request of the client. `exists` says whether there still is a session of that id, `is_awaited`
+    /// whether a client still waits for its answer: then the same question is one of another conversation, unless the
+    /// client says that it asks again.
     pub(crate) fn find(
         &self,
         client: &str,
         sent: &SentHistory<'_>,
         exists: impl Fn(&str) -> bool,
+        is_awaited: impl Fn(&str) -> bool,
     ) -> FoundConversation {
         let before = &sent.messages[..sent.messages.len().saturating_sub(1)];
         let (mark, asked) = (SentHistory::mark(before), SentHistory::mark(&sent.messages));
         let questions = SentHistory::questions(before);
         let mut known = self.lock();
-        known.retain(|_, one| one.client != client || exists(&one.session));
-        let of_client = || known.iter().rev().filter(|(_, one)| one.client == client);
+        let of_client = || known.iter().rev().filter(|(_, one)| one.client == client && exists(&one.session));
         let goes_on = || of_client().find(|(_, one)| one.answered.as_ref() == Some(&mark));
-        let is_repeated = || of_client().find(|(_, one)| one.answered.is_none() && one.asked == asked);
-        let broke_off = || of_client().find(|(_, one)| one.answered.is_none() && one.questions == questions);
+        let is_open = |one: &Conversation| !one.is_delivered && (sent.is_retry || !is_awaited(&one.session));
+        let is_repeated = || of_client().find(|(_, one)| one.asked == asked && is_open(one));
+        let broke_off = || of_client().find(|(_, one)| one.questions == questions && is_open(one));
         let found = if before.is_empty() { is_repeated() } else { goes_on().or_else(is_repeated).or_else(broke_off) };
         let found = found.map(|(number, one)| (*number, one.session.clone()));
         let is_unknown = found.is_none();
@@ -138,19 +145,29 @@ impl Conversations {
             session: session.clone(),
             asked: asked.clone(),
             answered: None,
+            is_delivered: false,
             questions: SentHistory::questions(&sent.messages),
         };
         self.add(&mut known, conversation);
         FoundConversation { session, is_unknown: is_unknown && !before.is_empty(), asked }
     }
 
-    /// Records what the client got as the answer to its question.
+    /// Records what the client gets as the answer to its question.
     pub(crate) fn answered(&self, session: &str, asked: &HistoryMark, answer: &str) {
+        self.change(session, asked, |one| one.answered = Some(asked.then(false, answer)));
+    }
+
+    /// Records that the client has got it.
+    pub(crate) fn delivered(&self, session: &str, asked: &HistoryMark) {
+        self.change(session, asked, |one| one.is_delivered = true);
+    }
+
+    fn change(&self, session: &str, asked: &HistoryMark, change: impl FnOnce(&mut Conversation)) {
         let mut known = self.lock();
         let found = known.iter().find(|(_, one)| one.session == session && one.asked == *asked);
         let Some(number) = found.map(|(number, _)| *number) else { return };
         let Some(mut conversation) = known.remove(&number) else { return };
-        conversation.answered = Some(asked.then(false, answer));
+        change(&mut conversation);
         self.add(&mut known, conversation);
     }
 
@@ -215,13 +232,15 @@ mod tests {
     impl Table {
         fn find(&self, client: &str, texts: &[&str]) -> FoundConversation {
             let messages = texts.iter().enumerate().map(|(number, text)| (number % 2 == 0, *text)).collect();
-            self.conversations.find(client, &SentHistory { messages }, |_| true)
+            let sent = SentHistory { messages, is_retry: false };
+            self.conversations.find(client, &sent, |_| true, |_| false)
         }
 
         /// Asks, and gets this answer.
         fn ask(&self, texts: &[&str], answer: &str) -> FoundConversation {
             let found = self.find("a", texts);
             self.conversations.answered(&found.session, &found.asked, answer);
+            self.conversations.delivered(&found.session, &found.asked);
             found
         }
     }
@@ -248,6 +267,14 @@ mod tests {
         assert_eq!(table.find("a", &["hi"]).session, asked.session, "it has no answer yet");
         assert_eq!(table.find("a", &["hi", "Hel", "what?"]).session, asked.session, "its answer broke off");
         assert_eq!(table.find("a", &["hi", "Hel", "what?"]).session, asked.session);
+        let mut same = SentHistory { messages: vec![(true, "what?")], is_retry: false };
+        let first = table.find("a", &["what?"]);
+        let other = table.conversations.find("a", &same, |_| true, |_| true);
+        assert_ne!(other.session, first.session, "another client waits for that answer");
+        same.is_retry = true;
+        assert_eq!(table.conversations.find("a", &same, |_| true, |_| true).session, other.session);
+        table.conversations.answered(&other.session, &other.asked, "So.");
+        assert_eq!(table.find("a", &["what?"]).session, other.session, "the answer did not arrive");
         let answered = table.ask(&["ho"], "Hello.");
         assert_ne!(table.find("a", &["ho", "Something else.", "x"]).session, answered.session, "it is not its answer");
     }
@@ -258,9 +285,10 @@ mod tests {
         let first = table.ask(&["hi"], "Hello.");
         let path = table.conversations.path.clone();
         let again = Conversations::open(path).expect("opened");
-        let more = SentHistory { messages: vec![(true, "hi"), (false, "Hello."), (true, "x")] };
-        assert_eq!(again.find("a", &more, |_| true).session, first.session);
-        assert_ne!(again.find("a", &more, |_| false).session, first.session, "its session was deleted");
+        let messages = vec![(true, "hi"), (false, "Hello."), (true, "x")];
+        let more = SentHistory { messages, is_retry: false };
+        assert_eq!(again.find("a", &more, |_| true, |_| false).session, first.session);
+        assert_ne!(again.find("a", &more, |_| false, |_| false).session, first.session, "its session was deleted");
         assert_eq!(table.conversations.forget_surplus("a", 2), None);
         let second = table.ask(&["ho"], "Hello.");
         assert_eq!(table.conversations.forget_surplus("a", 2), Some(first.session));
