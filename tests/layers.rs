@@ -89,6 +89,7 @@ const LADDERS: [(&str, &[&str]); 11] = [
             "http",
             "proxy",
             "ollama",
+            "anthropic",
             "openai",
             "a2a",
             "slack",

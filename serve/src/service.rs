@@ -230,7 +230,7 @@ impl SessionService {
         let (folder, max_sessions) = (self.caller.folder.clone(), self.quotas.max_sessions);
         let number = self.index.find_or_create(&question.asker, folder, max_sessions)?;
         if is_new && !question.earlier.is_empty() {
-            self.index.begin_with(number, seed::entries(&question.earlier))?;
+            self.index.begin_with(number, &seed::entries(&question.earlier))?;
         }
         let printed = self.perform(input.commands, number, &question.asker).await?;
         let Some(typed) = input.question else { return Ok(TurnStream::told(number, printed)) };

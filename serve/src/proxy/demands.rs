@@ -259,7 +259,7 @@ mod tests {
     fn a_choice_is_one_of_the_tools() {
         let mut demands = Demands::default();
         demands.require_call("tool_choice", Some("a"));
-        demands.clone().checked().expect_err("there is none");
+        demands.clone().checked().expect_err("no such tool");
         add_function(&mut demands, "tools.0", &json!({"type": "function", "name": "a"})).expect("read");
         assert_eq!(demands.clone().checked().expect("fits").answers.tool_choice, ToolChoice::Named("a".to_owned()));
         let mut none = Demands::default();

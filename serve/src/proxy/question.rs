@@ -82,12 +82,14 @@ pub(super) async fn ask(state: &ServeState, request: &ProxyRequest) -> Result<As
             if let Some(found) = found {
                 asker.session.clone_from(&found.session);
                 if found.is_unknown {
-                    (_, earlier) = conversation::read(&request.messages[..request.question_place()])?;
+                    // What cannot be read of them is no part of the question.
+                    let before = conversation::read(&request.messages[..request.question_place()]);
+                    earlier = before.map(|(_, messages)| messages).unwrap_or_default();
                 }
                 record = Some(AnswerRecord { service: Arc::clone(&state.service), found });
             }
             let repeat_key = Some(repeat_key(request, &asker.session, &text));
-            let question = Question { repeat_key, earlier, ..Question::new(asker, text) };
+            let question = Question { earlier, repeat_key, ..Question::new(asker, text) };
             of(Box::pin(state.service.ask(question)).await?, false, record)
         }
         HistoryKeeper::Client => {

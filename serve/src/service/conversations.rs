@@ -10,15 +10,21 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::digest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
+use crate::limits::{ConcurrencyLimit, ConcurrencyPermit};
+
 /// How many conversations without a name one client has. The session of the oldest is deleted then.
 const MAX_OF_CLIENT: usize = 256;
+
+/// How many lines that do not count any more the file has before it is written anew.
+const MAX_LINES: usize = 4096;
 
 /// What is equal for conversations with the same messages so far, whatever their white space.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,13 +82,17 @@ struct Conversation {
 }
 
 /// Where a request belongs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct FoundConversation {
     pub(crate) session: String,
-    /// The session has to begin with what the client sent before its question.
+    /// There is no such session yet.
+    pub(crate) is_new: bool,
+    /// It has to begin with what the client sent before its question.
     pub(crate) is_unknown: bool,
     /// With the question.
     pub(crate) asked: HistoryMark,
+    /// As long as it exists, the request waits for its answer.
+    _awaiting: Arc<ConcurrencyPermit<String>>,
 }
 
 /// All conversations without a name, the oldest first.
@@ -90,6 +100,10 @@ pub(crate) struct FoundConversation {
 pub(crate) struct Conversations {
     path: PathBuf,
     known: Mutex<BTreeMap<u64, Conversation>>,
+    /// The sessions in which requests wait for their answers.
+    awaited: ConcurrencyLimit<String>,
+    /// How many lines the file has.
+    lines: AtomicUsize,
 }
 
 impl Conversations {
@@ -102,7 +116,9 @@ impl Conversations {
             newest.retain(|known| known.session != read.session);
             newest.push(read);
         }
-        let conversations = Self { path, known: Mutex::new((0..).zip(newest).collect()) };
+        let known: BTreeMap<_, _> = (0..).zip(newest).collect();
+        let (lines, awaited) = (known.len().into(), ConcurrencyLimit::new(usize::MAX));
+        let conversations = Self { path, known: Mutex::new(known), awaited, lines };
         conversations.write_all(&conversations.lock())?;
         Ok(conversations)
     }
@@ -111,15 +127,14 @@ impl Conversations {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session of a request of the client. `exists` says whether there still is a session of that id, `is_awaited`
-    /// whether a client still waits for its answer: then the same question is one of another conversation, unless the
-    /// client says that it asks again.
+    /// The session of a request of the client; `exists` says whether there still is a session of that id. If another
+    /// request waits for an answer there, the same question is one of another conversation, unless the client says that
+    /// it asks again.
     pub(crate) fn find(
         &self,
         client: &str,
         sent: &SentHistory<'_>,
         exists: impl Fn(&str) -> bool,
-        is_awaited: impl Fn(&str) -> bool,
     ) -> FoundConversation {
         let before = &sent.messages[..sent.messages.len().saturating_sub(1)];
         let (mark, asked) = (SentHistory::mark(before), SentHistory::mark(&sent.messages));
@@ -127,12 +142,12 @@ impl Conversations {
         let mut known = self.lock();
         let of_client = || known.iter().rev().filter(|(_, one)| one.client == client && exists(&one.session));
         let goes_on = || of_client().find(|(_, one)| one.answered.as_ref() == Some(&mark));
-        let is_open = |one: &Conversation| !one.is_delivered && (sent.is_retry || !is_awaited(&one.session));
+        let is_open = |one: &Conversation| !one.is_delivered && (sent.is_retry || !self.awaited.is_used(&one.session));
         let is_repeated = || of_client().find(|(_, one)| one.asked == asked && is_open(one));
         let broke_off = || of_client().find(|(_, one)| one.questions == questions && is_open(one));
         let found = if before.is_empty() { is_repeated() } else { goes_on().or_else(is_repeated).or_else(broke_off) };
         let found = found.map(|(number, one)| (*number, one.session.clone()));
-        let is_unknown = found.is_none();
+        let is_new = found.is_none();
         let session = match found {
             Some((number, session)) => {
                 known.remove(&number);
@@ -149,7 +164,8 @@ impl Conversations {
             questions: SentHistory::questions(&sent.messages),
         };
         self.add(&mut known, conversation);
-        FoundConversation { session, is_unknown: is_unknown && !before.is_empty(), asked }
+        let awaiting = Arc::new(self.awaited.acquire(&session));
+        FoundConversation { session, is_new, is_unknown: is_new && !before.is_empty(), asked, _awaiting: awaiting }
     }
 
     /// Records what the client gets as the answer to its question.
@@ -171,12 +187,12 @@ impl Conversations {
         self.add(&mut known, conversation);
     }
 
-    /// Forgets the oldest conversation of a client that has as many as it may have, or `most` if that is less, and returns
-    /// the id of its session.
+    /// Forgets the oldest conversation of a client that has more than it may have, or than `most` if that is less, and
+    /// returns the id of its session.
     pub(crate) fn forget_surplus(&self, client: &str, most: usize) -> Option<String> {
         let mut known = self.lock();
         let of_client = known.iter().filter(|(_, one)| one.client == client);
-        if of_client.clone().count() < most.min(MAX_OF_CLIENT) {
+        if of_client.clone().count() <= most.min(MAX_OF_CLIENT) {
             return None;
         }
         let oldest = of_client.map(|(number, _)| *number).next()?;
@@ -185,10 +201,16 @@ impl Conversations {
 
     fn add(&self, known: &mut BTreeMap<u64, Conversation>, conversation: Conversation) {
         let number = known.last_key_value().map_or(0, |(last, _)| last + 1);
-        if let Err(error) = self.write(&conversation) {
+        let mut written = self.write(&conversation);
+        known.insert(number, conversation);
+        let lines = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
+        if lines > MAX_LINES + known.len() {
+            written = self.write_all(known);
+            self.lines.store(known.len(), Ordering::Relaxed);
+        }
+        if let Err(error) = written {
             tracing::warn!(%error, "failed to record a conversation; after a restart it begins anew");
         }
-        known.insert(number, conversation);
     }
 
     fn write(&self, conversation: &Conversation) -> io::Result<()> {
@@ -233,7 +255,7 @@ mod tests {
         fn find(&self, client: &str, texts: &[&str]) -> FoundConversation {
             let messages = texts.iter().enumerate().map(|(number, text)| (number % 2 == 0, *text)).collect();
             let sent = SentHistory { messages, is_retry: false };
-            self.conversations.find(client, &sent, |_| true, |_| false)
+            self.conversations.find(client, &sent, |_| true)
         }
 
         /// Asks, and gets this answer.
@@ -263,18 +285,21 @@ mod tests {
     #[test]
     fn a_repeated_question_and_one_after_a_broken_answer_stay() {
         let table = table();
-        let asked = table.find("a", &["hi"]);
-        assert_eq!(table.find("a", &["hi"]).session, asked.session, "it has no answer yet");
-        assert_eq!(table.find("a", &["hi", "Hel", "what?"]).session, asked.session, "its answer broke off");
-        assert_eq!(table.find("a", &["hi", "Hel", "what?"]).session, asked.session);
+        // Each request is over at once: nobody waits for its answer.
+        let session = table.find("a", &["hi"]).session;
+        assert_eq!(table.find("a", &["hi"]).session, session, "it has no answer yet");
+        assert_eq!(table.find("a", &["hi", "Hel", "what?"]).session, session, "its answer broke off");
+        assert_eq!(table.find("a", &["hi", "Hel", "what?"]).session, session);
         let mut same = SentHistory { messages: vec![(true, "what?")], is_retry: false };
         let first = table.find("a", &["what?"]);
-        let other = table.conversations.find("a", &same, |_| true, |_| true);
+        let other = table.conversations.find("a", &same, |_| true);
         assert_ne!(other.session, first.session, "another client waits for that answer");
         same.is_retry = true;
-        assert_eq!(table.conversations.find("a", &same, |_| true, |_| true).session, other.session);
+        assert_eq!(table.conversations.find("a", &same, |_| true).session, other.session);
         table.conversations.answered(&other.session, &other.asked, "So.");
-        assert_eq!(table.find("a", &["what?"]).session, other.session, "the answer did not arrive");
+        let session = other.session.clone();
+        drop((first, other));
+        assert_eq!(table.find("a", &["what?"]).session, session, "the answer did not arrive");
         let answered = table.ask(&["ho"], "Hello.");
         assert_ne!(table.find("a", &["ho", "Something else.", "x"]).session, answered.session, "it is not its answer");
     }
@@ -287,11 +312,11 @@ mod tests {
         let again = Conversations::open(path).expect("opened");
         let messages = vec![(true, "hi"), (false, "Hello."), (true, "x")];
         let more = SentHistory { messages, is_retry: false };
-        assert_eq!(again.find("a", &more, |_| true, |_| false).session, first.session);
-        assert_ne!(again.find("a", &more, |_| false, |_| false).session, first.session, "its session was deleted");
-        assert_eq!(table.conversations.forget_surplus("a", 2), None);
+        assert_eq!(again.find("a", &more, |_| true).session, first.session);
+        assert_ne!(again.find("a", &more, |_| false).session, first.session, "its session was deleted");
         let second = table.ask(&["ho"], "Hello.");
-        assert_eq!(table.conversations.forget_surplus("a", 2), Some(first.session));
-        assert_eq!(table.conversations.forget_surplus("a", 1), Some(second.session));
+        assert_eq!(table.conversations.forget_surplus("a", 2), None);
+        assert_eq!(table.conversations.forget_surplus("a", 1), Some(first.session));
+        assert_eq!(table.conversations.forget_surplus("a", 0), Some(second.session));
     }
 }

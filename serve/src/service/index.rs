@@ -96,7 +96,7 @@ impl SessionIndex {
     }
 
     /// Writes what was said before a session began.
-    pub(super) fn begin_with(&self, number: u32, entries: Vec<JournalEntry>) -> Result<(), ErrorBody> {
+    pub(super) fn begin_with(&self, number: u32, entries: &[JournalEntry]) -> Result<(), ErrorBody> {
         let (mut journal, _) = self.resume(number)?;
         let written = entries.iter().try_for_each(|entry| journal.append(entry));
         written.map_err(|error| super::io_error("failed to write the journal", &error))

@@ -36,18 +36,19 @@ impl SessionService {
         &self.responses
     }
 
-    /// Whether a client waits for an answer of this session.
-    fn is_awaited(&self, session: &str, asker: &Asker) -> bool {
-        let Ok(number) = self.index.find(session, asker) else { return false };
-        let owed = self.ledger.of(number);
-        let asked = owed.asked.iter().map(|asked| &asked.question).chain(&owed.queued);
-        asked.into_iter().any(|question| self.listeners.is_used(&question.id))
-    }
-
     /// The session of a client that names none, by what it sent. Makes room for it if the client has too many.
     pub(crate) async fn conversation(self: &Arc<Self>, asker: &Asker, sent: &SentHistory<'_>) -> FoundConversation {
         let client = asker.session.as_str();
         let exists = |session: &str| self.index.find(session, asker).is_ok();
+        let found = self.conversations.find(client, sent, exists);
+        if found.is_new {
+            self.make_room(client, asker).await;
+        }
+        found
+    }
+
+    /// Deletes the oldest sessions of conversations without a name, if the client has too many.
+    async fn make_room(self: &Arc<Self>, client: &str, asker: &Asker) {
         while let Some(oldest) = self.conversations.forget_surplus(client, self.quotas.max_sessions) {
             let is_busy = match self.index.find(&oldest, asker) {
                 Ok(number) => {
@@ -63,6 +64,5 @@ impl SessionService {
                 tracing::warn!(error = error.message, session = oldest, "failed to delete an old conversation");
             }
         }
-        self.conversations.find(client, sent, exists, |session| self.is_awaited(session, asker))
     }
 }

@@ -22,6 +22,9 @@ use super::quotas::TurnPermit;
 use super::revoked::{RevokedKeys, cancel_waiting};
 use crate::service::turn::{Asker, ClientConversation, ClientMessage, TurnStream};
 
+/// What a model is told that also has tools of its client: our own prompt speaks of one tool.
+const CLIENT_TOOLS: &str = "Besides `command_executor` you have the other tools that are offered to you. Use each for what it is for. A turn calls either `command_executor` or other tools, not both.";
+
 /// The id of a client whose session is not kept.
 const STATELESS: &str = "stateless";
 
@@ -37,6 +40,10 @@ pub(super) async fn ask(
             .hint("send the conversation so far, and the question as its last message"));
     }
     let ClientConversation { asker, system, messages, model, limits, tools, one_call, answers } = conversation;
+    let system = system
+        .into_iter()
+        .chain((!tools.is_empty()).then(|| CLIENT_TOOLS.to_owned()))
+        .reduce(|all, part| format!("{all}\n\n{part}"));
     let entries = entries(messages, asker.key.as_ref(), &exchanges);
     let LiveParts { config, model_factory, mailbox, shell, trigger, caller, tracker, revoked, stopping, load, .. } =
         parts;
