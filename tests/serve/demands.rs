@@ -4,7 +4,8 @@
 use serde_json::{Value, json};
 
 use super::{Reply, Server, sdk, subtools};
-use crate::agent::aimock::Model;
+use crate::agent::aimock::{Model, PROVIDERS};
+use crate::agent::stub::{Stub, StubAnswer};
 use crate::world::World;
 
 /// A picture of one pixel.
@@ -341,4 +342,48 @@ fn a_session_of_the_server_refuses_what_it_does_not_have() {
         let reply = post(&server, "", protocol, &protocol.body(&[user("echo x")], &hints));
         assert_eq!((reply.status, protocol.text(&reply.json()).as_str()), (200, "x"), "{protocol:?}: {}", reply.body);
     }
+}
+
+#[test]
+fn every_provider_gets_what_the_client_demands() {
+    let world = World::new();
+    let stub = Stub::start(&world, vec![StubAnswer::says("{}")], "images = true");
+    let made = world.run(&["serve", "key", "create", "own", "--history=client"]);
+    let key = made.json()["key"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned();
+    let server = Server::start(&world);
+    let protocol = Protocol::Chat;
+    let schema = json!({"type": "object", "properties": {"words": {"type": "integer"}}});
+    for provider in PROVIDERS {
+        let mut more = protocol.form(&schema);
+        more["model"] = provider.into();
+        more["tools"] = protocol.tools("weather");
+        more["temperature"] = 0.25.into();
+        if provider != "ollama" {
+            more["tool_choice"] = protocol.choice().expect("it is there")["tool_choice"].clone();
+        }
+        let first = stub.received().len();
+        let reply = post(&server, &key, protocol, &protocol.body(&[protocol.picture()], &more));
+        assert_eq!((reply.status, protocol.text(&reply.json()).as_str()), (200, "{}"), "{provider}: {}", reply.body);
+        let asked = stub.bodies(first).pop().expect("asked");
+        let text = asked.to_string();
+        for given in ["\"words\"", "command_executor", PNG, "0.25", "1000"] {
+            assert!(text.contains(given), "{provider}: {given}: {text}");
+        }
+        let mentions = if provider == "ollama" { 1 } else { 2 };
+        assert_eq!(text.matches("\"weather\"").count(), mentions, "{provider}: offered and chosen: {text}");
+    }
+    // What a provider has no field for is refused, and it is not asked.
+    let asked = stub.received().len();
+    for (provider, more) in [
+        ("ollama", json!({"tools": protocol.tools("weather"), "tool_choice": "required"})),
+        ("anthropic", json!({"response_format": {"type": "json_object"}})),
+        ("openai_responses", json!({"stop": ["END"]})),
+        ("text", json!({"tools": protocol.tools("weather")})),
+    ] {
+        let mut body = protocol.body(&[user("x")], &more);
+        body["model"] = provider.into();
+        let refused = post(&server, &key, protocol, &body);
+        assert!(refused.status == 400 && protocol.error(&refused).contains(provider), "{}", refused.body);
+    }
+    assert_eq!(stub.received().len(), asked);
 }
