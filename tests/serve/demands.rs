@@ -239,7 +239,7 @@ fn the_sdks_read_calls_in_streams_too() {
     let Some(sdks) = sdk::all() else { return };
     let Some((world, _model, key)) = world() else { return };
     let server = Server::start(&world);
-    for sdk in sdks.iter().filter(|sdk| sdk.script.ends_with(".py")) {
+    for sdk in sdks.iter().filter(|sdk| sdk.is_python()) {
         for api in sdk.apis().iter().filter(|api| ["chat", "responses", "messages"].contains(api)) {
             let protocol = match *api {
                 "responses" => Protocol::Responses,

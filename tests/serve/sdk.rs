@@ -56,6 +56,10 @@ impl Sdk {
         self.script.starts_with("openai")
     }
 
+    pub(super) fn is_python(&self) -> bool {
+        Path::new(self.script).extension().is_some_and(|extension| extension == "py")
+    }
+
     pub(super) fn is_ollama(&self) -> bool {
         self.script.starts_with("ollama")
     }

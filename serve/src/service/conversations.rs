@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_repeated_question_and_one_after_a_broken_answer_stay() {
         let table = table();
-        // Each request is over at once: nobody waits for its answer.
+        // Each request is over at once, so that none waits for its answer.
         let session = table.find("a", &["hi"]).session;
         assert_eq!(table.find("a", &["hi"]).session, session, "it has no answer yet");
         assert_eq!(table.find("a", &["hi", "Hel", "what?"]).session, session, "its answer broke off");
