@@ -18,7 +18,7 @@ use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
 use protocol::shell::Shell;
 use protocol::task::TaskId;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -449,11 +449,6 @@ impl SessionService {
         Ok(number)
     }
 
-    /// Why the configuration that was read last is not in force, whenever that changes.
-    pub(crate) fn config_problem(&self) -> watch::Receiver<Option<String>> {
-        self.settings.problem()
-    }
-
     /// Records that a client has the answer of a turn, and those that it was told before it.
     pub(crate) fn delivered(&self, session: u32, turn: u64) {
         self.record_delivery(session, |owed| owed.deliver(turn));
@@ -477,15 +472,6 @@ impl SessionService {
     /// Records that the client does not wait for the answer of this question.
     pub(crate) fn polled(&self, session: u32, question: Uuid) -> Result<(), ErrorBody> {
         self.ledger.change(session, |owed| owed.poll(question))
-    }
-
-    fn check_depth(&self, depth: u8) -> Result<(), ErrorBody> {
-        let allowed = self.settings.current().config.agent.depth;
-        if depth <= allowed {
-            return Ok(());
-        }
-        Err(ErrorBody::new(Code::TooDeep, format!("{depth} agents called each other, and {allowed} may"))
-            .hint("do it yourself, or ask the user; `depth` under [agent] is the limit"))
     }
 
     fn parts(&self, read_only: bool) -> LiveParts {

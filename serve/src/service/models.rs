@@ -1,5 +1,5 @@
-//! Which models may answer, and whether one can do what a client's conversation needs. What it cannot do is refused, and
-//! never left out.
+//! What the configuration in force allows: which models may answer, how deep agents may call each other, and whether a model
+//! can do what a client's conversation needs. What it cannot do is refused, and never left out.
 
 use agent_loop::model::conversation::{Image, ImageSource};
 use agent_loop::model::registry::ChosenModel;
@@ -8,6 +8,7 @@ use agent_loop::one_tool;
 use ground::config::ProviderKind;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use tokio::sync::watch;
 
 use super::SessionService;
 use super::info::ModelInfo;
@@ -38,6 +39,21 @@ impl SessionService {
         let tool = one_tool::definition();
         let texts = [prompt, tool.description, tool.parameters.to_string()];
         Ok(texts.iter().map(|text| view::estimate_tokens(text)).sum())
+    }
+
+    /// Refuses a question of agents that called each other too often.
+    pub(super) fn check_depth(&self, depth: u8) -> Result<(), ErrorBody> {
+        let allowed = self.settings.current().config.agent.depth;
+        if depth <= allowed {
+            return Ok(());
+        }
+        Err(ErrorBody::new(Code::TooDeep, format!("{depth} agents called each other, and {allowed} may"))
+            .hint("do it yourself, or ask the user; `depth` under [agent] is the limit"))
+    }
+
+    /// Why the configuration that was read last is not in force, whenever that changes.
+    pub(crate) fn config_problem(&self) -> watch::Receiver<Option<String>> {
+        self.settings.problem()
     }
 
     /// Refuses a conversation that needs what its model cannot do.
