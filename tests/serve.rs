@@ -12,8 +12,11 @@ use crate::agent::aimock::{Model, counting};
 use crate::world::World;
 
 pub(crate) mod a2a;
+mod anthropic;
 mod api;
+mod conversations;
 mod decide;
+mod demands;
 mod door;
 pub(crate) mod echo_model;
 mod generated;

@@ -9,6 +9,7 @@ use protocol::error::ErrorBody;
 use tokio::runtime::Runtime;
 
 use super::model_factory::ModelFactory;
+use crate::model::answer_options::AnswerOptions;
 use crate::model::conversation::ModelTurn;
 use crate::model::provider::{Message, ModelFailure, ModelRequest, Provider};
 
@@ -37,7 +38,12 @@ impl BlockingModel {
             let mut attempt = 0;
             loop {
                 let messages = vec![Message::User(question.to_owned())];
-                let request = ModelRequest { system: system.to_owned(), messages, tools: Vec::new() };
+                let request = ModelRequest {
+                    system: system.to_owned(),
+                    messages,
+                    tools: Vec::new(),
+                    options: AnswerOptions::default(),
+                };
                 match self.provider.ask(request, &|_| ()).await {
                     Err(failure) if is_passing(&failure) && attempt < RETRIES => {
                         tokio::time::sleep(failure.retry_delay(attempt)).await;

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::journal::Journal;
 use super::machine::{Budget, LoopPhase, LoopSettings, Machine, MachineEffect, MachineEvent, Spending};
+use crate::model::answer_options::{AnswerOptions, ToolChoice};
 use crate::model::conversation::{
     self, EndedTask, JournalEntry, ModelTurn, StopReason, TaskSpending, ToolCall, ToolResult,
 };
@@ -159,6 +160,7 @@ pub struct Driver {
     journal: Journal,
     active_model: ActiveModel,
     tools: Arc<dyn Tools>,
+    options: AnswerOptions,
     trigger: Trigger,
     observer: Arc<dyn LoopObserver>,
     hold_turns: bool,
@@ -185,6 +187,8 @@ pub struct DriverParts {
     pub entries: Vec<JournalEntry>,
     pub active_model: ActiveModel,
     pub tools: Arc<dyn Tools>,
+    /// What the caller wants of the answers.
+    pub options: AnswerOptions,
     pub trigger: Trigger,
     pub observer: Arc<dyn LoopObserver>,
     /// Whether none of the calls of one turn runs before a human has decided, if one of them needs that.
@@ -205,9 +209,10 @@ impl Driver {
     pub fn new(parts: DriverParts) -> (Self, Vec<MachineEffect>) {
         let (mut machine, effects) = Machine::restore(parts.settings, parts.entries);
         machine.set_call_style(parts.active_model.call_style());
-        let DriverParts { journal, active_model, tools, trigger, observer, hold_turns, .. } = parts;
+        let DriverParts { journal, active_model, tools, options, trigger, observer, hold_turns, .. } = parts;
         let (stop_reason, opened) = (None, OpenedByCall::default());
-        let driver = Self { machine, journal, active_model, tools, trigger, observer, hold_turns, stop_reason, opened };
+        let driver =
+            Self { machine, journal, active_model, tools, options, trigger, observer, hold_turns, stop_reason, opened };
         (driver, effects)
     }
 
@@ -373,7 +378,7 @@ impl Driver {
                 let (question, session) = (self.machine.question_spending(), self.machine.session_spending());
                 self.observer.observe(LoopEvent::Turn { turn, question, session });
             }
-            JournalEntry::Asked { text } => self.observer.observe(LoopEvent::Asked(text)),
+            JournalEntry::Asked { text, .. } => self.observer.observe(LoopEvent::Asked(text)),
             JournalEntry::Woken { tasks } => self.observer.observe(LoopEvent::Woken(tasks)),
             _ => {}
         }
@@ -386,6 +391,10 @@ impl Driver {
             system: active_model.system.clone(),
             messages: view::messages(self.machine.entries(), style, active_model.bounds),
             tools: if style == CallStyle::Native { self.tools.definitions() } else { Vec::new() },
+            options: match style {
+                CallStyle::Native => self.options.clone(),
+                CallStyle::Text => AnswerOptions { tool_choice: ToolChoice::Auto, ..self.options.clone() },
+            },
         };
         let provider = Arc::clone(&active_model.provider);
         let observer = Arc::clone(&self.observer);

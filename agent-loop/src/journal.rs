@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use nix::errno::Errno;
@@ -74,7 +75,11 @@ pub struct Journal {
     pub header: JournalHeader,
     /// `None` if nothing of the session is kept.
     file: Option<Flock<File>>,
+    copy: Option<EntriesCopy>,
 }
+
+/// New entries of a journal, for who shares them.
+pub type EntriesCopy = Arc<Mutex<Vec<JournalEntry>>>;
 
 /// A session in a list.
 #[derive(Debug, Serialize)]
@@ -127,7 +132,7 @@ impl SessionStore {
             match OpenOptions::new().append(true).read(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => {
                     let header = JournalHeader { folder, client, ..JournalHeader::new() };
-                    let mut journal = Journal { number, header, file: Some(lock(file, number, &path)?) };
+                    let mut journal = Journal { number, header, file: Some(lock(file, number, &path)?), copy: None };
                     // Before the header: a crash in between only skips a number.
                     self.remember_number(number).map_err(io(&self.folder))?;
                     let header = serde_json::to_string(&journal.header).expect("a header is plain data");
@@ -151,7 +156,7 @@ impl SessionStore {
         let (header, entries, complete) = read(&mut file, &path)?;
         // Drop an incomplete last line, so that the next entry starts on a new line.
         file.set_len(complete).map_err(|source| JournalError::Io { path, source })?;
-        Ok((Journal { number, header, file: Some(file) }, entries))
+        Ok((Journal { number, header, file: Some(file), copy: None }, entries))
     }
 
     /// Returns the newest session that began in this working folder.
@@ -184,7 +189,7 @@ impl SessionStore {
             let Ok(mut file) = File::open(&path) else { continue };
             let (header, entries, _) = read(&mut file, &path)?;
             let question = entries.iter().find_map(|entry| match entry {
-                JournalEntry::Asked { text } => Some(text.clone()),
+                JournalEntry::Asked { text, .. } => Some(text.clone()),
                 _ => None,
             });
             listed.push(SessionSummary {
@@ -270,7 +275,13 @@ impl JournalHeader {
 impl Journal {
     /// A journal that keeps nothing, for a session that ends with its one question.
     pub fn in_memory(client: Option<SessionClient>) -> Self {
-        Self { number: 0, header: JournalHeader { client, ..JournalHeader::new() }, file: None }
+        Self { number: 0, header: JournalHeader { client, ..JournalHeader::new() }, file: None, copy: None }
+    }
+
+    /// The same, which also adds its new entries to `copy`.
+    #[must_use]
+    pub fn copied_to(self, copy: EntriesCopy) -> Self {
+        Self { copy: Some(copy), ..self }
     }
 
     /// Returns the session label that the session's tasks carry.
@@ -280,6 +291,9 @@ impl Journal {
 
     /// Appends an entry. The entry is durable when this returns.
     pub fn append(&mut self, entry: &JournalEntry) -> io::Result<()> {
+        if let Some(copy) = &self.copy {
+            copy.lock().unwrap_or_else(PoisonError::into_inner).push(entry.clone());
+        }
         if self.file.is_none() {
             return Ok(());
         }
@@ -328,7 +342,7 @@ mod tests {
     use super::*;
 
     fn asked(text: &str) -> JournalEntry {
-        JournalEntry::Asked { text: text.to_owned() }
+        JournalEntry::asked(text.to_owned())
     }
 
     #[test]

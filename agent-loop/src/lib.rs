@@ -5,6 +5,7 @@
 
 pub mod blocking_model;
 pub mod brief;
+mod client_tools;
 pub mod driver;
 pub mod input;
 pub mod journal;

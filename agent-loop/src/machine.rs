@@ -20,12 +20,13 @@ use crate::model::fallback;
 use crate::model::provider::{FailureClass, ModelFailure};
 use crate::model::view::CallStyle;
 
+mod client_calls;
 mod spending;
 mod stopped;
 #[cfg(test)]
 mod tests;
 
-pub use spending::Spending;
+pub use spending::{Budget, Spending};
 use stopped::stopped;
 
 const LAST_STEP: &str = "[agent-magic-tool] No more tool calls are possible for this question. Answer it now from what you have. Say plainly what is not done or not known.";
@@ -48,24 +49,8 @@ pub struct LoopSettings {
     pub budget: Budget,
     /// The names of the offered tools.
     pub tools: Vec<String>,
-}
-
-/// The most that one question may use; 0 means no limit.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Budget {
-    pub tokens: u64,
-    pub cost: f64,
-}
-
-impl Budget {
-    /// The same, or less where a limit is lower. A limit of nothing leaves the least, since 0 means no limit.
-    #[must_use]
-    pub fn lowered(self, tokens: Option<u64>, cost: Option<f64>) -> Self {
-        let tokens = tokens.filter(|limit| self.tokens == 0 || *limit < self.tokens).map(|limit| limit.max(1));
-        let cost = cost.filter(|limit| self.cost <= 0.0 || *limit < self.cost);
-        let cost = cost.map(|limit| limit.max(f64::MIN_POSITIVE));
-        Self { tokens: tokens.unwrap_or(self.tokens), cost: cost.unwrap_or(self.cost) }
-    }
+    /// Those of them that the client performs.
+    pub client_tools: Vec<String>,
 }
 
 /// What happened.
@@ -303,7 +288,7 @@ impl Machine {
         let was_stopped = event.interrupts() && self.interrupt(&mut effects);
         match event {
             MachineEvent::Asked(text) => {
-                self.record(JournalEntry::Asked { text }, &mut effects);
+                self.record(JournalEntry::asked(text), &mut effects);
                 self.next_step(&mut effects);
             }
             MachineEvent::Answered(turn) => self.on_answer(turn, &mut effects),
@@ -383,6 +368,8 @@ impl Machine {
                 self.record(JournalEntry::Answered { turn: Box::new(turn) }, effects);
                 if is_over {
                     self.finish_answer(end, effects);
+                } else if self.calls_only_the_client() {
+                    self.stop(StopReason::CallsClient, effects);
                 } else {
                     self.perform_calls(effects);
                 }

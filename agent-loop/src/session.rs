@@ -105,7 +105,7 @@ impl Session {
         let trigger = Trigger::new(mailbox.clone());
         let context = LoopContext { config, mailbox, shell, model_factory, trigger, observer };
         let folder = caller.folder.clone();
-        let options = LoopOptions { model, steps, brief, caller };
+        let options = LoopOptions { model, steps, brief, caller, ..LoopOptions::default() };
         let opening = SessionLoop::open(options, context, resumed, || sessions.create(folder, None));
         let session_loop = runtime.block_on(Box::pin(opening))?;
         Ok(Self { runtime: SessionRuntime(Some(runtime)), session_loop })

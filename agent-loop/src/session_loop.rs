@@ -15,14 +15,16 @@ use protocol::mailbox::Mailbox;
 use protocol::shell::Shell;
 use tokio::sync::{Notify, mpsc};
 
-use super::driver::{self, Driver, DriverParts, LoopCommand, LoopObserver};
+use super::client_tools::WithClientTools;
+use super::driver::{self, Driver, DriverParts, LoopCommand, LoopObserver, Tools};
 use super::journal::{Journal, JournalError};
 use super::machine::{Budget, LoopSettings, Machine, MachineEffect, Spending};
 use super::model_factory::ModelFactory;
 use super::one_tool::{self, OneTool};
 use crate::brief::AgentBrief;
+use crate::model::answer_options::AnswerOptions;
 use crate::model::conversation::{self, JournalEntry, StopReason};
-use crate::model::provider::ModelFailure;
+use crate::model::provider::{ModelFailure, ToolDefinition};
 
 /// Capacity of the command channel; senders wait when it is full.
 const COMMAND_CAPACITY: usize = 16;
@@ -52,6 +54,10 @@ pub struct LoopOptions {
     pub brief: Option<AgentBrief>,
     /// The caller of the session's tasks: folder, depth, tool scope.
     pub caller: Caller,
+    /// Tools that the caller performs itself.
+    pub client_tools: Vec<ToolDefinition>,
+    /// What the caller wants of the answers.
+    pub answers: AnswerOptions,
 }
 
 /// An open session, which runs on its caller's runtime.
@@ -75,7 +81,7 @@ impl SessionLoop {
         create: impl FnOnce() -> Result<Journal, JournalError>,
     ) -> Result<Self, ErrorBody> {
         let LoopContext { config, mailbox, shell, model_factory, trigger, observer } = context;
-        let settings = settings(config, options.steps, options.brief.as_ref());
+        let settings = settings(config, &options);
         let last_used = resumed.iter().flat_map(|(_, entries)| entries.iter().rev()).find_map(|entry| match entry {
             JournalEntry::UsesModel { name } => Some(name.as_str()),
             _ => None,
@@ -91,10 +97,15 @@ impl SessionLoop {
         let caller =
             Caller { session: delegated_session.or_else(|| Some(journal.label())), wakes: true, ..options.caller };
         let executor = CommandExecutor::new(shell, mailbox, caller).with_foreign_commands(config.shell.others);
-        let tools = Arc::new(OneTool::new(executor, active_model.trust));
-        let hold_turns = config.agent.hold_turns;
-        let (driver, effects) =
-            Driver::new(DriverParts { settings, journal, entries, active_model, tools, trigger, observer, hold_turns });
+        let own: Arc<dyn Tools> = Arc::new(OneTool::new(executor, active_model.trust));
+        let tools = match options.client_tools {
+            tools if tools.is_empty() => own,
+            tools => Arc::new(WithClientTools::new(own, tools)),
+        };
+        let (hold_turns, options) = (config.agent.hold_turns, options.answers);
+        let parts =
+            DriverParts { settings, journal, entries, active_model, tools, options, trigger, observer, hold_turns };
+        let (driver, effects) = Driver::new(parts);
         let class = conversation::data_class(driver.machine().entries());
         if class > driver.trust() {
             return Err(driver::beyond_trust(driver.model(), class));
@@ -156,9 +167,10 @@ impl SessionLoop {
 }
 
 /// Returns the loop settings. A brief can only lower the limits of the configuration.
-fn settings(config: &Config, steps: Option<u32>, brief: Option<&AgentBrief>) -> LoopSettings {
-    let agent = &config.agent;
-    let steps = steps.unwrap_or(agent.steps);
+fn settings(config: &Config, options: &LoopOptions) -> LoopSettings {
+    let (agent, brief) = (&config.agent, options.brief.as_ref());
+    let steps = options.steps.unwrap_or(agent.steps);
+    let client_tools: Vec<_> = options.client_tools.iter().map(|tool| tool.name.clone()).collect();
     let budget = Budget { tokens: agent.tokens, cost: agent.cost };
     LoopSettings {
         steps: brief.and_then(|brief| brief.steps).map_or(steps, |limit| steps.min(limit)),
@@ -166,7 +178,8 @@ fn settings(config: &Config, steps: Option<u32>, brief: Option<&AgentBrief>) -> 
         diagnose: agent.diagnose,
         retries: agent.retries,
         budget: brief.map_or(budget, |brief| budget.lowered(brief.tokens, brief.cost)),
-        tools: vec![one_tool::definition().name],
+        tools: [one_tool::definition().name].into_iter().chain(client_tools.iter().cloned()).collect(),
+        client_tools,
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use agent_loop::model::answer_options::AnswerOptions;
 use agent_loop::model::conversation::{JournalEntry, ModelTurn, TokenUsage, ToolCall, ToolResult, TurnEnd};
 use agent_loop::model::fallback;
 use agent_loop::model::ledger::{Budgeted, ChargedAccount, SpendingAccount};
@@ -131,7 +132,7 @@ async fn perform(
     invocation.check_trust(&chosen.name, trust_of(&chosen.model))?;
     let Some(tool) = &filled.tool else {
         let mut session = ModelSession::open(chosen, filled.system, invocation, context, cancel).await?;
-        let answer = session.ask(vec![JournalEntry::Asked { text: filled.prompt }], None).await;
+        let answer = session.ask(vec![JournalEntry::asked(filled.prompt)], None).await;
         return session.with_usage(answer.and_then(|turn| output(llm, &turn)));
     };
     if let Some(error) = too_deep(tool, invocation.caller.depth, &context.config) {
@@ -224,7 +225,8 @@ impl<'a> ModelSession<'a> {
     async fn request(&mut self, entries: &[JournalEntry], tool: Option<ToolDefinition>) -> Result<ModelTurn, Failure> {
         let style = if tool.is_some() { CallStyle::Native } else { CallStyle::Text };
         let messages = view::messages(entries, style, self.bounds);
-        let request = ModelRequest { system: self.system.clone(), messages, tools: tool.into_iter().collect() };
+        let (system, tools) = (self.system.clone(), tool.into_iter().collect());
+        let request = ModelRequest { system, messages, tools, options: AnswerOptions::default() };
         let ignore_text = |_: &str| ();
         let turn = tokio::select! {
             biased;
@@ -247,7 +249,7 @@ impl<'a> ModelSession<'a> {
         invocation: &Invocation,
     ) -> Result<(ModelTurn, CalledTask), Failure> {
         let name = &tool.name.clone();
-        let question = JournalEntry::Asked { text: prompt.to_owned() };
+        let question = JournalEntry::asked(prompt.to_owned());
         let mut turn = if self.native_calls {
             self.ask(vec![question.clone()], Some(tool)).await?
         } else {

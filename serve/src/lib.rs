@@ -5,6 +5,7 @@
 //! a loop of its own, and none of them decides for a human.
 
 pub mod a2a;
+pub mod anthropic;
 mod delivery;
 mod error_shape;
 pub mod http;

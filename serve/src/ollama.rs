@@ -5,6 +5,7 @@
 //! [`crate::proxy::question`].
 
 mod chat;
+mod demands;
 pub(crate) mod errors;
 mod format;
 mod generate;
@@ -63,7 +64,8 @@ async fn root(request: Request) -> Response {
     if is_ollama_client(request.headers()) {
         return "Ollama is running".into_response();
     }
-    "agent-magic-tool answers here: its own API at /api/v1, OpenAI's at /v1, Ollama's at /api\n".into_response()
+    "agent-magic-tool answers here: its own API at /api/v1, OpenAI's and Anthropic's at /v1, Ollama's at /api\n"
+        .into_response()
 }
 
 async fn version() -> Json<Value> {

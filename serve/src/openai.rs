@@ -6,6 +6,7 @@
 mod chat;
 mod completion_format;
 mod completions;
+mod demands;
 pub(crate) mod errors;
 mod models;
 mod responses;
@@ -16,12 +17,14 @@ use agent_loop::model::conversation::StopReason;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get, post};
 use serde_json::{Value, json};
 
 use self::errors::OpenAiError;
+use crate::anthropic;
 use crate::http::ServeState;
+use crate::http::model_protocol::is_anthropic_client;
 use crate::proxy::failure::ProxyFailure;
 use crate::proxy::request::ProxyRequest;
 use crate::service::turn::TurnUsage;
@@ -36,16 +39,20 @@ pub fn router() -> Router<Arc<ServeState>> {
         .route("/v1/chat/completions", post(chat::complete).fallback(wrong_method))
         .route("/v1/completions", post(completions::complete).fallback(wrong_method))
         .route("/v1/responses", post(responses::create).fallback(wrong_method))
-        .route("/v1/responses/{*rest}", any(responses::stored))
+        .route("/v1/responses/{id}", get(responses::stored).delete(responses::forget).fallback(wrong_method))
+        .route("/v1/responses/{id}/{*rest}", any(responses::unknown_part))
         .route("/v1/{*rest}", any(unknown))
 }
 
 /// The answer of a route.
 type OpenAiResult = Result<Response, OpenAiError>;
 
-async fn unknown(request: Request) -> OpenAiError {
+async fn unknown(request: Request) -> Response {
+    if is_anthropic_client(request.headers()) {
+        return anthropic::unknown(request).await.into_response();
+    }
     let message = format!("`{}` is not offered here; there are {OFFERED}", request.uri().path());
-    ProxyFailure::new(StatusCode::NOT_FOUND, "unknown_url", message).into()
+    OpenAiError::from(ProxyFailure::new(StatusCode::NOT_FOUND, "unknown_url", message)).into_response()
 }
 
 async fn wrong_method(request: Request) -> OpenAiError {
@@ -53,7 +60,7 @@ async fn wrong_method(request: Request) -> OpenAiError {
     ProxyFailure::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).into()
 }
 
-/// Refuses what no answer here can have: more than one choice, sound, and work in the background.
+/// Refuses what no answer here can have: more than one choice, sound, probabilities, and work in the background.
 fn check(request: &ProxyRequest) -> Result<(), ProxyFailure> {
     for name in ["n", "best_of"] {
         if request.field(name).is_some_and(|count| *count != 1) {
@@ -64,8 +71,17 @@ fn check(request: &ProxyRequest) -> Result<(), ProxyFailure> {
     if modalities.is_some_and(|list| list.iter().any(|kind| kind != "text")) {
         return Err(ProxyFailure::invalid("modalities", "answers are text only"));
     }
+    for name in ["logprobs", "logit_bias", "top_logprobs"] {
+        let is_nothing = |value: &Value| *value == false || *value == 0 || *value == json!({});
+        if request.field(name).is_some_and(|value| !is_nothing(value)) {
+            return Err(ProxyFailure::invalid(name, format!("`{name}` is not offered here; leave it out")));
+        }
+    }
     if request.flag("background")? == Some(true) {
-        return Err(ProxyFailure::invalid("background", "responses are not stored; ask with `stream` instead"));
+        return Err(ProxyFailure::invalid(
+            "background",
+            "no response is made in the background; ask with `stream` instead",
+        ));
     }
     Ok(())
 }
@@ -73,6 +89,7 @@ fn check(request: &ProxyRequest) -> Result<(), ProxyFailure> {
 /// Why an answer ended, in the words of both kinds of completions.
 fn finish_reason(reason: StopReason) -> &'static str {
     match reason {
+        StopReason::CallsClient => "tool_calls",
         StopReason::Refused => "content_filter",
         reason if reason.is_truncated() => "length",
         _ => "stop",

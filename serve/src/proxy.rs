@@ -1,11 +1,13 @@
-//! What the protocols of language models have in common here: OpenAI's and Ollama's.
+//! What the protocols of language models have in common here: OpenAI's, Anthropic's and Ollama's.
 //!
 //! Their clients believe that they talk to a model. They talk to a session of our agent: of what they send, the last
 //! message of the user is the question, and everything else is the server's own, unless their API key says that the
-//! client keeps the history. `question.rs` decides that, `answer.rs` says what a chat shows of a turn, and `format.rs` sends
+//! client keeps the history. `question.rs` decides that, `demands.rs` has what else a client wants, `answer.rs` says what a chat shows of a turn, and `format.rs` sends
 //! it in the form of a protocol.
 
 pub(crate) mod answer;
+mod conversation;
+pub(crate) mod demands;
 pub(crate) mod failure;
 pub(crate) mod format;
 pub(crate) mod message;
@@ -14,6 +16,10 @@ pub(crate) mod request;
 
 /// The name of the model that is the agent itself, with whichever model the session uses.
 pub(crate) const AGENT_MODEL: &str = "agent-magic-tool";
+
+/// How a client gets what a session of the server does not have.
+pub(crate) const OWN_HISTORY: &str =
+    "a client that keeps its history itself can: agent-magic-tool serve key create NAME --history=client";
 
 /// The time in seconds since 1970, as OpenAI gives it.
 pub(crate) fn unix_seconds() -> i64 {

@@ -10,17 +10,18 @@ use axum::{Router, middleware};
 use protocol::error::ErrorBody;
 
 use crate::a2a::TaskDesk;
+use crate::anthropic::errors::AnthropicError;
 use crate::http::model_protocol::ModelProtocol;
 use crate::http::{ServeState, api, check_request};
 use crate::ollama::errors::OllamaError;
 use crate::openai::errors::OpenAiError;
 use crate::proxy::failure::ProxyFailure;
-use crate::{a2a, ollama, openai};
+use crate::{a2a, anthropic, ollama, openai};
 
 /// All routes, behind the door.
 pub(crate) fn router(state: Arc<ServeState>, tasks: Arc<TaskDesk>) -> Router {
     let other_agents = a2a::router(a2a::CardFacts::of(&state.settings), tasks);
-    let protocols = openai::router().merge(ollama::router()).merge(other_agents);
+    let protocols = openai::router().merge(anthropic::router()).merge(ollama::router()).merge(other_agents);
     api::router()
         .merge(protocols)
         // The door bounds bodies, with an error that its clients can read.
@@ -38,6 +39,7 @@ fn refusal(protocol: Option<ModelProtocol>, path: &str, status: StatusCode, erro
     let failure = || ProxyFailure { status, ..error.clone().into() };
     match protocol {
         Some(ModelProtocol::OpenAi) => Some(OpenAiError::from(failure()).into_response()),
+        Some(ModelProtocol::Anthropic) => Some(AnthropicError::from(failure()).into_response()),
         Some(ModelProtocol::Ollama) => Some(OllamaError::from(failure()).into_response()),
         None => a2a::error::too_large(path, error),
     }
@@ -60,6 +62,7 @@ mod tests {
             (None, "/a2a", "code", Value::from(-32600)),
             (None, "/a2a/message:send", "code", 413.into()),
             (Some(ModelProtocol::OpenAi), "/v1/chat/completions", "code", "request-too-large".into()),
+            (Some(ModelProtocol::Anthropic), "/v1/messages", "type", "request_too_large".into()),
         ] {
             let response =
                 refusal(protocol, path, StatusCode::PAYLOAD_TOO_LARGE, &too_large).expect("a form of its own");

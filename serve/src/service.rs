@@ -19,11 +19,13 @@ use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
 use protocol::shell::Shell;
 use protocol::task::TaskId;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use self::client_calls::ClientExchanges;
+use self::conversations::Conversations;
 use self::index::SessionIndex;
 pub use self::info::{ModelInfo, QuestionState, SessionInfo, SessionState};
 pub(crate) use self::ledger::StateLock;
@@ -31,6 +33,7 @@ use self::ledger::{OwedAnswers, QuestionLedger, QuestionPlace};
 use self::live::{LiveParts, LiveSession, QueuedQuestion};
 use self::log::{Activity, EventSender};
 use self::quotas::{Quotas, TurnPermit};
+use self::responses::StoredResponses;
 use self::revoked::RevokedKeys;
 use self::settings::SettingsSource;
 use crate::delivery::Receipt;
@@ -40,15 +43,20 @@ use crate::service::turn::{
 };
 
 mod approver_window;
+mod client_calls;
 mod commands;
+pub(crate) mod conversations;
 mod history;
 mod index;
 mod info;
 mod ledger;
 mod live;
 mod log;
+mod models;
 mod quotas;
+pub(crate) mod responses;
 mod revoked;
+mod seed;
 mod settings;
 mod stateless;
 pub mod turn;
@@ -94,6 +102,9 @@ pub struct SessionService {
     ledger: Arc<QuestionLedger>,
     /// The questions with a client that listens for the answer.
     listeners: Arc<ConcurrencyLimit<Uuid>>,
+    exchanges: Arc<ClientExchanges>,
+    conversations: Conversations,
+    responses: StoredResponses,
     slots: Mutex<HashMap<u32, Arc<SessionSlot>>>,
     tracker: TaskTracker,
     stopping: CancellationToken,
@@ -127,7 +138,13 @@ impl SessionService {
         let store = SessionStore::in_state(&paths.state);
         let ledger = QuestionLedger::open(paths.serve().join("questions"))
             .map_err(|error| io_error("failed to open the records of questions", &error))?;
+        let conversations = Conversations::open(paths.serve().join("conversations.jsonl"))
+            .map_err(|error| io_error("failed to open the records of conversations", &error))?;
+        let responses = StoredResponses::open(paths.serve().join("responses"))
+            .map_err(|error| io_error("failed to open the kept responses", &error))?;
         Ok(Arc::new(Self {
+            conversations,
+            responses,
             quotas: Arc::new(Quotas::of(&config.serve)),
             revoked: RevokedKeys::none(),
             settings: SettingsSource::new(paths, config)?,
@@ -142,6 +159,7 @@ impl SessionService {
             index: SessionIndex::read(store)?,
             ledger: Arc::new(ledger),
             listeners: Arc::new(ConcurrencyLimit::new(usize::MAX)),
+            exchanges: Arc::default(),
             slots: Mutex::default(),
             tracker: TaskTracker::new(),
             stopping,
@@ -212,6 +230,9 @@ impl SessionService {
         };
         let (folder, max_sessions) = (self.caller.folder.clone(), self.quotas.max_sessions);
         let number = self.index.find_or_create(&question.asker, folder, max_sessions)?;
+        if is_new && !question.earlier.is_empty() {
+            self.index.begin_with(number, &seed::entries(&question.earlier))?;
+        }
         let printed = self.perform(input.commands, number, &question.asker).await?;
         let Some(typed) = input.question else { return Ok(TurnStream::told(number, printed)) };
         let printed = if printed.is_empty() { printed } else { format!("{}\n\n", printed.trim_end()) };
@@ -269,9 +290,10 @@ impl SessionService {
         conversation: ClientConversation,
     ) -> Result<TurnStream, ErrorBody> {
         self.check_depth(conversation.asker.depth)?;
+        self.check_abilities(&conversation)?;
         let permit = self.quotas.turn(&conversation.asker)?;
         let parts = self.parts(&conversation.asker);
-        stateless::ask(parts, conversation, permit).await
+        stateless::ask(parts, conversation, permit, Arc::clone(&self.exchanges)).await
     }
 
     /// The events of a session from here on, or after `after`; it never ends by itself.
@@ -395,6 +417,7 @@ impl SessionService {
         live.send(LoopCommand::Clear).await?;
         live.log.start_over();
         self.ledger.start_over(number);
+        self.responses.forget_session(number);
         Ok(number)
     }
 
@@ -418,35 +441,13 @@ impl SessionService {
         }
         let label = self.index.delete(number)?;
         self.ledger.clear(number);
+        self.responses.forget_session(number);
         if let Some(forget) = self.forget_tasks.get() {
             forget(number);
         }
         self.lock_slots().remove(&number);
         (self.forget_results)(&label)?;
         Ok(number)
-    }
-
-    /// Why no question can be answered now, if no model is configured. A changed configuration may change that.
-    pub fn check_model(&self) -> Result<(), ErrorBody> {
-        self.settings.current().factory(false).models().choose(None).map(drop)
-    }
-
-    /// Why the configuration that was read last is not in force, whenever that changes.
-    pub(crate) fn config_problem(&self) -> watch::Receiver<Option<String>> {
-        self.settings.problem()
-    }
-
-    /// The models that may answer.
-    pub fn models(&self) -> Vec<ModelInfo> {
-        let settings = self.settings.current();
-        let factory = settings.factory(false);
-        let listed = factory.models().listed().map(|(name, model)| ModelInfo {
-            name: name.to_owned(),
-            description: model.description.clone(),
-            window: model.window(),
-            is_default: name == settings.config.agent.model,
-        });
-        listed.collect()
     }
 
     /// Records that a client has the answer of a turn, and those that it was told before it.
@@ -472,15 +473,6 @@ impl SessionService {
     /// Records that the client does not wait for the answer of this question.
     pub(crate) fn polled(&self, session: u32, question: Uuid) -> Result<(), ErrorBody> {
         self.ledger.change(session, |owed| owed.poll(question))
-    }
-
-    fn check_depth(&self, depth: u8) -> Result<(), ErrorBody> {
-        let allowed = self.settings.current().config.agent.depth;
-        if depth <= allowed {
-            return Ok(());
-        }
-        Err(ErrorBody::new(Code::TooDeep, format!("{depth} agents called each other, and {allowed} may"))
-            .hint("do it yourself, or ask the user; `depth` under [agent] is the limit"))
     }
 
     fn parts(&self, asker: &Asker) -> LiveParts {

@@ -23,18 +23,23 @@ def summary(text, last):
     return {"text": text, "finish": last.done_reason, "usage": usage}
 
 
+def called(answer):
+    return [call.model_dump() for call in answer.message.tool_calls or []]
+
+
 def chat(client, request, common):
     messages = request.get("messages") or [{"role": "user", "content": request["message"]}]
     if not request.get("stream"):
         answer = client.chat(messages=messages, **common)
-        return summary(answer.message.content, answer)
-    text, last = "", None
+        return summary(answer.message.content, answer) | {"calls": called(answer)}
+    text, last, calls = "", None, []
     for last in client.chat(messages=messages, stream=True, **common):
         if last.message.content:
             show(piece=last.message.content)
-        text += last.message.content
+        text += last.message.content or ""
+        calls += called(last)
     assert last.done
-    return summary(text, last)
+    return summary(text, last) | {"calls": calls}
 
 
 def generate(client, request, common):

@@ -2,7 +2,7 @@
 
 python openai.py URL KEY REQUESTS
 
-REQUESTS is a JSON list of {"api": "chat" | "responses" | "completions", "stream", "message" | "messages", "model",
+REQUESTS is a JSON list of {"api": "chat" | "responses" | "completions" | "models" | "chain", "stream", "message" | "messages", "model",
 "headers", "more"}. Each piece of a stream is printed as {"piece"}, each answer as {"answer"}, each error as {"error"}.
 Every object is checked against the SDK's own types, also for fields that those do not have.
 """
@@ -39,9 +39,10 @@ def chat(request, common):
     if not request.get("stream"):
         answer = check(client.chat.completions.create(messages=messages, **common))
         choice = answer.choices[0]
-        return {"text": choice.message.content, "finish": choice.finish_reason, "usage": answer.usage.to_dict()}
+        calls = [call.to_dict() for call in choice.message.tool_calls or []]
+        return {"text": choice.message.content, "finish": choice.finish_reason, "usage": answer.usage.to_dict(), "calls": calls}
     common["stream_options"] = {"include_usage": True}
-    text, finish, usage, roles = "", None, None, []
+    text, finish, usage, roles, calls = "", None, None, [], []
     for chunk in client.chat.completions.create(messages=messages, stream=True, **common):
         check(chunk)
         if not chunk.choices:
@@ -53,9 +54,12 @@ def chat(request, common):
         if delta.content:
             show(piece=delta.content)
             text += delta.content
+        for call in delta.tool_calls or []:
+            assert call.index == len(calls), call
+            calls.append(call.to_dict())
         finish = chunk.choices[0].finish_reason or finish
     assert roles == ["assistant"], roles
-    return {"text": text, "finish": finish, "usage": usage}
+    return {"text": text, "finish": finish, "usage": usage, "calls": calls}
 
 
 def responses(request, common):
@@ -70,7 +74,8 @@ def responses(request, common):
                     show(piece=event.delta)
             answer = stream.get_final_response()
     usage = answer.usage.to_dict()
-    return {"text": answer.output_text, "finish": answer.status, "usage": usage, "id": answer.id}
+    calls = [item.to_dict() for item in answer.output if item.type == "function_call"]
+    return {"text": answer.output_text, "finish": answer.status, "usage": usage, "id": answer.id, "calls": calls}
 
 
 def completions(request, common):
@@ -98,10 +103,23 @@ def models(_request, _common):
     return {"names": names}
 
 
+def chain(request, common):
+    """Asks, goes on from the response, reads both again, and deletes the first."""
+    first = client.responses.create(input=request["message"], **common)
+    second = client.responses.create(input=request["then"], previous_response_id=first.id, **common)
+    for response in (first, second):
+        assert check(client.responses.retrieve(response.id)).to_dict() == response.to_dict(), response
+    client.responses.delete(first.id)
+    try:
+        client.responses.retrieve(first.id)
+    except openai.NotFoundError:
+        return {"text": second.output_text, "previous": second.previous_response_id == first.id, "id": second.id}
+
+
 for request in requests:
     common = {"model": request.get("model", "gpt-5"), "extra_headers": request.get("headers", {})}
     common |= request.get("more", {})
-    api = {"chat": chat, "responses": responses, "completions": completions, "models": models}[request["api"]]
+    api = {"chat": chat, "responses": responses, "completions": completions, "models": models, "chain": chain}[request["api"]]
     try:
         show(answer=api(request, common))
     except openai.APIStatusError as error:

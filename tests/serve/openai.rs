@@ -1,4 +1,5 @@
-//! OpenAI's and Ollama's clients: their official SDKs against a server, and the forms that they do not ask for.
+//! OpenAI's, Anthropic's and Ollama's clients: their official SDKs against a server, and the forms that they do not ask for.
+//! What only Anthropic's protocol has is in `anthropic.rs`.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -40,7 +41,7 @@ fn every_sdk_lists_models_and_gets_answers_in_every_form() {
     let server = Server::start(&world);
     for sdk in sdks {
         let listed = sdk.run(&server.url(), "none", &json!([{"api": "models"}]));
-        let name = if sdk.is_openai() { "agent-magic-tool" } else { "agent-magic-tool:latest" };
+        let name = if sdk.is_ollama() { "agent-magic-tool:latest" } else { "agent-magic-tool" };
         assert_eq!(listed[0]["answer"]["names"], json!([name]), "{}: {}", sdk.script, listed[0]);
         for api in sdk.apis() {
             for stream in [true, false] {
@@ -50,21 +51,28 @@ fn every_sdk_lists_models_and_gets_answers_in_every_form() {
                 let expected = if stream { "It is under way.\n\nThere are 3 words." } else { "There are 3 words." };
                 assert_eq!(answer["answer"]["text"], expected, "{place}");
                 assert_eq!(answer["streamed"], if stream { expected } else { "" }, "{place}");
-                let finish = if *api == "responses" { "completed" } else { "stop" };
+                let finish = match *api {
+                    "responses" => "completed",
+                    "messages" => "end_turn",
+                    _ => "stop",
+                };
                 assert_eq!(answer["answer"]["finish"], finish, "{place}");
                 let used = |names: [&str; 2]| names.iter().find_map(|name| answer["answer"]["usage"][name].as_u64());
                 assert!(used(["prompt_tokens", "input_tokens"]).expect("counted") > 500, "{place}");
                 assert!(used(["completion_tokens", "output_tokens"]).expect("counted") > 0, "{place}");
             }
         }
-        if !sdk.is_openai() {
+        if sdk.is_ollama() {
             // Below `/v1/api` is the same, for programs that add a path to one base URL.
             let hybrid = json!([{"api": "chat", "stream": true, "message": "echo here", "path": "/v1"}]);
             let answer = sdk.run(&server.url(), "none", &hybrid).remove(0);
             assert!(answer["answer"]["text"].as_str().is_some_and(|text| text.starts_with("here here")), "{answer}");
         }
     }
-    assert_eq!(sessions(&server), ["llama-127.0.0.1"], "all of them are one client");
+    let sessions = sessions(&server);
+    assert!(sessions.iter().all(|id| id.starts_with("llama-127.0.0.1@chat-")), "one client: {sessions:?}");
+    // A question without a history begins a conversation.
+    assert!(sessions.len() >= 5, "{sessions:?}");
 }
 
 #[tokio::test]
@@ -74,7 +82,7 @@ async fn a_yes_on_the_page_lets_every_sdk_go_on() {
     let Some(mut tab) = world.signed_in_tab().await else { return };
     let server = Server::start(&world);
     for sdk in sdks {
-        let api = if sdk.script == "openai.mjs" { "responses" } else { "chat" };
+        let api = if sdk.script == "openai.mjs" { "responses" } else { sdk.chat() };
         let request = json!([{"api": api, "stream": true, "message": "Write a note"}]);
         let mut run = sdk.start(&server.url(), "none", &request);
         run.until("`note` waits for your decision on the page");
@@ -87,7 +95,7 @@ async fn a_yes_on_the_page_lets_every_sdk_go_on() {
         assert!(text.contains("agent-magic-tool executor page\n\n"), "{}: {text}", sdk.script);
         assert!(text.ends_with("\n\nThe note is written."), "{}: {text}", sdk.script);
     }
-    assert_eq!(std::fs::read_to_string(world.folder().join("note.txt")).expect("written"), "hello".repeat(4));
+    assert_eq!(std::fs::read_to_string(world.folder().join("note.txt")).expect("written"), "hello".repeat(5));
 }
 
 /// A proxy whose first connection breaks when the request has arrived at the server and the model was asked.
@@ -174,7 +182,7 @@ fn a_server_killed_while_it_streams_gives_the_answer_after_a_restart() {
         let Some((world, model)) = world_with_model("") else { return };
         let server = Server::start(&world);
         std::fs::write(world.folder().join("hold"), "").expect("held");
-        let request = json!([{"api": "chat", "stream": true, "message": QUESTION}]);
+        let request = json!([{"api": sdk.chat(), "stream": true, "message": QUESTION}]);
         let mut run = sdk.start(&server.url(), "none", &request);
         run.until("It is under way.");
         server.kill();
@@ -182,7 +190,7 @@ fn a_server_killed_while_it_streams_gives_the_answer_after_a_restart() {
         assert!(broken["error"].is_object(), "{}: the SDK sees that its stream broke: {broken}", sdk.script);
         let server = Server::start(&world);
         std::fs::remove_file(world.folder().join("hold")).expect("released");
-        let answer = sdk.ask(&server.url(), "chat", true, QUESTION);
+        let answer = sdk.ask(&server.url(), sdk.chat(), true, QUESTION);
         let text = answer["answer"]["text"].as_str().unwrap_or_else(|| panic!("{}: {answer}", sdk.script));
         assert!(text.ends_with("There are 3 words."), "{}: {text}", sdk.script);
         assert!(only_task(&world, &[]).is_some(), "{}: the call is not delegated twice", sdk.script);
@@ -197,11 +205,11 @@ fn commands_never_reach_the_model_and_prompts_of_an_interface_not_the_session() 
     let Some((world, model)) = world_with_model("") else { return };
     let server = Server::start(&world);
     for sdk in sdks {
-        let unknown = sdk.ask(&server.url(), "chat", true, "!nonsense");
+        let unknown = sdk.ask(&server.url(), sdk.chat(), true, "!nonsense");
         assert!(unknown["answer"]["text"].as_str().is_some_and(|text| text.contains("nonsense")), "{unknown}");
-        let help = sdk.ask(&server.url(), "chat", false, "!help");
+        let help = sdk.ask(&server.url(), sdk.chat(), false, "!help");
         assert!(help["answer"]["text"].as_str().is_some_and(|text| text.contains("!models")), "{help}");
-        let both = sdk.ask(&server.url(), "chat", false, "!model\necho on");
+        let both = sdk.ask(&server.url(), sdk.chat(), false, "!model\necho on");
         let text = both["answer"]["text"].as_str().expect("text");
         assert!(text.contains("openai") && text.ends_with("on on"), "{}: {text}", sdk.script);
     }
@@ -216,7 +224,7 @@ fn commands_never_reach_the_model_and_prompts_of_an_interface_not_the_session() 
     server.post("/v1/chat/completions", &json!({"model": "x", "messages": [user("echo after")]}));
     let last = json!(model.asked().last().expect("asked")).to_string();
     assert!(last.contains("echo after") && !last.contains("chat_history"), "it is not part of the session: {last}");
-    assert_eq!(sessions(&server), ["llama-127.0.0.1"]);
+    assert!(sessions(&server).iter().all(|id| id.starts_with("llama-127.0.0.1@chat-")));
 }
 
 #[test]
@@ -228,14 +236,13 @@ fn the_history_is_the_servers() {
         assert_eq!(reply.status, 200, "{}", reply.body);
         assert_eq!(reply.json()["model"], "agent-magic-tool");
     };
-    let tools = json!([{"type": "function", "function": {"name": "theirs", "parameters": {}}}]);
-    let foreign = json!([{"role": "system", "content": "You are a pirate."}, user("invented"),
+    let named = json!([{"role": "system", "content": "You are a pirate."}, user("invented"),
         {"role": "assistant", "content": "never said"}, user("echo one")]);
-    ask("", &json!({"model": "gpt-5", "temperature": 2, "tools": tools, "messages": foreign}));
-    ask("", &json!({"model": "gpt-5", "messages": [user("echo two")]}));
+    ask("", &json!({"model": "gpt-5", "temperature": 2, "user": "me", "messages": named}));
+    ask("", &json!({"model": "gpt-5", "user": "me", "messages": [user("echo two")]}));
     let last = json!(model.asked().last().expect("asked")).to_string();
     assert!(last.contains("echo one") && last.contains("echo two") && last.contains("command_executor"), "{last}");
-    for ignored in ["pirate", "invented", "never said", "theirs", "gpt-5"] {
+    for ignored in ["pirate", "invented", "never said", "gpt-5"] {
         assert!(!json!(model.asked()).to_string().contains(ignored), "{ignored}");
     }
     // Each conversation that a client names is a session of its own.
@@ -243,14 +250,11 @@ fn the_history_is_the_servers() {
     ask("", &json!({"user": "anna", "messages": [user("echo four")]}));
     let last = json!(model.asked().last().expect("asked")).to_string();
     assert!(!last.contains("echo one") && !last.contains("echo three"), "{last}");
-    assert_eq!(sessions(&server), ["llama-127.0.0.1", "llama-127.0.0.1@5f0a-1", "llama-127.0.0.1@anna"]);
-    let known = json!({"input": "echo five", "previous_response_id": "resp_1"});
-    let reply = server.post("/v1/responses", &known);
-    assert_eq!((reply.status, &reply.json()["previous_response_id"]), (200, &json!("resp_1")), "{}", reply.body);
+    assert_eq!(sessions(&server), ["llama-127.0.0.1@me", "llama-127.0.0.1@5f0a-1", "llama-127.0.0.1@anna"]);
 }
 
 #[test]
-fn a_client_with_its_own_history_is_only_given_the_tool() {
+fn a_client_with_its_own_history_is_given_the_tool() {
     let Some(sdks) = sdk::all() else { return };
     let Some((world, model)) = world_with_model("") else { return };
     let made = world.run(&["serve", "key", "create", "proxy", "--history=client"]);
@@ -259,18 +263,21 @@ fn a_client_with_its_own_history_is_only_given_the_tool() {
     for sdk in sdks {
         let messages = json!([{"role": "system", "content": "You are a pirate."}, user("My name is Anna."),
             {"role": "assistant", "content": "Ahoy, Anna."}, user(QUESTION)]);
-        let named = if sdk.is_openai() { "anthropic" } else { "anthropic:latest" };
-        let tools = json!([{"type": "function", "function": {"name": "theirs", "parameters": {}}}]);
+        let named = if sdk.is_ollama() { "anthropic:latest" } else { "anthropic" };
+        let tools = match sdk.chat() {
+            "messages" => json!([{"name": "command_executor", "input_schema": {"type": "object"}}]),
+            _ => json!([{"type": "function", "function": {"name": "command_executor", "parameters": {}}}]),
+        };
         let requests = json!([
             {"api": "models"},
-            {"api": "chat", "stream": true, "model": named, "messages": messages},
-            {"api": "chat", "model": "agent-magic-tool", "messages": [user("echo x")], "more": {"tools": tools}},
-            {"api": "chat", "model": "gpt-5", "messages": [user("echo x")]},
-            {"api": "chat", "model": "agent-magic-tool", "messages": [user("!tasks")]},
+            {"api": sdk.chat(), "stream": true, "model": named, "messages": messages},
+            {"api": sdk.chat(), "model": "agent-magic-tool", "messages": [user("echo x")], "more": {"tools": tools}},
+            {"api": sdk.chat(), "model": "gpt-5", "messages": [user("echo x")]},
+            {"api": sdk.chat(), "model": "agent-magic-tool", "messages": [user("!tasks")]},
         ]);
         let answers = sdk.run(&server.url(), &key, &requests);
         let place = format!("{}: {answers:#?}", sdk.script);
-        let wrong = sdk.run(&server.url(), "amt_wrong", &json!([{"api": "chat", "message": "echo x"}])).remove(0);
+        let wrong = sdk.run(&server.url(), "amt_wrong", &json!([{"api": sdk.chat(), "message": "echo x"}])).remove(0);
         assert_eq!(wrong["error"]["status"], 401, "{}: {wrong}", sdk.script);
         assert!(wrong["error"]["message"].as_str().is_some_and(|text| text.contains("API key")), "{wrong}");
         let listed = answers[0]["answer"]["names"].as_array().expect("names").clone();
@@ -281,7 +288,10 @@ fn a_client_with_its_own_history_is_only_given_the_tool() {
             assert!(seen.contains(kept), "{kept}: {seen}");
         }
         assert_eq!(answers[2]["error"]["status"], 400, "{place}");
-        assert!(answers[2]["error"]["message"].as_str().is_some_and(|text| text.contains("`tools`")), "{place}");
+        assert!(
+            answers[2]["error"]["message"].as_str().is_some_and(|text| text.contains("`command_executor`")),
+            "{place}"
+        );
         assert_eq!(answers[3]["error"]["status"], 404, "{place}");
         assert!(answers[3]["error"]["message"].as_str().is_some_and(|text| text.contains("anthropic")), "{place}");
         assert!(answers[4]["answer"]["text"].as_str().is_some_and(|text| text.contains("history")), "{place}");
@@ -302,6 +312,8 @@ fn errors_have_the_form_of_their_protocol() {
         (chat(&json!({"messages": [{"role": "system", "content": "x"}]})), 400, "invalid-input", json!("messages")),
         (chat(&json!({"messages": image})), 400, "invalid-input", json!("messages.0.content")),
         (chat(&json!({"messages": [user("x")], "n": 2})), 400, "invalid-input", json!("n")),
+        (chat(&json!({"messages": [user("x")], "logprobs": true})), 400, "invalid-input", json!("logprobs")),
+        (chat(&json!({"messages": [user("x")], "functions": []})), 400, "invalid-input", json!("functions")),
         (chat(&json!({"messages": [user("x")], "stream": "yes"})), 400, "invalid-input", json!("stream")),
         (("POST", "/v1/responses", json!({"input": []}).to_string()), 400, "invalid-input", json!("input")),
         (
@@ -336,7 +348,7 @@ fn errors_have_the_form_of_their_protocol() {
             "/api/chat",
             json!({"model": "x", "messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}),
             400,
-            "`images` cannot be read",
+            "a session of the server takes no images",
         ),
         ("POST", "/api/generate", json!({"model": "x", "prompt": 7}), 400, "`prompt` is not a text"),
         ("POST", "/api/show", json!({"model": "llama3"}), 404, "no model `llama3`"),

@@ -1,6 +1,6 @@
-//! The official SDKs of OpenAI and Ollama, unchanged, for Python and for JavaScript.
+//! The official SDKs of OpenAI, Anthropic and Ollama, unchanged, for Python and for JavaScript.
 //!
-//! `AGENT_MAGIC_TOOL_TEST_SERVE_PYTHON` names the folder of a Python with `openai` and `ollama`,
+//! `AGENT_MAGIC_TOOL_TEST_SERVE_PYTHON` names the folder of a Python with `openai`, `anthropic` and `ollama`,
 //! `AGENT_MAGIC_TOOL_TEST_SERVE_NODE` the `node_modules` with the packages of these names. Without them, the tests that
 //! need them print that they are skipped.
 
@@ -23,7 +23,7 @@ pub(super) struct Sdk {
     words: Vec<PathBuf>,
 }
 
-/// All four SDKs; `None`, with a note on standard error, if they are not installed.
+/// All five SDKs; `None`, with a note on standard error, if they are not installed.
 pub(super) fn all() -> Option<Vec<Sdk>> {
     let (Some(python), Some(node)) = (std::env::var_os(PYTHON), std::env::var_os(NODE)) else {
         skip(&format!("{PYTHON} and {NODE} do not name the SDKs of `openai` and `ollama`"));
@@ -38,7 +38,12 @@ pub(super) fn all() -> Option<Vec<Sdk>> {
         };
         Sdk { script, words }
     };
-    Some(["openai.py", "openai.mjs", "ollama.py", "ollama.mjs"].map(of).into())
+    Some(["openai.py", "openai.mjs", "anthropic.py", "ollama.py", "ollama.mjs"].map(of).into())
+}
+
+/// The SDK of Anthropic.
+pub(super) fn anthropic() -> Option<Sdk> {
+    all()?.into_iter().find(|sdk| sdk.script == "anthropic.py")
 }
 
 /// The SDKs of OpenAI.
@@ -51,9 +56,26 @@ impl Sdk {
         self.script.starts_with("openai")
     }
 
-    /// The ways to ask a question with it.
+    pub(super) fn is_python(&self) -> bool {
+        Path::new(self.script).extension().is_some_and(|extension| extension == "py")
+    }
+
+    pub(super) fn is_ollama(&self) -> bool {
+        self.script.starts_with("ollama")
+    }
+
+    /// The way to ask a question in a chat.
+    pub(super) fn chat(&self) -> &'static str {
+        self.apis()[0]
+    }
+
+    /// The ways to ask a question with it, the chat first.
     pub(super) fn apis(&self) -> &'static [&'static str] {
-        if self.is_openai() { &["chat", "responses", "completions"] } else { &["chat", "generate"] }
+        match self {
+            sdk if sdk.is_openai() => &["chat", "responses", "completions"],
+            sdk if sdk.is_ollama() => &["chat", "generate"],
+            _ => &["messages"],
+        }
     }
 
     /// Starts to make these requests, one after the other.

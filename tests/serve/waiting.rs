@@ -19,7 +19,7 @@ pub(crate) fn question(wait: &str) -> String {
 }
 
 /// Path, body, and what tells that a human is waited for.
-fn doors(model: &str, question: &str) -> [(&'static str, Value, &'static str); 4] {
+fn doors(model: &str, question: &str) -> [(&'static str, Value, &'static str); 5] {
     let messages = json!([{"role": "user", "content": question}]);
     let decision = "waits for your decision";
     let message = json!({"messageId": question, "role": "ROLE_USER", "parts": [{"text": question}]});
@@ -27,6 +27,7 @@ fn doors(model: &str, question: &str) -> [(&'static str, Value, &'static str); 4
     [
         ("/v1/chat/completions", json!({"model": model, "messages": messages, "stream": true}), decision),
         ("/v1/responses", json!({"model": model, "input": question, "stream": true}), decision),
+        ("/v1/messages", json!({"model": model, "messages": messages, "stream": true}), decision),
         ("/api/chat", json!({"model": model, "messages": messages}), decision),
         ("/a2a", call, "INPUT_REQUIRED"),
     ]

@@ -1,4 +1,4 @@
-//! What a loop spends on models.
+//! What a loop spends on models, and may spend.
 
 use super::Machine;
 use crate::model::conversation::{ModelTurn, TaskSpending, TokenUsage};
@@ -9,6 +9,24 @@ pub struct Spending {
     pub requests: u32,
     pub usage: TokenUsage,
     pub cost: f64,
+}
+
+/// The most that one question may use; 0 means no limit.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Budget {
+    pub tokens: u64,
+    pub cost: f64,
+}
+
+impl Budget {
+    /// The same, or less where a limit is lower. A limit of nothing leaves the least, since 0 means no limit.
+    #[must_use]
+    pub fn lowered(self, tokens: Option<u64>, cost: Option<f64>) -> Self {
+        let tokens = tokens.filter(|limit| self.tokens == 0 || *limit < self.tokens).map(|limit| limit.max(1));
+        let cost = cost.filter(|limit| self.cost <= 0.0 || *limit < self.cost);
+        let cost = cost.map(|limit| limit.max(f64::MIN_POSITIVE));
+        Self { tokens: tokens.unwrap_or(self.tokens), cost: cost.unwrap_or(self.cost) }
+    }
 }
 
 impl Machine {

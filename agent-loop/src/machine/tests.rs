@@ -14,6 +14,7 @@ fn settings() -> LoopSettings {
         diagnose: false,
         retries: 2,
         budget: Budget::default(),
+        client_tools: vec!["theirs".to_owned()],
         tools: vec!["command_executor".to_owned()],
     }
 }
@@ -52,6 +53,23 @@ fn result(number: usize) -> ToolResult {
         spent: Vec::new(),
         data_class: None,
     }
+}
+
+/// A turn that calls these tools.
+fn calls_tools(names: &[&str]) -> MachineEvent {
+    let call = |name: &&str| ToolCall { id: "c0".to_owned(), name: (*name).to_owned(), arguments: json!({}) };
+    MachineEvent::Answered(ModelTurn { calls: names.iter().map(call).collect(), ..ModelTurn::default() })
+}
+
+#[test]
+fn a_turn_that_calls_only_tools_of_the_client_ends_the_work() {
+    let mut machine = Machine::new(settings());
+    machine.handle(MachineEvent::Asked("x".to_owned()));
+    let effects = machine.handle(calls_tools(&["theirs", "theirs"]));
+    assert_eq!(effects.last(), Some(&MachineEffect::Done(StopReason::CallsClient)));
+    machine.handle(MachineEvent::Asked("y".to_owned()));
+    let effects = machine.handle(calls_tools(&["theirs", "command_executor"]));
+    assert!(matches!(effects.last(), Some(MachineEffect::Call { calls, .. }) if calls.len() == 2), "{effects:?}");
 }
 
 fn called() -> MachineEvent {

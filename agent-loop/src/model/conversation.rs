@@ -20,8 +20,12 @@ use super::reported_usage;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JournalEntry {
-    /// The user asked a question.
-    Asked { text: String },
+    /// The user asked a question, maybe with images.
+    Asked {
+        text: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
+    },
     /// The model answered, with or without tool calls.
     Answered { turn: Box<ModelTurn> },
     /// The results of the tool calls of the previous turn, in the order of the calls.
@@ -44,6 +48,31 @@ pub enum JournalEntry {
     Undone,
     /// The conversation starts over; open tasks stay open.
     Cleared,
+}
+
+impl JournalEntry {
+    /// A question without images.
+    pub fn asked(text: impl Into<String>) -> Self {
+        Self::Asked { text: text.into(), images: Vec::new() }
+    }
+}
+
+/// An image that a user sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// Like `image/png`.
+    pub media_type: String,
+    pub source: ImageSource,
+}
+
+/// Where the data of an image is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageSource {
+    Base64(String),
+    /// The provider fetches it.
+    Url(String),
 }
 
 /// One answer of a model.
@@ -238,6 +267,8 @@ pub enum StopReason {
     ApprovalDenied,
     /// The provider failed; the only reason for which trying again may help.
     ProviderFailed,
+    /// The model called tools of the client, which goes on with their results.
+    CallsClient,
     Cancelled,
 }
 
@@ -257,6 +288,7 @@ impl StopReason {
             Self::PolicyDenied => "policy_denied",
             Self::ApprovalDenied => "approval_denied",
             Self::ProviderFailed => "provider_failed",
+            Self::CallsClient => "calls_client",
             Self::Cancelled => "cancelled",
         }
     }

@@ -12,7 +12,8 @@ use ground::task::failure::{Failure, Retry};
 use protocol::code::Code;
 use serde_json::{Value, json};
 
-use super::conversation::{ModelTurn, RawMessage, ToolCall, ToolResult};
+use super::answer_options::AnswerOptions;
+use super::conversation::{Image, ModelTurn, RawMessage, ToolCall, ToolResult};
 
 pub mod client;
 mod ending;
@@ -28,12 +29,15 @@ pub struct ModelRequest {
     pub messages: Vec<Message>,
     /// The tools that the model may call natively; may be empty.
     pub tools: Vec<ToolDefinition>,
+    pub options: AnswerOptions,
 }
 
 /// One message of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
     User(String),
+    /// Images that belong to the message of the user before them.
+    Images(Vec<Image>),
     Assistant {
         text: String,
         calls: Vec<ToolCall>,

@@ -57,8 +57,10 @@ fn exchanges(entries: &[JournalEntry], style: CallStyle) -> Vec<Exchange> {
     let mut calls_at = 0;
     for (position, entry) in entries.iter().enumerate() {
         match entry {
-            JournalEntry::Asked { text } => {
-                exchanges.push(Exchange { messages: vec![Message::User(text.clone())], is_question: true });
+            JournalEntry::Asked { text, images } => {
+                let images = Some(images.clone()).filter(|images| !images.is_empty()).map(Message::Images);
+                let messages = [Message::User(text.clone())].into_iter().chain(images).collect();
+                exchanges.push(Exchange { messages, is_question: true });
             }
             JournalEntry::Answered { turn } => {
                 calls_at = position;
@@ -217,8 +219,11 @@ pub fn estimate_tokens(text: &str) -> u64 {
 fn message_tokens(message: &Message) -> u64 {
     // What a provider adds around each message.
     const OVERHEAD: u64 = 4;
+    // About what a large picture counts at the big providers.
+    const IMAGE: u64 = 1_600;
     match message {
         Message::User(text) => estimate_tokens(text) + OVERHEAD,
+        Message::Images(images) => images.len() as u64 * IMAGE,
         Message::Assistant { text, calls, .. } => {
             let calls = calls.iter().map(|call| estimate_tokens(&call.arguments.to_string()) + OVERHEAD);
             estimate_tokens(text) + OVERHEAD + calls.sum::<u64>()
@@ -236,7 +241,7 @@ mod tests {
     const UNBOUNDED: ContextBounds = ContextBounds { messages: 100, tokens: 100_000 };
 
     fn asked(text: &str) -> JournalEntry {
-        JournalEntry::Asked { text: text.to_owned() }
+        JournalEntry::asked(text.to_owned())
     }
 
     fn called(number: u32) -> [JournalEntry; 2] {
@@ -263,6 +268,7 @@ mod tests {
     fn summary(messages: &[Message]) -> Vec<String> {
         let one = |message: &Message| match message {
             Message::User(text) => format!("user: {text}"),
+            Message::Images(images) => format!("{} images", images.len()),
             Message::Assistant { text, calls, .. } => format!("assistant: {text}{}", "*".repeat(calls.len())),
             Message::Results(results) => {
                 let each: Vec<_> = results.iter().map(|result| format!("{}: {}", result.call, result.text)).collect();

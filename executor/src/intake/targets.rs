@@ -87,7 +87,7 @@ fn rule_target(path: String, rule: &RuleSettings) -> Target<'_> {
 }
 
 /// Each list of names of a section, in a form that names its own key.
-fn lists<'a>(section: &str, allow: &'a [String], deny: &'a [String]) -> impl Iterator<Item = Target<'a>> {
+fn lists<'a>(section: &str, allow: &'a [String], deny: &'a [String]) -> impl Iterator<Item = Target<'a>> + use<'a> {
     let lists = [(format!("{section}.allow"), allow, false), (format!("{section}.deny"), deny, true)];
     let given = lists.into_iter().filter(|(_, patterns, _)| !patterns.is_empty());
     given.map(|(path, tools, is_error)| Target { path, tools, is_error, is_list: true, ..Target::default() })

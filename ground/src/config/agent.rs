@@ -13,7 +13,7 @@ use crate::config::secret::SecretName;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentSettings {
-    /// The model's name in `[models]`; empty if none is chosen.
+    /// The model's name in `[models]`. If the file names none, it is the only one that is enabled; empty if there are several.
     pub model: String,
     /// The most requests per question; one last request without tools may follow them.
     pub steps: u32,
@@ -68,6 +68,9 @@ pub struct ModelSettings {
     /// Whether the model can call tools; one that cannot is asked to write its calls as text.
     #[serde(default = "default_true")]
     pub tools: bool,
+    /// Whether the model takes images. Absent: those of a provider of images do, and those at a `url` of their own do not.
+    #[serde(default)]
+    pub images: Option<bool>,
     /// The most messages in one request.
     #[serde(default = "default_max_context")]
     pub max_context: usize,
@@ -97,6 +100,16 @@ pub struct ModelSettings {
 }
 
 impl ModelSettings {
+    /// Whether the model takes images, as configured. Most models of the large providers do; most of a local server do not.
+    pub fn takes_images(&self) -> bool {
+        let is_of_a_large_provider = match self.provider {
+            ProviderKind::Openai | ProviderKind::OpenaiResponses => self.url.is_none(),
+            ProviderKind::Anthropic | ProviderKind::Gemini => true,
+            ProviderKind::Ollama => false,
+        };
+        self.images.unwrap_or(is_of_a_large_provider)
+    }
+
     /// The number of tokens that fit in one request. Ollama reserves memory for all of them, so its default is small.
     pub fn window(&self) -> u64 {
         const OLLAMA: u64 = 16_384;
@@ -155,6 +168,16 @@ pub(super) fn check(agent: &AgentSettings, models: &BTreeMap<String, ModelSettin
     }
 }
 
+/// Without a chosen model, the only one that is enabled is the default.
+pub(super) fn choose_the_only_model(agent: &mut AgentSettings, models: &BTreeMap<String, ModelSettings>) {
+    let mut enabled = models.iter().filter(|(_, model)| model.enabled).map(|(name, _)| name);
+    if agent.model.is_empty()
+        && let (Some(only), None) = (enabled.next(), enabled.next())
+    {
+        agent.model.clone_from(only);
+    }
+}
+
 fn default_true() -> bool {
     true
 }
@@ -184,7 +207,15 @@ mod tests {
         let config = read("[models.quick]\nprovider = \"anthropic\"\nkey = \"secret:anthropic\"\n").expect("it loads");
         let quick = &config.models["quick"];
         assert!(quick.enabled && quick.tools && quick.url.is_none());
-        assert!(!DEFAULTS.is_empty() && config.agent.model.is_empty());
+        assert!(!DEFAULTS.is_empty() && config.agent.model == "quick", "the only one is the default");
+    }
+
+    #[test]
+    fn of_several_models_one_has_to_be_chosen() {
+        let two = "[models.a]\nprovider = \"ollama\"\n[models.b]\nprovider = \"ollama\"\n";
+        assert_eq!(read(two).expect("it loads").agent.model, "");
+        let one_enabled = format!("{two}enabled = false\n");
+        assert_eq!(read(&one_enabled).expect("it loads").agent.model, "a");
     }
 
     #[test]

@@ -158,13 +158,14 @@ impl ConfigText {
         let mut merged: toml::Table = defaults().parse().expect("the shipped defaults are valid TOML");
         merge(&mut merged, own);
         let values = ConfigValues::of(&merged);
-        let config: Config = serde_path_to_error::deserialize(toml::Value::Table(merged)).map_err(|error| {
+        let mut config: Config = serde_path_to_error::deserialize(toml::Value::Table(merged)).map_err(|error| {
             let path = error.path().to_string();
             let reason = error.into_inner().message().to_owned();
             let place = self.offset_of(&path, &reason);
             let reason = if path == "." { reason } else { format!("`{path}`: {reason}") };
             self.malformed(place, &reason)
         })?;
+        agent::choose_the_only_model(&mut config.agent, &config.models);
         agent::check(&config.agent, &config.models).map_err(|reason| self.malformed(None, &reason))?;
         databases::check(&config.databases)
             .map_err(|(path, reason)| self.malformed(self.offset_of(&path, ""), &format!("`{path}`: {reason}")))?;

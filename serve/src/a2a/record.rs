@@ -393,9 +393,11 @@ impl TaskRecord {
             "usage": outcome.usage,
         }));
         let state = match outcome.stop_reason {
-            StopReason::Completed | StopReason::MaxIterations | StopReason::BudgetExhausted | StopReason::Truncated => {
-                A2aState::Completed
-            }
+            StopReason::Completed
+            | StopReason::CallsClient
+            | StopReason::MaxIterations
+            | StopReason::BudgetExhausted
+            | StopReason::Truncated => A2aState::Completed,
             // The agent says what was denied; that is an answer.
             StopReason::PolicyDenied | StopReason::ApprovalDenied if !outcome.answer.is_empty() => A2aState::Completed,
             StopReason::Refused | StopReason::PolicyDenied | StopReason::ApprovalDenied => A2aState::Rejected,

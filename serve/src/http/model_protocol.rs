@@ -7,6 +7,7 @@ use axum::http::header::USER_AGENT;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ModelProtocol {
     OpenAi,
+    Anthropic,
     Ollama,
 }
 
@@ -18,12 +19,23 @@ impl ModelProtocol {
             None
         } else if is_below("/api") || is_below("/v1/api") {
             Some(Self::Ollama)
+        } else if is_below("/v1/messages") || path == "/v1/messages" {
+            Some(Self::Anthropic)
         } else if is_below("/v1") {
-            Some(if is_ollama_client(headers) { Self::Ollama } else { Self::OpenAi })
+            Some(match headers {
+                headers if is_ollama_client(headers) => Self::Ollama,
+                headers if is_anthropic_client(headers) => Self::Anthropic,
+                _ => Self::OpenAi,
+            })
         } else {
             None
         }
     }
+}
+
+/// Whether the client speaks Anthropic's protocol, each of whose requests names a version of it.
+pub(crate) fn is_anthropic_client(headers: &HeaderMap) -> bool {
+    headers.contains_key("anthropic-version")
 }
 
 /// Whether the client says that it is one of Ollama's: its own SDKs and its command line.
@@ -43,6 +55,13 @@ mod tests {
         let of = |path| ModelProtocol::of(path, &HeaderMap::new());
         assert_eq!(of("/v1/models"), Some(ModelProtocol::OpenAi));
         assert_eq!((of("/api/chat"), of("/v1/api/chat")), (Some(ModelProtocol::Ollama), Some(ModelProtocol::Ollama)));
+        assert_eq!(
+            (of("/v1/messages"), of("/v1/messages/count_tokens")),
+            (Some(ModelProtocol::Anthropic), Some(ModelProtocol::Anthropic))
+        );
+        let mut headers = HeaderMap::new();
+        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+        assert_eq!(ModelProtocol::of("/v1/models", &headers), Some(ModelProtocol::Anthropic));
         assert_eq!((of("/api/v1/submit"), of("/"), of("/v1x"), of("/a2a/v1/x")), (None, None, None, None));
     }
 

@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use serde_json::json;
 
 use super::format::OllamaFormat;
-use super::{OllamaResult, loaded, without_tag};
+use super::{OllamaResult, demands, loaded, without_tag};
 use crate::http::ServeState;
 use crate::proxy::failure::ProxyFailure;
 use crate::proxy::format;
@@ -23,6 +23,7 @@ pub(super) async fn answer(State(state): State<Arc<ServeState>>, request: Reques
     if request.messages.is_empty() {
         return Ok(loaded(format.document(""), request.field("keep_alive")));
     }
+    request.demands = demands::read(&request)?;
     let streams = request.flag("stream")?.unwrap_or(true);
     request.model = Some(without_tag(&model).to_owned());
     Ok(format::answer(&state, &request, format, streams).await?)

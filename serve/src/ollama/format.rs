@@ -1,7 +1,8 @@
 //! The documents of an answer. They differ by path only in the field that holds the text.
 
+use agent_loop::model::conversation::ToolCall;
 use axum::response::{IntoResponse as _, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{LINES, errors, finish, head, line};
 use crate::proxy::answer::AnswerEnd;
@@ -26,6 +27,16 @@ impl OllamaFormat {
         document["done"] = false.into();
         document
     }
+
+    /// Adds the calls of the client's tools, which only a chat can have.
+    fn add_calls(&self, document: &mut Value, calls: &[ToolCall]) {
+        if calls.is_empty() {
+            return;
+        }
+        let call =
+            |call: &ToolCall| json!({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}});
+        document[self.field]["tool_calls"] = calls.iter().map(call).collect();
+    }
 }
 
 impl AnswerFormat for OllamaFormat {
@@ -47,7 +58,15 @@ impl AnswerFormat for OllamaFormat {
     }
 
     fn end(&mut self, end: &AnswerEnd) -> String {
-        line(&self.whole("", end))
+        let mut lines = String::new();
+        if !end.outcome.calls.is_empty() {
+            let mut document = self.document("");
+            self.add_calls(&mut document, &end.outcome.calls);
+            lines += &line(&document);
+        }
+        let mut last = self.document("");
+        finish(&mut last, end);
+        lines + &line(&last)
     }
 
     fn fail(&mut self, failure: &ProxyFailure) -> String {
@@ -60,6 +79,7 @@ impl AnswerFormat for OllamaFormat {
 
     fn whole(&mut self, text: &str, end: &AnswerEnd) -> Value {
         let mut document = self.document(text);
+        self.add_calls(&mut document, &end.outcome.calls);
         finish(&mut document, end);
         document
     }

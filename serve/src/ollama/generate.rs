@@ -6,10 +6,10 @@ use axum::extract::{Request, State};
 
 use super::chat::model_of;
 use super::format::OllamaFormat;
-use super::{OllamaResult, loaded, without_tag};
+use super::{OllamaResult, demands, loaded, without_tag};
 use crate::http::ServeState;
 use crate::proxy::format;
-use crate::proxy::message::ClientText;
+use crate::proxy::message;
 use crate::proxy::request::ProxyRequest;
 
 pub(super) async fn answer(State(state): State<Arc<ServeState>>, request: Request) -> OllamaResult {
@@ -20,9 +20,9 @@ pub(super) async fn answer(State(state): State<Arc<ServeState>>, request: Reques
     if prompt.is_empty() {
         return Ok(loaded(format.document(""), request.field("keep_alive")));
     }
-    let mut message = ClientText::user("prompt", prompt);
-    message.foreign_part = request.has_list("images").then(|| "images".to_owned());
+    let message = message::prompt("prompt", prompt, request.field("images"));
     request.system = request.text("system")?.map(str::to_owned);
+    request.demands = demands::read(&request)?.without_tools("/api/chat")?;
     let streams = request.flag("stream")?.unwrap_or(true);
     request.model = Some(without_tag(&model).to_owned());
     request.messages = vec![message];

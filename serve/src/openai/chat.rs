@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 
-use super::OpenAiResult;
 use super::completion_format::{CompletionFormat, CompletionKind};
+use super::{OpenAiResult, demands};
 use crate::http::ServeState;
 use crate::proxy::failure::ProxyFailure;
 use crate::proxy::format::answer;
@@ -18,6 +18,7 @@ pub(super) async fn complete(State(state): State<Arc<ServeState>>, request: Requ
     let missing = || ProxyFailure::invalid("messages", "`messages` is missing; send a list of messages");
     request.messages = message::read(request.field("messages").ok_or_else(missing)?, "messages")?;
     request.model = request.text("model")?.map(str::to_owned);
+    request.demands = demands::read(&request)?;
     let streams = request.flag("stream")? == Some(true);
     let format = CompletionFormat::new(CompletionKind::Chat, &request);
     Ok(answer(&state, &request, format, streams).await?)

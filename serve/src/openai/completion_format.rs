@@ -1,5 +1,6 @@
 //! Chat completions and text completions, and the chunks of both: they differ in their names and in where the text is.
 
+use agent_loop::model::conversation::ToolCall;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
@@ -86,6 +87,15 @@ fn text_choice(text: &str, reason: Option<&str>) -> Value {
     json!([{"text": text, "index": 0, "logprobs": null, "finish_reason": reason}])
 }
 
+/// The calls of the client's tools.
+fn tool_calls(calls: &[ToolCall]) -> Vec<Value> {
+    let call = |call: &ToolCall| {
+        let function = json!({"name": call.name, "arguments": call.arguments.to_string()});
+        json!({"id": call.id, "type": "function", "function": function})
+    };
+    calls.iter().map(call).collect()
+}
+
 impl AnswerFormat for CompletionFormat {
     fn begin(&mut self) -> String {
         match self.kind {
@@ -103,7 +113,15 @@ impl AnswerFormat for CompletionFormat {
     }
 
     fn end(&mut self, end: &AnswerEnd) -> String {
-        let mut events = self.text_chunk(None, Some(finish_reason(end.outcome.stop_reason)));
+        let mut events = String::new();
+        if !end.outcome.calls.is_empty() {
+            let mut calls = tool_calls(&end.outcome.calls);
+            for (number, call) in calls.iter_mut().enumerate() {
+                call["index"] = number.into();
+            }
+            events += &self.chunk(&chat_choice("delta", &json!({"tool_calls": calls}), None), None);
+        }
+        events += &self.text_chunk(None, Some(finish_reason(end.outcome.stop_reason)));
         if self.includes_usage {
             events += &self.chunk(&json!([]), Some(usage(end.outcome.usage)));
         }
@@ -122,7 +140,10 @@ impl AnswerFormat for CompletionFormat {
         let reason = Some(finish_reason(end.outcome.stop_reason));
         let (object, choice) = match self.kind {
             CompletionKind::Chat => {
-                let message = json!({"role": "assistant", "content": text, "refusal": null, "annotations": []});
+                let mut message = json!({"role": "assistant", "content": text, "refusal": null, "annotations": []});
+                if !end.outcome.calls.is_empty() {
+                    message["tool_calls"] = tool_calls(&end.outcome.calls).into();
+                }
                 ("chat.completion", chat_choice("message", &message, reason))
             }
             CompletionKind::Text => ("text_completion", text_choice(text, reason)),

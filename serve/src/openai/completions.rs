@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use serde_json::Value;
 
-use super::OpenAiResult;
 use super::completion_format::{CompletionFormat, CompletionKind};
+use super::{OpenAiResult, demands};
 use crate::http::ServeState;
 use crate::proxy::failure::ProxyFailure;
 use crate::proxy::format::answer;
@@ -18,6 +18,7 @@ pub(super) async fn complete(State(state): State<Arc<ServeState>>, request: Requ
     super::check(&request)?;
     request.messages = vec![ClientText::user("prompt", prompt_of(&request)?)];
     request.model = request.text("model")?.map(str::to_owned);
+    request.demands = demands::read(&request)?.without_tools("/v1/chat/completions")?;
     let streams = request.flag("stream")? == Some(true);
     let format = CompletionFormat::new(CompletionKind::Text, &request);
     Ok(answer(&state, &request, format, streams).await?)

@@ -1,4 +1,4 @@
-//! `/v1/models`: the agent itself; for a client that keeps its history, also the models that it may name.
+//! `/v1/models`, for clients of Anthropic and Ollama in their own form: the agent itself; for a client that keeps its history, also the models that it may name.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
-use super::OpenAiResult;
+use super::errors::OpenAiError;
 use crate::http::ServeState;
-use crate::http::model_protocol::is_ollama_client;
+use crate::http::model_protocol::{is_anthropic_client, is_ollama_client};
 use crate::proxy::AGENT_MODEL;
 use crate::proxy::failure::ProxyFailure;
 use crate::proxy::request::client_of;
@@ -18,21 +18,24 @@ pub(super) async fn list(State(state): State<Arc<ServeState>>, request: Request)
     if is_ollama_client(request.headers()) {
         return crate::ollama::tags(&state, &client_of(&request)).into_response();
     }
+    if is_anthropic_client(request.headers()) {
+        return crate::anthropic::list(&state, &client_of(&request));
+    }
     let models = crate::proxy::question::models_for(&state, &client_of(&request));
     let models: Vec<_> = models.iter().map(|name| document(name)).collect();
     Json(json!({"object": "list", "data": models})).into_response()
 }
 
-pub(super) async fn one(
-    State(state): State<Arc<ServeState>>,
-    Path(name): Path<String>,
-    request: Request,
-) -> OpenAiResult {
-    let known = crate::proxy::question::models_for(&state, &client_of(&request));
-    if !known.contains(&name) {
-        return Err(ProxyFailure::unknown_model(&name, &known).into());
+pub(super) async fn one(State(state): State<Arc<ServeState>>, Path(name): Path<String>, request: Request) -> Response {
+    let client = client_of(&request);
+    if is_anthropic_client(request.headers()) {
+        return crate::anthropic::one(&state, &client, &name).into_response();
     }
-    Ok(Json(document(&name)).into_response())
+    let known = crate::proxy::question::models_for(&state, &client);
+    if !known.contains(&name) {
+        return OpenAiError::from(ProxyFailure::unknown_model(&name, &known)).into_response();
+    }
+    Json(document(&name)).into_response()
 }
 
 /// A model. When it was made is not known here, and the field is obligatory.

@@ -1,25 +1,29 @@
 //! `POST /v1/responses`.
 //!
-//! No response is stored. With the server's history, `previous_response_id` selects nothing: the session goes on anyway.
+//! A response that was answered in a session is kept, and `previous_response_id` goes on with that session.
 
 use std::sync::Arc;
 
-use agent_loop::model::conversation::StopReason;
-use axum::extract::{Request, State};
+use agent_loop::model::conversation::{StopReason, ToolCall};
+use axum::Json;
+use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use protocol::code::Code;
 use serde_json::{Map, Value, json};
 
 use super::errors::OpenAiError;
-use super::{OpenAiResult, new_id};
-use crate::http::ServeState;
+use super::{OpenAiResult, demands, new_id};
+use crate::http::{HistoryKeeper, ServeState};
 use crate::proxy::answer::AnswerEnd;
 use crate::proxy::failure::ProxyFailure;
 use crate::proxy::format::{AnswerFormat, answer};
 use crate::proxy::message::{self, ClientText};
 use crate::proxy::question::answering_model;
-use crate::proxy::request::ProxyRequest;
+use crate::proxy::request::{ProxyRequest, client_of};
 use crate::proxy::unix_seconds;
+use crate::service::SessionService;
+use crate::service::responses::StoredResponse;
 use crate::service::turn::TurnUsage;
 
 pub(super) async fn create(State(state): State<Arc<ServeState>>, request: Request) -> OpenAiResult {
@@ -32,7 +36,10 @@ pub(super) async fn create(State(state): State<Arc<ServeState>>, request: Reques
     };
     request.model = request.text("model")?.map(str::to_owned);
     request.system = request.text("instructions")?.map(str::to_owned);
+    request.demands = demands::read(&request)?;
+    request.goes_on = previous(&state, &request)?;
     let streams = request.flag("stream")? == Some(true);
+    let keeps = request.flag("store")? != Some(false) && request.client.history == HistoryKeeper::Server;
     let format = ResponseFormat {
         id: new_id("resp_"),
         message_id: new_id("msg_"),
@@ -41,15 +48,68 @@ pub(super) async fn create(State(state): State<Arc<ServeState>>, request: Reques
         given: echoed(&request),
         sequence: 0,
         text: String::new(),
+        keeper: keeps.then(|| ResponseKeeper { service: Arc::clone(&state.service), key: request.client.key.clone() }),
     };
     Ok(answer(&state, &request, format, streams).await?)
 }
 
-/// Everything about a stored response: no response is stored.
-pub(super) async fn stored(request: Request) -> OpenAiError {
-    let id = request.uri().path().trim_start_matches("/v1/responses/").split('/').next().unwrap_or_default();
-    let message = format!("no response `{id}`: responses are not stored here; ask again, the session has the history");
-    ProxyFailure::new(StatusCode::NOT_FOUND, "response_not_found", message).into()
+/// The session that the request goes on with: that of the response before.
+fn previous(state: &ServeState, request: &ProxyRequest) -> Result<Option<u32>, ProxyFailure> {
+    let client = &request.client;
+    let Some(id) = request.text("previous_response_id")?.filter(|_| client.history == HistoryKeeper::Server) else {
+        return Ok(None);
+    };
+    let failure = |code: &'static str, message: String| {
+        let failure = ProxyFailure::new(StatusCode::BAD_REQUEST, code, message);
+        ProxyFailure { param: Some("previous_response_id".to_owned()), ..failure }
+    };
+    let responses = state.service.responses();
+    let stored = responses.find(id, client.key.as_ref()).ok_or_else(|| {
+        let message =
+            format!("no response `{id}`; leave `previous_response_id` out, and send the conversation in `input`");
+        failure("previous_response_not_found", message)
+    })?;
+    match responses.last_of(stored.session) {
+        Some(last) if last != id => {
+            let message = format!("the conversation has gone on since `{id}`; its last response is `{last}`");
+            Err(failure(Code::InvalidInput.as_str(), message))
+        }
+        _ => Ok(Some(stored.session)),
+    }
+}
+
+/// A response that was answered in a session.
+pub(super) async fn stored(
+    State(state): State<Arc<ServeState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> OpenAiResult {
+    let client = client_of(&request);
+    let stored = state.service.responses().find(&id, client.key.as_ref()).ok_or_else(|| unknown_response(&id))?;
+    Ok(Json(stored.response).into_response())
+}
+
+pub(super) async fn forget(
+    State(state): State<Arc<ServeState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> OpenAiResult {
+    let client = client_of(&request);
+    if !state.service.responses().forget(&id, client.key.as_ref()) {
+        return Err(unknown_response(&id).into());
+    }
+    Ok(Json(json!({"id": id, "object": "response", "deleted": true})).into_response())
+}
+
+/// What else there is of a response elsewhere: its items, and an end to work in the background.
+pub(super) async fn unknown_part(request: Request) -> OpenAiError {
+    let message = format!("`{}` is not offered here; a response is read as a whole", request.uri().path());
+    ProxyFailure::new(StatusCode::NOT_FOUND, "unknown_url", message).into()
+}
+
+fn unknown_response(id: &str) -> ProxyFailure {
+    let message = format!("no response `{id}`; those of a client that keeps its history are not kept");
+    ProxyFailure::new(StatusCode::NOT_FOUND, "response_not_found", message)
 }
 
 /// The fields of the request that a response repeats.
@@ -59,7 +119,11 @@ fn echoed(request: &ProxyRequest) -> Map<String, Value> {
         ("metadata", None) => json!({}),
         (_, value) => value.cloned().unwrap_or_default(),
     };
-    names.into_iter().map(|name| (name.to_owned(), value(name))).collect()
+    // What a model is given has a default of its own in `response`.
+    let given = ["tools", "tool_choice", "parallel_tool_calls", "text", "temperature", "top_p", "max_output_tokens"];
+    let is_used = request.client.history == HistoryKeeper::Client;
+    let given = given.into_iter().filter(|name| is_used && request.field(name).is_some());
+    names.into_iter().chain(given).map(|name| (name.to_owned(), value(name))).collect()
 }
 
 /// A response, or the events of one.
@@ -74,6 +138,26 @@ struct ResponseFormat {
     sequence: u64,
     /// The text so far, which the last events repeat.
     text: String,
+    /// Where the response is kept, if it is.
+    keeper: Option<ResponseKeeper>,
+}
+
+/// Keeps a response when it has ended.
+#[derive(Debug)]
+struct ResponseKeeper {
+    service: Arc<SessionService>,
+    /// The name of the client's API key, if any.
+    key: Option<String>,
+}
+
+impl ResponseKeeper {
+    fn keep(&self, id: &str, end: &AnswerEnd, response: &Value) {
+        // An answer that belongs to no session has no number.
+        if end.outcome.session > 0 {
+            let (key, session) = (self.key.clone(), end.outcome.session);
+            self.service.responses().keep(id, &StoredResponse { key, session, response: response.clone() });
+        }
+    }
 }
 
 impl ResponseFormat {
@@ -127,6 +211,26 @@ impl ResponseFormat {
         response
     }
 
+    /// The events of the calls of the client's tools, which stand behind the message.
+    fn calls(&mut self, calls: &[ToolCall]) -> String {
+        let mut events = String::new();
+        for (index, call) in (1..).zip(calls) {
+            let done = function_call(call, "completed");
+            let mut begun = function_call(call, "in_progress");
+            begun["arguments"] = "".into();
+            let place = json!({"item_id": done["id"], "output_index": index});
+            let (mut delta, mut whole) = (place.clone(), place);
+            delta["delta"] = done["arguments"].clone();
+            whole["arguments"] = done["arguments"].clone();
+            whole["name"] = done["name"].clone();
+            events += &self.event("response.output_item.added", json!({"output_index": index, "item": begun}));
+            events += &self.event("response.function_call_arguments.delta", delta);
+            events += &self.event("response.function_call_arguments.done", whole);
+            events += &self.event("response.output_item.done", json!({"output_index": index, "item": done}));
+        }
+        events
+    }
+
     /// The response at its end, and its status.
     fn ended(&self, end: &AnswerEnd) -> (&'static str, Value) {
         let (status, reason) = match end.outcome.stop_reason {
@@ -135,13 +239,18 @@ impl ResponseFormat {
             _ => ("completed", None),
         };
         let item = self.item(status, &json!([Self::part(&self.text)]));
-        let mut response = self.response(status, &json!([item]));
+        let calls = end.outcome.calls.iter().map(|call| function_call(call, "completed"));
+        let output: Vec<_> = [item].into_iter().chain(calls).collect();
+        let mut response = self.response(status, &output.into());
         if let Some(reason) = reason {
             response["incomplete_details"] = json!({ "reason": reason });
         } else {
             response["completed_at"] = unix_seconds().into();
         }
         response["usage"] = usage(end.outcome.usage);
+        if let Some(keeper) = &self.keeper {
+            keeper.keep(&self.id, end, &response);
+        }
         (status, response)
     }
 }
@@ -178,6 +287,7 @@ impl AnswerFormat for ResponseFormat {
         self.event("response.output_text.done", text)
             + &self.event("response.content_part.done", part)
             + &self.event("response.output_item.done", json!({"output_index": 0, "item": item}))
+            + &self.calls(&end.outcome.calls)
             + &self.event(&format!("response.{status}"), json!({"response": response}))
     }
 
@@ -199,6 +309,18 @@ impl AnswerFormat for ResponseFormat {
         text.clone_into(&mut self.text);
         self.ended(end).1
     }
+}
+
+/// A call of a tool of the client, as an item.
+fn function_call(call: &ToolCall, status: &str) -> Value {
+    json!({
+        "id": format!("fc_{}", call.id.trim_start_matches("call_")),
+        "type": "function_call",
+        "status": status,
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": call.arguments.to_string(),
+    })
 }
 
 fn usage(used: TurnUsage) -> Value {

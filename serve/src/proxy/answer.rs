@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::failure::ProxyFailure;
 use super::format::AnswerFormat;
+use super::question::AnswerRecord;
 use crate::delivery::Receipt;
 use crate::service::stopping;
 use crate::service::turn::{SessionEvent, TurnOutcome, TurnStream};
@@ -74,6 +75,12 @@ pub(crate) struct AnswerStream<F> {
     first_text: Option<Instant>,
     /// Whether the model was given one request only, so that it is no limit that ended its work.
     is_one_step: bool,
+    /// Whether the client gets nothing but the last answer, which has a form of its own.
+    only_answer: bool,
+    /// Where it is recorded what the client got.
+    record: Option<AnswerRecord>,
+    /// Whether it ended with an answer.
+    has_answer: bool,
 }
 
 impl<F: AnswerFormat> AnswerStream<F> {
@@ -92,12 +99,25 @@ impl<F: AnswerFormat> AnswerStream<F> {
             began: Instant::now(),
             first_text: None,
             is_one_step: false,
+            only_answer: false,
+            record: None,
+            has_answer: false,
         }
     }
 
     /// The answer to a prompt that needs no more than one request, if it `is_one_step`.
     pub(super) fn of_one_step(self, is_one_step: bool) -> Self {
         Self { is_one_step, ..self }
+    }
+
+    /// The same with nothing but the last answer, if the answer has a form: words between calls are no part of it.
+    pub(super) fn of_last_answer(self, only_answer: bool) -> Self {
+        Self { only_answer, ..self }
+    }
+
+    /// The answer of a conversation that is told apart by its history.
+    pub(super) fn recorded_as(self, record: Option<AnswerRecord>) -> Self {
+        Self { record, ..self }
     }
 
     /// What is sent next; `None` after the end. The receipt comes with the last of it.
@@ -163,6 +183,9 @@ impl<F: AnswerFormat> AnswerStream<F> {
             StopReason::Cancelled => format!("{answer}\n\n{STOPPED}").trim_start().to_owned(),
             _ => answer.clone(),
         };
+        if let Some(record) = &self.record {
+            record.answered(&text);
+        }
         Ok(self.format.whole(&text, &end))
     }
 
@@ -177,7 +200,12 @@ impl<F: AnswerFormat> AnswerStream<F> {
 
     /// The receipt for the end or the failure that was read.
     pub(super) fn receipt(&self) -> Option<Receipt> {
-        self.turn.receipt()
+        let receipt = self.turn.receipt()?;
+        let Some(record) = self.record.clone().filter(|_| self.has_answer) else { return Some(receipt) };
+        Some(Receipt::new(move || {
+            record.delivered();
+            receipt.give();
+        }))
     }
 
     fn take(&mut self, event: &SessionEvent) {
@@ -228,7 +256,9 @@ impl<F: AnswerFormat> AnswerStream<F> {
         }
         self.first_text.get_or_insert_with(Instant::now);
         self.text.push_str(text);
-        self.ready.push_back(self.format.text(text));
+        if !self.only_answer {
+            self.ready.push_back(self.format.text(text));
+        }
     }
 
     /// Adds words of ours, between blank lines.
@@ -263,9 +293,16 @@ impl<F: AnswerFormat> AnswerStream<F> {
             let gap = self.gap();
             self.say(&format!("{gap}{missing}"));
         }
+        if self.only_answer && !outcome.answer.is_empty() {
+            self.ready.push_back(self.format.text(&outcome.answer));
+        }
+        self.has_answer = true;
         let now = Instant::now();
         let thinking = self.first_text.unwrap_or(now) - self.began;
         let end = AnswerEnd { outcome, thinking, total: now - self.began };
+        if let Some(record) = &self.record {
+            record.answered(&self.text);
+        }
         self.ready.push_back(self.format.end(&end));
         self.ended = Some(Ok(end));
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::answer::{AnswerEnd, AnswerStream};
 use super::failure::ProxyFailure;
-use super::question;
+use super::question::{self, AskedTurnStream};
 use super::request::ProxyRequest;
 use crate::delivery;
 use crate::http::ServeState;
@@ -44,8 +44,10 @@ pub(crate) async fn answer<F: AnswerFormat>(
     format: F,
     streams: bool,
 ) -> Result<Response, ProxyFailure> {
-    let (turn, is_one_step) = Box::pin(question::ask(state, request)).await?;
-    Ok(Box::pin(respond(AnswerStream::new(turn, format).of_one_step(is_one_step), streams)).await)
+    let has_form = request.demands.answers.format.is_some();
+    let AskedTurnStream { turn, is_one_step, record } = Box::pin(question::ask(state, request)).await?;
+    let answer = AnswerStream::new(turn, format).of_one_step(is_one_step).of_last_answer(has_form).recorded_as(record);
+    Ok(Box::pin(respond(answer, streams)).await)
 }
 
 /// Answers with the turn: as it comes if the client `streams`, or with the whole of it.

@@ -2,19 +2,21 @@
 //!
 //! # Whose history
 //!
-//! By default the server's. The last message of the user is the question; the client's earlier messages, its system prompt,
-//! its tools and its choice of a model are ignored. If the client's API key says so (`history = "client"`), the client's
-//! messages and system prompt count, `model` may name a model of ours, and nothing is stored.
+//! By default the server's. The last message of the user is the question; the client's earlier messages, its system prompt
+//! and its choice of a model are ignored, and what would change the answer, like its tools, is refused (`demands.rs`). If
+//! the client's API key says so (`history = "client"`), the client's messages and system prompt count, `model` may name a
+//! model of ours, the model gets the client's tools beside ours, and nothing is stored.
 //!
 //! Chat interfaces also ask for titles, tags and suggestions in the name of their user. Such a prompt is answered without
 //! history and without tools: it is not part of the conversation.
 //!
 //! # Which session
 //!
-//! `llama-ADDRESS`, or `llama-ADDRESS-KEY` with an API key. A client that has several conversations names each, with the
+//! Its id begins with `llama-ADDRESS`, or `llama-ADDRESS-KEY` with an API key. A client may name its conversation, with the
 //! first of: the header `X-Session-Id`; the header `X-OpenWebUI-Chat-Id`; `metadata.session_id`; `conversation`; `user`;
-//! `safety_identifier`; the header `X-OpenWebUI-User-Id`. The name is added with an `@`, which no address and no key
-//! contains: whatever a client names, it stays among its own sessions.
+//! `safety_identifier`; `metadata.user_id`; the header `X-OpenWebUI-User-Id`. The name is added with an `@`, which no address and no key
+//! contains: whatever a client names, it stays among its own sessions. A conversation without a name is told apart by the
+//! messages that the client sends along (`service/conversations.rs`).
 //!
 //! # A repeated request
 //!
@@ -24,48 +26,116 @@
 //! session, the number of the user's messages in the request and the last of them. The service compares it only with a
 //! question whose answer has not reached its client, so the same words are a new question once they were answered.
 
+use std::sync::Arc;
+
 use agent_loop::input::InputPlace;
+use agent_loop::model::view;
 use protocol::digest;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::AGENT_MODEL;
+use super::demands::Demands;
 use super::failure::ProxyFailure;
-use super::message::SenderRole;
+use super::message::{ClientText, SenderRole};
 use super::request::ProxyRequest;
+use super::{AGENT_MODEL, conversation};
 use crate::http::{HistoryKeeper, HttpClient, ServeState};
-use crate::service::turn::{ClientConversation, ClientMessage, Question, QuestionLimits, TurnStream};
+use crate::service::SessionService;
+use crate::service::conversations::{FoundConversation, SentHistory};
+use crate::service::turn::{Asker, ClientConversation, ClientMessage, Question, QuestionLimits, TurnStream};
 
 /// The longest name of a conversation that is used as it is. The whole id has at most 128 characters.
 const MAX_NAME_CHARS: usize = 40;
 
-/// Asks, and returns the turn that answers; and whether the model gets one request only.
-pub(super) async fn ask(state: &ServeState, request: &ProxyRequest) -> Result<(TurnStream, bool), ProxyFailure> {
+/// What is answered, and how.
+#[derive(Debug)]
+pub(super) struct AskedTurnStream {
+    pub(super) turn: TurnStream,
+    /// Whether the model gets one request only.
+    pub(super) is_one_step: bool,
+    /// What is recorded when the client has its answer.
+    pub(super) record: Option<AnswerRecord>,
+}
+
+/// Asks, and returns the turn that answers.
+pub(super) async fn ask(state: &ServeState, request: &ProxyRequest) -> Result<AskedTurnStream, ProxyFailure> {
     let (client, interface) = (&request.client, request.interface);
-    let text = request.question()?.only_text()?.to_owned();
-    if text.trim().is_empty() {
-        return Err(ProxyFailure::invalid(request.messages_field, "the last message of the user is empty"));
-    }
-    let session = session_of(request);
-    let turn = match client.history {
-        HistoryKeeper::Server if is_housekeeping(&text) => {
-            let conversation = housekeeping(client, interface, session, text);
-            return Ok((Box::pin(state.service.ask_without_history(conversation)).await?, true));
-        }
+    let of = |turn, is_one_step, record| AskedTurnStream { turn, is_one_step, record };
+    let question = request.question()?;
+    let session = request.goes_on.map(|number| number.to_string()).or_else(|| session_of(request));
+    Ok(match client.history {
         HistoryKeeper::Server => {
-            let repeat_key = Some(repeat_key(request, &session, &text));
-            let question = Question { repeat_key, ..Question::new(client.asker(interface, session), text) };
-            Box::pin(state.service.ask(question)).await?
+            let text = question.only_text()?.to_owned();
+            if text.trim().is_empty() {
+                return Err(ProxyFailure::invalid(request.messages_field, "the last message of the user is empty"));
+            }
+            if is_housekeeping(&text) {
+                let session = session.unwrap_or_else(|| own_session(request));
+                let conversation = housekeeping(client, interface, session, text);
+                return Ok(of(Box::pin(state.service.ask_without_history(conversation)).await?, true, None));
+            }
+            request.demands.fit_a_session()?;
+            let named = session.is_some();
+            let mut asker = client.asker(interface, session.unwrap_or_else(|| own_session(request)));
+            let found = if named { None } else { Some(found_conversation(state, request, &asker, &text).await) };
+            let (mut earlier, mut record) = (Vec::new(), None);
+            if let Some(found) = found {
+                asker.session.clone_from(&found.session);
+                if found.is_unknown {
+                    // What cannot be read of them is no part of the question.
+                    let before = conversation::read(&request.messages[..request.question_place()]);
+                    earlier = before.map(|(_, messages)| messages).unwrap_or_default();
+                }
+                record = Some(AnswerRecord { service: Arc::clone(&state.service), found });
+            }
+            let repeat_key = Some(repeat_key(request, &asker.session, &text));
+            let question = Question { earlier, repeat_key, ..Question::new(asker, text) };
+            of(Box::pin(state.service.ask(question)).await?, false, record)
         }
         HistoryKeeper::Client => {
-            if let Some(reply) = reply_to_commands(&text) {
-                return Ok((TurnStream::told(0, reply), false));
+            if let Some(reply) = reply_to_commands(&question.text) {
+                return Ok(of(TurnStream::told(0, reply), false, None));
             }
-            let conversation = client_conversation(state, request, session)?;
-            Box::pin(state.service.ask_without_history(conversation)).await?
+            let conversation = client_conversation(state, request, session.unwrap_or_else(|| own_session(request)))?;
+            of(Box::pin(state.service.ask_without_history(conversation)).await?, false, None)
         }
-    };
-    Ok((turn, false))
+    })
+}
+
+/// Records the answer of a conversation that is told apart by its history.
+#[derive(Debug, Clone)]
+pub(super) struct AnswerRecord {
+    service: Arc<SessionService>,
+    found: FoundConversation,
+}
+
+impl AnswerRecord {
+    /// Records that the client has its answer.
+    pub(super) fn delivered(&self) {
+        self.service.conversations().delivered(&self.found.session, &self.found.asked);
+    }
+
+    /// Records what the client gets, before it gets all of it.
+    pub(super) fn answered(&self, text: &str) {
+        self.service.conversations().answered(&self.found.session, &self.found.asked, text);
+    }
+}
+
+/// The session of a conversation without a name.
+async fn found_conversation(
+    state: &ServeState,
+    request: &ProxyRequest,
+    asker: &Asker,
+    question: &str,
+) -> FoundConversation {
+    let before = &request.messages[..request.question_place()];
+    let is_said = |message: &&ClientText| matches!(message.role, SenderRole::User | SenderRole::Assistant);
+    let messages =
+        before.iter().filter(is_said).map(|message| (message.role == SenderRole::User, message.text.as_str()));
+    let messages = messages.chain([(true, question)]).collect();
+    let retries = request.header("x-stainless-retry-count").is_some_and(|count| count != "0");
+    let is_retry = retries || request.header("idempotency-key").is_some();
+    state.service.conversation(asker, &SentHistory { messages, is_retry }).await
 }
 
 /// The name by which a client knows the model that answers it.
@@ -75,6 +145,31 @@ pub(crate) fn answering_model(request: &ProxyRequest) -> String {
         (HistoryKeeper::Client, Some(model), _) | (HistoryKeeper::Client, None, Some(model)) => model.clone(),
         _ => AGENT_MODEL.to_owned(),
     }
+}
+
+/// About how many tokens the request has: with our own prompt and tool if the client keeps the history.
+pub(crate) fn estimate_tokens(state: &ServeState, request: &ProxyRequest) -> Result<u64, ProxyFailure> {
+    /// About what a large picture counts.
+    const IMAGE: u64 = 1_600;
+    let own = match request.client.history {
+        HistoryKeeper::Client => state.service.prompt_tokens(request.client.model.as_deref())?,
+        HistoryKeeper::Server => 0,
+    };
+    let messages = request.messages.iter().map(|message| {
+        let calls = message.calls.iter().map(|call| view::estimate_tokens(&call.arguments.to_string()));
+        let results = message.results.iter().map(|result| view::estimate_tokens(&result.text));
+        view::estimate_tokens(&message.text)
+            + message.images.len() as u64 * IMAGE
+            + calls.sum::<u64>()
+            + results.sum::<u64>()
+    });
+    let tools = request
+        .demands
+        .tools
+        .iter()
+        .map(|tool| view::estimate_tokens(&tool.description) + view::estimate_tokens(&tool.parameters.to_string()));
+    let system = view::estimate_tokens(request.system.as_deref().unwrap_or_default());
+    Ok(own + system + messages.sum::<u64>() + tools.sum::<u64>())
 }
 
 /// The models that a client may name, the agent itself first.
@@ -88,13 +183,14 @@ pub(crate) fn models_for(state: &ServeState, client: &HttpClient) -> Vec<String>
     }
 }
 
-/// The session of a request.
-fn session_of(request: &ProxyRequest) -> String {
-    let own = request.client.own_session("llama");
-    match conversation_name(request) {
-        Some(name) => format!("{own}@{}", plain_name(&name)),
-        None => own,
-    }
+/// The session of a request that names its conversation.
+fn session_of(request: &ProxyRequest) -> Option<String> {
+    conversation_name(request).map(|name| format!("{}@{}", own_session(request), plain_name(&name)))
+}
+
+/// What the sessions of a client begin with.
+fn own_session(request: &ProxyRequest) -> String {
+    request.client.own_session("llama")
 }
 
 fn conversation_name(request: &ProxyRequest) -> Option<String> {
@@ -109,6 +205,7 @@ fn conversation_name(request: &ProxyRequest) -> Option<String> {
         })
         .or_else(|| text(request.field("user")))
         .or_else(|| text(request.field("safety_identifier")))
+        .or_else(|| text(request.field("metadata").and_then(|metadata| metadata.get("user_id"))))
         .or_else(|| header("x-openwebui-user-id"))
 }
 
@@ -144,10 +241,11 @@ fn housekeeping(client: &HttpClient, interface: &str, session: String, text: Str
     ClientConversation {
         asker: client.asker(interface, session),
         system: None,
-        messages: vec![ClientMessage::User(text)],
+        messages: vec![ClientMessage::User { text, images: Vec::new() }],
         model: client.model.clone(),
         // One request, the last one, which has no tools.
         limits: QuestionLimits { steps: Some(0), ..QuestionLimits::default() },
+        ..ClientConversation::default()
     }
 }
 
@@ -157,12 +255,6 @@ fn client_conversation(
     session: String,
 ) -> Result<ClientConversation, ProxyFailure> {
     let client = &request.client;
-    if let Some(field) = ["tools", "functions"].into_iter().find(|name| request.has_list(name)) {
-        let message = format!(
-            "`{field}` of the client cannot be used: the model here has one tool, its shell; leave `{field}` out"
-        );
-        return Err(ProxyFailure::invalid(field, message));
-    }
     if request.field("previous_response_id").is_some() {
         let message =
             "no response is stored, because this client keeps the history; send the whole conversation in `input`";
@@ -175,29 +267,19 @@ fn client_conversation(
         (None, Some(name)) => Some(name).filter(|name| name != AGENT_MODEL),
         (None, None) => None,
     };
-    let mut system: Vec<String> = request.system.iter().cloned().collect();
-    let mut messages = Vec::new();
-    for message in &request.messages {
-        let text = message.only_text()?.to_owned();
-        match message.role {
-            SenderRole::System => system.push(text),
-            SenderRole::User => messages.push(ClientMessage::User(text)),
-            SenderRole::Assistant => messages.push(ClientMessage::Assistant(text)),
-            SenderRole::Other => {
-                let failure = "it is neither of the user nor of the assistant; only their messages can be continued";
-                return Err(ProxyFailure::invalid(&message.place, failure));
-            }
-        }
-    }
-    if !matches!(messages.last(), Some(ClientMessage::User(_))) {
+    let (instructions, messages) = conversation::read(&request.messages)?;
+    if matches!(messages.last(), None | Some(ClientMessage::Assistant { .. })) {
         return Err(ProxyFailure::invalid(
             request.messages_field,
             "the last message is not the user's; it is the question",
         ));
     }
+    let system: Vec<String> = request.system.iter().cloned().chain(instructions).collect();
     let system = Some(system.join("\n\n")).filter(|system| !system.trim().is_empty());
     let asker = client.asker(request.interface, session);
-    Ok(ClientConversation { asker, system, messages, model, limits: QuestionLimits::default() })
+    let Demands { tools, one_call, answers, .. } = request.demands.clone();
+    let limits = QuestionLimits::default();
+    Ok(ClientConversation { asker, system, messages, model, limits, tools, one_call, answers })
 }
 
 /// What is said to commands of a client that has no session; `None` if the message has no commands.

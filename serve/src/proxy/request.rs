@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use protocol::code::Code;
 use serde_json::{Map, Value};
 
+use super::demands::Demands;
 use super::failure::ProxyFailure;
 use super::message::{ClientText, SenderRole};
 use crate::http::HttpClient;
@@ -16,7 +17,7 @@ const MAX_BODY_BYTES: usize = 4 << 20;
 /// A request with a JSON object. Each route sets what it finds in the body: messages, instructions, a model.
 #[derive(Debug)]
 pub(crate) struct ProxyRequest {
-    /// `openai` or `ollama`.
+    /// `openai`, `anthropic` or `ollama`.
     pub(crate) interface: &'static str,
     pub(crate) client: HttpClient,
     pub(crate) headers: HeaderMap,
@@ -27,6 +28,9 @@ pub(crate) struct ProxyRequest {
     /// The client's instructions that are not among its messages.
     pub(crate) system: Option<String>,
     pub(crate) model: Option<String>,
+    pub(crate) demands: Demands,
+    /// The number of the session that the request goes on with, if it says so.
+    pub(crate) goes_on: Option<u32>,
 }
 
 impl ProxyRequest {
@@ -48,8 +52,18 @@ impl ProxyRequest {
             Ok(_) => return Err(invalid("the body is not a JSON object".to_owned())),
             Err(error) => return Err(invalid(format!("the body is not valid JSON: {error}"))),
         };
-        let (headers, messages) = (parts.headers, Vec::new());
-        Ok(Self { interface, client, headers, body, messages_field, messages, system: None, model: None })
+        Ok(Self {
+            interface,
+            client,
+            headers: parts.headers,
+            body,
+            messages_field,
+            messages: Vec::new(),
+            system: None,
+            model: None,
+            demands: Demands::default(),
+            goes_on: None,
+        })
     }
 
     /// The last message of the user.
@@ -66,6 +80,11 @@ impl ProxyRequest {
         })
     }
 
+    /// Where the last message of the user stands.
+    pub(crate) fn question_place(&self) -> usize {
+        self.messages.iter().rposition(|message| message.role == SenderRole::User).unwrap_or_default()
+    }
+
     /// A field; null counts as absent, as it does for the protocols' own servers.
     pub(crate) fn field(&self, name: &str) -> Option<&Value> {
         self.body.get(name).filter(|value| !value.is_null())
@@ -80,11 +99,6 @@ impl ProxyRequest {
         let Some(value) = self.field(name) else { return Ok(None) };
         let wrong = || ProxyFailure::invalid(name, format!("`{name}` is neither true nor false"));
         value.as_bool().map(Some).ok_or_else(wrong)
-    }
-
-    /// Whether a list is there that is not empty.
-    pub(crate) fn has_list(&self, name: &str) -> bool {
-        self.field(name).and_then(Value::as_array).is_some_and(|list| !list.is_empty())
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {

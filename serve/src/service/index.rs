@@ -95,6 +95,13 @@ impl SessionIndex {
         Ok(journal.number)
     }
 
+    /// Writes what was said before a session began.
+    pub(super) fn begin_with(&self, number: u32, entries: &[JournalEntry]) -> Result<(), ErrorBody> {
+        let (mut journal, _) = self.resume(number)?;
+        let written = entries.iter().try_for_each(|entry| journal.append(entry));
+        written.map_err(|error| super::io_error("failed to write the journal", &error))
+    }
+
     /// The sessions that belong to API keys, with their keys.
     pub(super) fn sessions_of_keys(&self) -> Vec<(u32, String)> {
         let headers = self.lock();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_loop::driver::{LoopEvent, LoopObserver};
 use agent_loop::machine::Spending;
-use agent_loop::model::conversation::StopReason;
+use agent_loop::model::conversation::{StopReason, ToolCall};
 use agent_loop::model::provider::ModelFailure;
 use agent_loop::outcome;
 use ground::results::shown;
@@ -107,6 +107,8 @@ struct LogState {
     session_spending: Spending,
     /// The questions that the model still knows.
     known_questions: usize,
+    /// The calls of the last answer.
+    calls: Vec<ToolCall>,
 }
 
 impl EventLog {
@@ -478,7 +480,8 @@ impl LogState {
             [last, _] => outcome::answer_text(last, reason, self.question_spending, failure, open),
         };
         let (model, usage) = (self.model.clone(), self.question_spending.into());
-        let outcome = TurnOutcome { model, usage, ..TurnOutcome::of(self.session, answer, reason) };
+        let calls = if reason == StopReason::CallsClient { self.calls.clone() } else { Vec::new() };
+        let outcome = TurnOutcome { model, usage, calls, ..TurnOutcome::of(self.session, answer, reason) };
         if is_overdue { TurnOutcome { termination: DEADLINE_EXCEEDED, truncated: true, ..outcome } } else { outcome }
     }
 }
@@ -514,6 +517,7 @@ impl LoopObserver for EventLog {
                 let mut state = self.lock();
                 (state.question_spending, state.session_spending) = (question, session);
                 let held = std::mem::take(&mut state.held_text);
+                state.calls.clone_from(&turn.calls);
                 if !turn.in_text {
                     state.text(&held);
                     if !turn.text.trim().is_empty() {

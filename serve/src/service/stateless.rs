@@ -1,10 +1,10 @@
 //! A conversation that the client keeps: a loop for one question, of which nothing is stored.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_loop::driver::LoopCommand;
-use agent_loop::journal::{Journal, SessionClient};
+use agent_loop::driver::{LoopCommand, LoopEvent, LoopObserver as _};
+use agent_loop::journal::{EntriesCopy, Journal, SessionClient};
 use agent_loop::machine::Budget;
 use agent_loop::model::conversation::{JournalEntry, ModelTurn};
 use agent_loop::own_tasks::OwnTasksShell;
@@ -15,11 +15,15 @@ use protocol::shell::Shell;
 use tokio::sync::mpsc;
 
 use super::approver_window::ApproverWindow;
+use super::client_calls::{ClientCallKeeper, ClientExchanges};
 use super::live::{LiveParts, watch_tasks};
 use super::log::{EventLog, EventSender};
 use super::quotas::TurnPermit;
 use super::revoked::{RevokedKeys, cancel_waiting};
 use crate::service::turn::{Asker, ClientConversation, ClientMessage, TurnStream};
+
+/// What a model is told that also has tools of its client: our own prompt speaks of one tool.
+const CLIENT_TOOLS: &str = "Besides `command_executor` you have the other tools that are offered to you. Use each for what it is for. A turn calls either `command_executor` or other tools, not both.";
 
 /// The id of a client whose session is not kept.
 const STATELESS: &str = "stateless";
@@ -29,26 +33,20 @@ pub(super) async fn ask(
     parts: LiveParts,
     conversation: ClientConversation,
     permit: TurnPermit,
+    exchanges: Arc<ClientExchanges>,
 ) -> Result<TurnStream, ErrorBody> {
-    let ClientConversation { asker, system, mut messages, model, limits } = conversation;
-    let Some(ClientMessage::User(question)) = messages.pop() else {
+    if matches!(conversation.messages.last(), None | Some(ClientMessage::Assistant { .. })) {
         return Err(ErrorBody::new(Code::InvalidInput, "the last message is not the user's")
             .hint("send the conversation so far, and the question as its last message"));
-    };
-    let LiveParts {
-        config,
-        model_factory,
-        mailbox,
-        shell,
-        trigger,
-        caller,
-        window,
-        tracker,
-        revoked,
-        stopping,
-        load,
-        ..
-    } = parts;
+    }
+    let ClientConversation { asker, system, messages, model, limits, tools, one_call, answers } = conversation;
+    let system = system
+        .into_iter()
+        .chain((!tools.is_empty()).then(|| CLIENT_TOOLS.to_owned()))
+        .reduce(|all, part| format!("{all}\n\n{part}"));
+    let entries = entries(messages, asker.key.as_ref(), &exchanges);
+    let LiveParts { config, model_factory, mailbox, shell, trigger, caller, tracker, revoked, stopping, load, .. } =
+        parts;
     let model_factory = match system {
         None => model_factory,
         Some(system) => Arc::new(model_factory.as_ref().clone().instructed(Some(system))),
@@ -60,57 +58,58 @@ pub(super) async fn ask(
         Some(_) => Arc::new(OwnTasksShell::new(Arc::clone(&shell), &[])),
         None => Arc::clone(&shell),
     };
+    let recorded: EntriesCopy = Arc::new(Mutex::default());
+    let keeper = ClientCallKeeper::new(Arc::clone(&log), exchanges, asker.key.clone(), Arc::clone(&recorded), one_call);
     let context = LoopContext {
         config: &config,
         mailbox,
-        shell: Arc::new(ApproverWindow::new(own_shell, window, asker.clone(), revoked.clone())),
+        shell: Arc::new(ApproverWindow::new(own_shell, parts.window, asker.clone(), revoked.clone())),
         model_factory: Arc::clone(&model_factory),
         trigger,
-        observer: Arc::<EventLog>::clone(&log),
+        observer: Arc::new(keeper),
     };
+    let (steps, budget) =
+        limits.lower(config.agent.steps, Budget { tokens: config.agent.tokens, cost: config.agent.cost });
+    let steps = steps.saturating_add(requests_so_far(&entries));
     let own_caller = caller.clone();
-    let options = LoopOptions { model, caller, ..LoopOptions::default() };
-    let resumed = Some((Journal::in_memory(client), messages.into_iter().map(entry).collect()));
+    let options =
+        LoopOptions { model, steps: Some(steps), caller, client_tools: tools, answers, ..LoopOptions::default() };
+    let resumed = Some((Journal::in_memory(client).copied_to(recorded), entries));
     let opening = SessionLoop::open(options, context, resumed, || unreachable!("it is given"));
     let mut session_loop = Box::pin(opening).await?;
     log.set_model(session_loop.model(), model_factory.writes_calls(session_loop.model()));
     let (sender, events) = mpsc::unbounded_channel();
     log.expect_question(sender.clone());
+    // The loop goes on with the conversation as it is, so that it reports no question.
+    log.observe(LoopEvent::Asked(""));
     let commands = session_loop.take_sender().expect("a new loop has a sender");
-    let (steps, budget) =
-        limits.lower(config.agent.steps, Budget { tokens: config.agent.tokens, cost: config.agent.cost });
     let ended = stopping.child_token();
     watch_tasks(&tracker, Arc::clone(&log), watch, ended.clone());
     tracker.spawn(async move {
-        let sent = async {
-            commands.send(LoopCommand::Limit { steps, budget }).await?;
-            commands.send(LoopCommand::Ask(question)).await
-        };
-        if sent.await.is_err() {
+        if commands.send(LoopCommand::Limit { steps, budget }).await.is_err() {
             return log.fail(super::stopping());
         }
+        // The loop ends with its one question.
+        drop(commands);
         let ran = {
             let interrupted = session_loop.interrupted();
             let running = session_loop.run();
             tokio::pin!(running);
             let deadline = until_over(limits.deadline);
-            // Dropped once the question is over, which ends the loop.
-            let (mut commands, mut is_gone) = (Some(commands), false);
-            let mut activity = log.turns();
+            let (mut is_gone, mut is_over) = (false, false);
             tokio::pin!(deadline);
             loop {
                 tokio::select! {
                     ran = &mut running => break ran,
                     () = ended.cancelled() => break Err(super::stopping()),
                     () = until_gone(&sender, &revoked, &asker), if !is_gone => {
-                        (commands, is_gone) = (None, true);
+                        is_gone = true;
                         interrupted.notify_one();
                     }
-                    () = &mut deadline, if commands.is_some() => {
-                        commands = None;
+                    () = &mut deadline, if !is_over => {
+                        is_over = true;
                         interrupted.notify_one();
                     }
-                    _ = activity.changed(), if commands.is_some() => commands = None,
                 }
             }
         };
@@ -142,11 +141,29 @@ async fn until_over(deadline: Option<Duration>) {
     }
 }
 
-fn entry(message: ClientMessage) -> JournalEntry {
-    match message {
-        ClientMessage::User(text) => JournalEntry::Asked { text },
-        ClientMessage::Assistant(text) => {
-            JournalEntry::Answered { turn: Box::new(ModelTurn { text, ..ModelTurn::default() }) }
+/// The conversation as a journal would have it, with what led to the client's calls where that is remembered.
+fn entries(messages: Vec<ClientMessage>, key: Option<&String>, exchanges: &ClientExchanges) -> Vec<JournalEntry> {
+    let mut entries = Vec::new();
+    for message in messages {
+        match message {
+            ClientMessage::User { text, images } => entries.push(JournalEntry::Asked { text, images }),
+            ClientMessage::Assistant { text, calls } => {
+                let known = exchanges.of(key, &calls);
+                entries.extend(known.unwrap_or_else(|| {
+                    vec![JournalEntry::Answered { turn: Box::new(ModelTurn { text, calls, ..ModelTurn::default() }) }]
+                }));
+            }
+            ClientMessage::Results(results) => entries.push(JournalEntry::Called { results }),
         }
     }
+    entries
+}
+
+/// How many requests the last question has had: each request of the client may have as many again.
+fn requests_so_far(entries: &[JournalEntry]) -> u32 {
+    let since = entries.iter().rev().take_while(|entry| !matches!(entry, JournalEntry::Asked { .. }));
+    let made = since.filter(|entry| {
+        matches!(entry, JournalEntry::Answered { .. } | JournalEntry::Discarded { .. } | JournalEntry::Diagnosed { .. })
+    });
+    u32::try_from(made.count()).unwrap_or(u32::MAX)
 }

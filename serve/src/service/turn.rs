@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_loop::machine::{Budget, Spending};
-use agent_loop::model::conversation::StopReason;
+use agent_loop::model::answer_options::AnswerOptions;
+use agent_loop::model::conversation::{Image, StopReason, ToolCall, ToolResult};
+use agent_loop::model::provider::ToolDefinition;
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -81,6 +83,9 @@ pub struct Question {
     pub id: Uuid,
     pub asker: Asker,
     pub text: String,
+    /// What was said before it elsewhere, with which a new session begins.
+    #[serde(skip)]
+    pub earlier: Vec<ClientMessage>,
     /// What its commands printed, which its client reads before the answer.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub printed: String,
@@ -106,6 +111,7 @@ impl Question {
             id: Uuid::now_v7(),
             asker,
             text,
+            earlier: Vec::new(),
             printed: String::new(),
             model: None,
             limits: QuestionLimits::default(),
@@ -155,17 +161,31 @@ pub struct ClientConversation {
     pub asker: Asker,
     /// The client's own system prompt, added to ours.
     pub system: Option<String>,
-    /// The messages so far, the oldest first; the last one is the question.
+    /// The messages so far, the oldest first; the last one is the question, or has the results of the client's tools.
     pub messages: Vec<ClientMessage>,
     pub model: Option<String>,
     pub limits: QuestionLimits,
+    /// Tools that the client performs itself.
+    pub tools: Vec<ToolDefinition>,
+    /// Whether the client performs only one call at a time.
+    pub one_call: bool,
+    /// What the client wants of the answers.
+    pub answers: AnswerOptions,
 }
 
 /// One message of a [`ClientConversation`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ClientMessage {
-    User(String),
-    Assistant(String),
+    User {
+        text: String,
+        images: Vec<Image>,
+    },
+    Assistant {
+        text: String,
+        calls: Vec<ToolCall>,
+    },
+    /// The results of the calls of the message before, in their order.
+    Results(Vec<ToolResult>),
 }
 
 /// Where an event stands in its session: events of a session are ordered by it, also across restarts.
@@ -261,6 +281,9 @@ pub struct TurnOutcome {
     pub usage: TurnUsage,
     #[serde(skip)]
     pub stop_reason: StopReason,
+    /// The calls of the client's own tools, if the model made some at the end.
+    #[serde(skip)]
+    pub calls: Vec<ToolCall>,
 }
 
 impl TurnOutcome {
@@ -275,6 +298,7 @@ impl TurnOutcome {
             model: String::new(),
             usage: TurnUsage::default(),
             stop_reason: reason,
+            calls: Vec::new(),
         }
     }
 

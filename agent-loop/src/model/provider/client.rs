@@ -77,9 +77,10 @@ impl ModelClient {
         let (url, id) = (self.url.as_str(), self.chosen.id());
         let mut notes = Vec::new();
         let mut paused: Vec<ModelTurn> = Vec::new();
+        let settings = request.options.applied_to(&self.chosen.model);
         let turn = loop {
             let refusals = Refusals::of(url, id);
-            let error = match self.attempt(&request, &refusals, on_text).await {
+            let error = match self.attempt(&request, &settings, &refusals, on_text).await {
                 Ok(turn) if is_paused(&turn) && paused.len() < MAX_PAUSES => {
                     request.messages.push(Message::Assistant {
                         text: turn.text.clone(),
@@ -93,7 +94,7 @@ impl ModelClient {
                 Err(error) => error,
             };
             let refused = matches!(error.status, Some(400 | 422))
-                .then(|| refusals.refused_field(&self.chosen.model, self.streams, &error.message))
+                .then(|| refusals.refused_field(&settings, self.streams, &error.message))
                 .flatten();
             let Some(refused) = refused else { return Err(self.failure(&error)) };
             // Each round leaves out one more field or goes on with a paused answer, so this ends.
@@ -117,10 +118,10 @@ impl ModelClient {
     async fn attempt(
         &self,
         request: &ModelRequest,
+        model: &ModelSettings,
         refusals: &Refusals,
         on_text: TextListener<'_>,
     ) -> Result<ModelTurn, RequestError> {
-        let model = &self.chosen.model;
         let timeout = model.timeout.get();
         if model.provider == ProviderKind::Ollama {
             let body = ollama::body(self.chosen.id(), model, request, self.streams, refusals);
@@ -131,7 +132,7 @@ impl ModelClient {
             return ollama::ask(post, &body, timeout, on_text).await;
         }
         let chat = wire::chat_request(request, model.provider, refusals);
-        let options = wire::options(self.chosen.id(), model, refusals);
+        let options = wire::asked_for(wire::options(self.chosen.id(), model, refusals), &request.options);
         if self.streams {
             let ending = Arc::new(Mutex::new(Ending::default()));
             let seen = Arc::clone(&ending);

@@ -14,7 +14,8 @@ use super::ending::Ending;
 use super::optional::{OptionalField, Refusals};
 use super::request_error::RequestError;
 use super::{Message, ModelRequest, TextListener};
-use crate::model::conversation::{ModelTurn, TokenUsage, ToolCall};
+use crate::model::answer_options::OutputFormat;
+use crate::model::conversation::{Image, ImageSource, ModelTurn, TokenUsage, ToolCall};
 
 /// The longest line of a response.
 const MAX_LINE_BYTES: usize = 32 << 20;
@@ -125,9 +126,20 @@ pub(super) fn body(
     if let Some(tokens) = model.max_tokens.filter(|_| !refusals.contains(OptionalField::MaxTokens)) {
         options.insert("num_predict".to_owned(), tokens.into());
     }
+    if let Some(top_p) = request.options.top_p {
+        options.insert("top_p".to_owned(), top_p.into());
+    }
+    if !request.options.stop.is_empty() {
+        options.insert("stop".to_owned(), request.options.stop.clone().into());
+    }
     let mut body = json!({"model": id, "stream": streams, "options": options});
     if let Some(think) = think(model, refusals) {
         body["think"] = think;
+    }
+    match &request.options.format {
+        None => {}
+        Some(OutputFormat::Json) => body["format"] = "json".into(),
+        Some(OutputFormat::Schema { schema, .. }) => body["format"] = schema.clone(),
     }
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
@@ -139,7 +151,14 @@ pub(super) fn body(
     }
     let system = Some(&request.system).filter(|system| !system.is_empty());
     let system = system.map(|system| json!({"role": "system", "content": system}));
-    body["messages"] = system.into_iter().chain(request.messages.iter().flat_map(messages)).collect();
+    let mut sent: Vec<Value> = system.into_iter().collect();
+    for message in &request.messages {
+        match message {
+            Message::Images(images) => add_images(&mut sent, images),
+            message => sent.extend(messages(message)),
+        }
+    }
+    body["messages"] = sent.into();
     body
 }
 
@@ -155,9 +174,21 @@ fn think(model: &ModelSettings, refusals: &Refusals) -> Option<Value> {
     }
 }
 
+/// Adds images to the last message. Ollama takes no addresses of images, which are refused before.
+fn add_images(sent: &mut [Value], images: &[Image]) {
+    let data = images.iter().filter_map(|image| match &image.source {
+        ImageSource::Base64(data) => Some(Value::from(data.as_str())),
+        ImageSource::Url(_) => None,
+    });
+    if let Some(last) = sent.last_mut() {
+        last["images"] = data.collect();
+    }
+}
+
 fn messages(message: &Message) -> Vec<Value> {
     match message {
         Message::User(text) => vec![json!({"role": "user", "content": text})],
+        Message::Images(_) => Vec::new(),
         Message::Assistant { text, calls, .. } => {
             let mut message = json!({"role": "assistant", "content": text});
             if !calls.is_empty() {

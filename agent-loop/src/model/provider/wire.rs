@@ -6,15 +6,16 @@
 use std::collections::HashMap;
 
 use genai::chat::{
-    CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatRole, ContentPart, MessageContent,
-    ReasoningEffort as Effort, ToolCall as ProviderCall, ToolResponse,
+    CacheControl, ChatMessage, ChatOptions, ChatRequest, ChatResponseFormat, ChatRole, ContentPart, JsonSpec,
+    MessageContent, ReasoningEffort as Effort, ToolCall as ProviderCall, ToolChoice as ProviderChoice, ToolResponse,
 };
 use ground::config::{ModelSettings, ProviderKind, ReasoningEffort};
 use serde_json::{Value, json};
 
 use super::optional::{OptionalField, Refusals};
 use super::{Message, ModelRequest, ToolDefinition};
-use crate::model::conversation::{RawMessage, ToolCall, ToolResult};
+use crate::model::answer_options::{AnswerOptions, OutputFormat, ToolChoice};
+use crate::model::conversation::{Image, ImageSource, RawMessage, ToolCall, ToolResult};
 
 /// The prefix of the ids that `genai` gives to Gemini's calls and does not send.
 const UNSENT_ID: &str = "call#";
@@ -47,6 +48,24 @@ pub(super) fn options(id: &str, model: &ModelSettings, refusals: &Refusals) -> C
         let thinking = thinking(id, effort, options.max_tokens);
         options.extra_body = thinking.map(|thinking| json!({ "thinking": thinking }));
     }
+    options
+}
+
+/// The options with what the caller wants of the answer, beyond what the settings of a model can say.
+pub(super) fn asked_for(mut options: ChatOptions, wanted: &AnswerOptions) -> ChatOptions {
+    options.top_p = wanted.top_p;
+    options.stop_sequences.clone_from(&wanted.stop);
+    options.tool_choice = match &wanted.tool_choice {
+        ToolChoice::Auto => None,
+        ToolChoice::Required => Some(ProviderChoice::Required),
+        ToolChoice::Named(name) => Some(ProviderChoice::tool(name)),
+    };
+    options.response_format = wanted.format.as_ref().map(|format| match format {
+        OutputFormat::Json => ChatResponseFormat::JsonMode,
+        OutputFormat::Schema { name, schema } => {
+            ChatResponseFormat::JsonSpec(JsonSpec::new(name.as_str(), schema.clone()))
+        }
+    });
     options
 }
 
@@ -119,6 +138,13 @@ pub(super) fn chat_request(request: &ModelRequest, provider: ProviderKind, refus
                 _ => messages.push(ChatMessage::user(text.as_str())),
             },
             Message::User(text) => messages.push(ChatMessage::user(text.as_str())),
+            Message::Images(images) => {
+                let parts = images.iter().map(image);
+                match messages.last_mut() {
+                    Some(last) if last.role == ChatRole::User => parts.for_each(|part| last.content.push(part)),
+                    _ => messages.push(ChatMessage::user(MessageContent::from_parts(parts.collect::<Vec<_>>()))),
+                }
+            }
             Message::Assistant { text, calls, raw } => messages.push(ids.assistant(text, calls, raw.as_ref())),
             Message::Results(results) => {
                 let role = if provider == ProviderKind::Anthropic { ChatRole::User } else { ChatRole::Tool };
@@ -136,6 +162,14 @@ pub(super) fn chat_request(request: &ModelRequest, provider: ProviderKind, refus
     let chat = ChatRequest::new(messages);
     let chat = if request.system.is_empty() { chat } else { chat.with_system(request.system.as_str()) };
     if request.tools.is_empty() { chat } else { chat.with_tools(request.tools.iter().map(tool)) }
+}
+
+fn image(image: &Image) -> ContentPart {
+    let media_type = image.media_type.as_str();
+    match &image.source {
+        ImageSource::Base64(data) => ContentPart::from_binary_base64(media_type, data.as_str(), None),
+        ImageSource::Url(url) => ContentPart::from_binary_url(media_type, url.as_str(), None),
+    }
 }
 
 fn tool(tool: &ToolDefinition) -> genai::chat::Tool {

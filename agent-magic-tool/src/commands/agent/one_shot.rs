@@ -186,7 +186,7 @@ pub(super) fn usage(spending: Spending) -> Value {
 
 fn exit(reason: StopReason) -> Exit {
     match reason {
-        StopReason::Completed => Exit::Ok,
+        StopReason::Completed | StopReason::CallsClient => Exit::Ok,
         StopReason::MaxIterations | StopReason::BudgetExhausted | StopReason::Truncated => Exit::Pending,
         StopReason::Refused | StopReason::PolicyDenied | StopReason::ApprovalDenied => Exit::Refused,
         StopReason::ProviderFailed | StopReason::Cancelled => Exit::Failed,

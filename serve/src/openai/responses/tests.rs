@@ -15,6 +15,7 @@ fn format() -> ResponseFormat {
         given: given.as_object().expect("an object").clone(),
         sequence: 0,
         text: String::new(),
+        keeper: None,
     }
 }
 

@@ -37,6 +37,8 @@ fn request(key: Option<&str>, headers: &[(&'static str, &str)], body: &Value) ->
         messages: Vec::new(),
         system: None,
         model: None,
+        demands: Demands::default(),
+        goes_on: None,
     }
 }
 
@@ -47,7 +49,8 @@ fn prompt(headers: &[(&'static str, &str)], messages: &Value) -> ProxyRequest {
 }
 
 fn session(key: Option<&str>, headers: &[(&'static str, &str)], body: &Value) -> String {
-    session_of(&request(key, headers, body))
+    let request = request(key, headers, body);
+    session_of(&request).unwrap_or_else(|| own_session(&request))
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl RunningSession {
 /// Returns the questions in the entries.
 fn questions(entries: &[JournalEntry]) -> Vec<String> {
     let asked = entries.iter().filter_map(|entry| match entry {
-        JournalEntry::Asked { text } => Some(text.clone()),
+        JournalEntry::Asked { text, .. } => Some(text.clone()),
         _ => None,
     });
     asked.collect()

@@ -164,8 +164,10 @@ fn stop_note(reason: StopReason) -> Option<&'static str> {
         StopReason::BudgetExhausted => Some("the answer may be incomplete: this question used up its budget"),
         StopReason::Truncated => Some("the answer is incomplete: it reached the model's limit of tokens"),
         StopReason::Refused => Some("the model or its provider refused to answer"),
-        StopReason::Completed | StopReason::PolicyDenied | StopReason::ApprovalDenied | StopReason::ProviderFailed => {
-            None
-        }
+        StopReason::Completed
+        | StopReason::CallsClient
+        | StopReason::PolicyDenied
+        | StopReason::ApprovalDenied
+        | StopReason::ProviderFailed => None,
     }
 }
