@@ -30,11 +30,13 @@ enum Door {
     SubAgent,
     Api,
     OpenAi,
+    Responses,
+    Messages,
     Ollama,
     A2a,
 }
 
-const DOORS: [Door; 11] = [
+const DOORS: [Door; 13] = [
     Door::Terminal,
     Door::CommandExecutor,
     Door::McpSection,
@@ -44,6 +46,8 @@ const DOORS: [Door; 11] = [
     Door::SubAgent,
     Door::Api,
     Door::OpenAi,
+    Door::Responses,
+    Door::Messages,
     Door::Ollama,
     Door::A2a,
 ];
@@ -78,6 +82,12 @@ fn definitions() -> Value {
             "run": touch("forbidden")},
         "order_whole": {"description": "Reads an order with its costs.", "annotations": read, "tags": ["shop"], "input": text,
             "run": {"steps": [{"name": "costs", "subtool": "order_costs", "input": {}}]}},
+        "order_dep": {"description": "Reads an order with the payroll.", "annotations": read, "tags": ["shop"], "input": text,
+            "depends_on": ["payroll_export"], "run": touch("forbidden")},
+        "order_script": {"description": "Reads an order and more.", "annotations": read, "tags": ["shop"], "input": {},
+            "run": {"script": {"source": "return await payroll_export({})", "calls": ["payroll_export"]}}},
+        "order_agent": {"description": "Has an agent read an order.", "annotations": read, "tags": ["shop"], "input": {},
+            "run": {"agent": {"prompt": "read", "subtools": ["payroll_export", "order_costs"]}}},
         "helper": {"description": "Has an agent do something.", "confirm": "never",
             "input": {"type": "object", "properties": {"brief": {"type": "string"}}, "required": ["brief"]},
             "run": {"agent": {"prompt": "{{ brief }}", "profile": "support"}}},
@@ -156,6 +166,10 @@ impl Office {
             Door::OpenAi => {
                 self.post("/v1/chat/completions", &json!({"model": "agent-magic-tool", "messages": [user]}))
             }
+            Door::Responses => self.post("/v1/responses", &json!({"model": "agent-magic-tool", "input": shell})),
+            Door::Messages => {
+                self.post("/v1/messages", &json!({"model": "agent-magic-tool", "max_tokens": 1000, "messages": [user]}))
+            }
             Door::Ollama => {
                 self.post("/api/chat", &json!({"model": "agent-magic-tool", "messages": [user], "stream": false}))
             }
@@ -225,6 +239,12 @@ fn ways(excluded: &str, foreign: &str) -> Vec<(String, bool)> {
         (format!("run {excluded} --if-no-approver=fail --wait"), true),
         (format!("run {typo} --wait"), false),
         ("run order_whole --wait".to_owned(), false),
+        ("run order_whole --dry-run".to_owned(), false),
+        ("run order_dep --wait".to_owned(), false),
+        ("run order_dep --dry-run".to_owned(), false),
+        ("run order_script --wait".to_owned(), false),
+        ("run order_script --dry-run".to_owned(), false),
+        ("run order_agent --dry-run".to_owned(), false),
         (format!("list tools {excluded}"), true),
         (format!("list tools {excluded} --full --format=openai"), true),
         (format!("list tools {typo}"), false),
@@ -280,7 +300,8 @@ fn what_a_profile_excludes_is_reached_by_no_way_at_any_door() {
                 assert!(!office.has_run("forbidden"), "{door:?} {line}: it ran");
                 // The caller's own tasks have what it wrote.
                 if line.ends_with(" tasks") {
-                    assert!(!told.contains(&office.foreign) && !told.contains(CANARY), "{door:?}: {told}");
+                    let has_others = told.replace('\\', "").contains("\"tool\":\"payroll_export\"");
+                    assert!(!has_others && !told.contains(CANARY), "{door:?}: {told}");
                     continue;
                 }
                 let found: Vec<_> = EXCLUDED.iter().filter(|name| told.contains(**name)).collect();
@@ -295,7 +316,9 @@ fn what_a_profile_excludes_is_reached_by_no_way_at_any_door() {
 fn what_is_excluded_is_answered_as_if_it_did_not_exist() {
     let office = office();
     for door in [Door::Terminal, Door::CommandExecutor, Door::McpSection, Door::McpHttp, Door::Api] {
-        for words in ["run NAME --wait", "run NAME --dry-run", "list tools NAME", "test NAME", "inspect NAME"] {
+        for words in
+            ["run NAME --wait", "run NAME --dry-run", "list tools NAME", "test NAME", "inspect NAME", "help NAME"]
+        {
             let told = |name: &str| {
                 let line = format!("agent-magic-tool {}", words.replace("NAME", name));
                 office.ask(door, &line).replace(name, "NAME")

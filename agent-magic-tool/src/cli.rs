@@ -14,7 +14,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use protocol::code::{Code, Exit};
 use protocol::command_names::AGENT_COMMANDS;
-use protocol::paths::{NoHomeFolder, Paths};
+use protocol::paths::Paths;
+use protocol::tool_scope::ToolScope;
 
 use crate::commands::{
     agent, approver, completions, demo, doctor, executor as daemon, import, inspect, lint, logs, man, mcp, new, pack,
@@ -94,7 +95,7 @@ pub(crate) fn main() -> ExitCode {
     if let Err(error) = full_program::take_version(&mut arguments) {
         return ExitCode::from(report(&error, &arguments, &output) as u8);
     }
-    let exit = match parse(&arguments, &output, Paths::from_env) {
+    let exit = match parse(&arguments, &output, caller_of_process) {
         Ok(command) => match cli::context_of_process(&arguments, output, call) {
             Ok(Some(context)) => {
                 let first = arguments.get(1).and_then(|word| word.to_str());
@@ -111,6 +112,13 @@ pub(crate) fn main() -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
+/// The folders and the tool scope of the caller of this process; `None` if they cannot be told.
+fn caller_of_process() -> Option<(Paths, ToolScope)> {
+    let paths = Paths::from_env().ok()?;
+    let scope = paths.tool_scope().ok()?;
+    Some((paths, scope))
+}
+
 /// Runs the command line of an agent, given without the program's name.
 ///
 /// Refuses commands and arguments that are for humans.
@@ -122,7 +130,7 @@ pub(crate) fn call(arguments: &[String], context: &Context) -> Exit {
     if let Some(error) = cli::refuse_installation(first, context) {
         return report(&error, &arguments, &context.output);
     }
-    match parse(&arguments, &context.output, || Ok(context.paths.clone())) {
+    match parse(&arguments, &context.output, || Some((context.paths.clone(), context.caller.tool_scope.clone()))) {
         Ok(command) if is_for_agents && !command.has_human_only_arguments() => execute(command, &arguments, context),
         Ok(_) => {
             let error = Error::new(Code::HumansOnly, "this command is not for agents")
@@ -137,7 +145,7 @@ pub(crate) fn call(arguments: &[String], context: &Context) -> Exit {
 fn parse(
     arguments: &[OsString],
     output: &Output,
-    paths: impl Fn() -> Result<Paths, NoHomeFolder>,
+    caller: impl Fn() -> Option<(Paths, ToolScope)>,
 ) -> Result<Command, Exit> {
     if cli::asks_for_version(arguments) {
         return Err(printed(output.text(cli::VERSION), arguments, output));
@@ -168,7 +176,10 @@ fn parse(
             // The client would take any output, or a failing exit status, for a wake-up.
             _ if cli::is_hook(arguments) => Exit::Ok,
             _ => report(
-                &usage_error(&error, arguments, &|subtool| own_listing::fields_of(subtool, &paths().ok()?)),
+                &usage_error(&error, arguments, &|subtool| {
+                    let (paths, scope) = caller()?;
+                    own_listing::fields_of(subtool, &paths, &scope)
+                }),
                 arguments,
                 output,
             ),

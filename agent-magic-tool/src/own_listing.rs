@@ -91,8 +91,13 @@ impl Program for FullProgram {
     }
 }
 
-/// The names of the input fields of a subtool; `None` if there is no such subtool.
-pub(crate) fn fields_of(subtool: &str, paths: &Paths) -> Option<Vec<String>> {
-    let find = |listing: &Listing| Ok(listing.find(subtool)?.map(|number| listing.entry(number)).transpose()?);
-    Some(OwnListing::of(paths, &ToolScope::default()).ok()?.read(find).ok()??.fields())
+/// The names of the input fields of a subtool; `None` if a caller with this scope has no such subtool.
+pub(crate) fn fields_of(subtool: &str, paths: &Paths, scope: &ToolScope) -> Option<Vec<String>> {
+    let own = OwnListing::of(paths, scope).ok()?;
+    let rights = own.rights().ok()?;
+    let find = |listing: &Listing| {
+        let usable = listing.find(subtool)?.filter(|_| rights.cover_name(listing, subtool).unwrap_or(false));
+        Ok(usable.map(|number| listing.entry(number)).transpose()?)
+    };
+    Some(own.read(find).ok()??.fields())
 }

@@ -4,6 +4,7 @@ use agent_side::context::Context;
 use agent_side::error::Error;
 use ground::config::Config;
 use protocol::caller::Caller;
+use protocol::code::Code;
 use protocol::nearest::{did_you_mean, nearest};
 
 /// Fails for a profile that the configuration does not have.
@@ -23,4 +24,14 @@ pub(crate) fn caller(profile: Option<&str>, config: &Config, context: &Context) 
         caller.tool_scope = narrowed.map_err(|error| Error::usage(error.to_string()))?;
     }
     Ok(caller)
+}
+
+/// Fails for a caller who has a part of all subtools: this part of a command is about all callers.
+pub(crate) fn refuse_restricted(command: &str, context: &Context) -> Result<(), Error> {
+    if context.caller.tool_scope.is_everything() {
+        return Ok(());
+    }
+    let message =
+        format!("`{command}` is about the sessions and rights of all callers, and you have a part of the subtools");
+    Err(Error::new(Code::HumansOnly, message).hint("if it is needed, ask the user to run it in a terminal"))
 }

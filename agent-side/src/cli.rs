@@ -145,11 +145,12 @@ impl AgentCommand {
 
 /// Why a caller who may use a part of the installation may not run this command, which shows all of it.
 pub fn refuse_installation(command: Option<&str>, context: &Context) -> Option<Error> {
-    // `inspect` keeps to the tool scope by itself.
-    let is_scoped = !context.caller.tool_scope.is_everything() && command != Some("inspect");
+    // `inspect` keeps to the names of a tool scope by itself; a profile knows no names that it does not have.
+    let scope = &context.caller.tool_scope;
+    let is_scoped = !scope.is_everything() && (command != Some("inspect") || scope.profiles().next().is_some());
     let has_only_a_part = context.caller.client().is_some() || is_scoped;
     let command = command.filter(|name| has_only_a_part && INSTALLATION_COMMANDS.contains(name))?;
-    let message = format!("`{command}` shows the whole installation, and you may use a part of it");
+    let message = format!("`{command}` is about the whole installation, and you may use a part of it");
     Some(
         Error::new(Code::HumansOnly, message)
             .hint("the fields of a subtool: agent-magic-tool list tools NAME; leave the rest to those who run it"),

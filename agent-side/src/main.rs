@@ -25,6 +25,7 @@ use protocol::command_names::{AGENT_COMMANDS, OTHER_COMMANDS};
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::for_callers::CallerSettings;
 use protocol::paths::Paths;
+use protocol::tool_scope::ToolScope;
 
 /// The commands that are parsed here, beside those of agents.
 const OWN_COMMANDS: [&str; 4] = ["command-executor", "hook", "jq", "jq-worker"];
@@ -168,6 +169,8 @@ fn parse(arguments: &[OsString], output: &Output) -> Result<AgentCommand, NoComm
 /// The names of a subtool's input fields, as they are published.
 fn fields_of(subtool: &str) -> Option<Vec<String>> {
     let paths = Paths::from_env().ok()?;
+    // Who has a part of all subtools is told nothing of the others, and what the part is, only the executor knows.
+    paths.tool_scope().ok().filter(ToolScope::is_everything)?;
     let mailbox = Mailbox::open(&paths.mailbox).ok()?;
     let listing = Listing::open(&mailbox.listing()).ok()?;
     Some(listing.entry(listing.find(subtool).ok()??).ok()?.fields())

@@ -49,7 +49,7 @@ pub struct DefinitionFile {
 
 impl DefinitionFile {
     /// The name of its pack, or that of the file without its extension.
-    pub(super) fn group(&self) -> String {
+    pub fn group(&self) -> String {
         match (&self.pack, &self.origin) {
             (Some(pack), _) => pack.name().to_owned(),
             (None, Origin::Pack(name)) => name.clone(),

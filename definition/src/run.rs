@@ -147,6 +147,17 @@ impl Run {
         matches!(self, Self::Agent(_)) || matches!(self, Self::Llm(llm) if llm.calls())
     }
 
+    /// Whether it names the subtools that it uses, which its caller may not have.
+    pub fn names_subtools(&self) -> bool {
+        match self {
+            Self::Steps(_) => true,
+            Self::Script(script) => !script.runs_any_program(),
+            Self::Agent(agent) => agent.url.is_none() && agent.names_subtools(),
+            Self::Llm(llm) => llm.calls(),
+            _ => false,
+        }
+    }
+
     /// Whether it reads files of this machine that the input or the definition names, besides those of a program.
     pub fn reads_files(&self) -> bool {
         match self {

@@ -2,6 +2,7 @@
 //!
 //! Holds the catalog and keeps it up to date. What happens to an admitted task is up to the dispatcher.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use protocol::mailbox::TakenRequest;
 use protocol::mailbox::request::{IfNoApprover, InvalidRequest, Request, RunRequest};
 use protocol::schedule;
 use protocol::task::{State, Step, TaskId};
+use protocol::tool_scope::ToolScope;
 use runner::delegation::Posted;
 use runner::{Invocation, Runner as _, RunnerContext};
 use serde_json::{Map, Value, json};
@@ -92,6 +94,8 @@ pub struct Intake {
     approver: Arc<ApproverPresence>,
     /// The folder with the sections of the system prompt.
     prompts: PathBuf,
+    /// By the clients of API keys that have one, the profile that each has now.
+    key_profiles: BTreeMap<String, String>,
 }
 
 /// What a valid request to run a subtool becomes.
@@ -119,7 +123,15 @@ impl Intake {
         approver: Arc<ApproverPresence>,
     ) -> Self {
         let settings = watch::Sender::new(Arc::new(settings));
-        Self { settings, definitions_watch, catalog, instance, approver, prompts: PathBuf::new() }
+        Self {
+            settings,
+            definitions_watch,
+            catalog,
+            instance,
+            approver,
+            prompts: PathBuf::new(),
+            key_profiles: BTreeMap::new(),
+        }
     }
 
     /// Sets the folder with the sections of the system prompt.
@@ -169,6 +181,22 @@ impl Intake {
         let settings = Arc::new(settings);
         self.settings.send_replace(Arc::clone(&settings));
         self.reload_if_changed(&settings.sources);
+    }
+
+    /// Sets which profile the client of each API key has now. Returns whether that is new.
+    pub fn set_key_profiles(&mut self, profiles: BTreeMap<String, String>) -> bool {
+        let is_new = self.key_profiles != profiles;
+        self.key_profiles = profiles;
+        is_new
+    }
+
+    /// The scope of a caller who has a task already: that of then, and the profile that its key has now.
+    fn scope_now(&self, caller: &Caller) -> ToolScope {
+        let profile = caller.api_key().and_then(|client| self.key_profiles.get(client));
+        match profile.map(|profile| caller.tool_scope.within_profile(profile)) {
+            None => caller.tool_scope.clone(),
+            Some(scope) => scope.unwrap_or_else(|_| ToolScope::nothing()),
+        }
     }
 
     /// The settings in force.
@@ -264,6 +292,9 @@ impl Intake {
         let caller = settings.within_profiles(caller);
         let found = catalog.usable(&run.tool, &caller.tool_scope).filter(|_| is_theirs);
         let subtool = found.ok_or_else(|| catalog.absent(&run.tool, &caller.tool_scope))?;
+        if let Some(error) = lacking_dependency(&subtool.definition, &catalog, &caller) {
+            return Err(error);
+        }
         parts::check_depth(&run.tool, &subtool.definition, &caller, settings.config())?;
         if let Some(error) = trust::beyond_trust(&run.tool, &subtool.definition, &caller) {
             return Err(error);
@@ -305,6 +336,10 @@ impl Intake {
         if run.dry_run {
             invocation.input = seal::shown(&input);
             let mut plan = match subtool.definition.run.plan(&invocation, settings.config()) {
+                // It names other subtools, of which this caller may have none.
+                Ok(_) if !caller.tool_scope.is_everything() && subtool.definition.run.names_subtools() => {
+                    json!({subtool.definition.run.name(): "not shown to a caller who has a part of all subtools"})
+                }
                 Ok(plan) => json!({subtool.definition.run.name(): plan}),
                 Err(failure) => return Err(refusal.unwrap_or(failure.error)),
             };
@@ -361,6 +396,17 @@ impl Intake {
         }
         Ok(ValidRun::Task { task: Box::new(task), definition: Arc::clone(&subtool.definition) })
     }
+}
+
+/// Why a caller cannot use a subtool that needs others: it does not have one of them, and is not told which.
+fn lacking_dependency(definition: &Definition, catalog: &Catalog, caller: &Caller) -> Option<ErrorBody> {
+    let scope = &caller.tool_scope;
+    let has = |name: &SubtoolName| catalog.usable(name.as_str(), scope).is_some();
+    if scope.is_everything() || definition.depends_on.iter().all(has) {
+        return None;
+    }
+    let error = ErrorBody::new(Code::UnknownSubtool, "it needs a subtool that this caller does not have");
+    Some(error.hint("do not look for another way; tell the user, who decides what this caller may use"))
 }
 
 /// Parses a request from the mailbox. The user id always comes from the mailbox, never from the request itself.

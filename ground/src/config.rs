@@ -16,6 +16,7 @@ use protocol::command_executor::ForeignCommands;
 use protocol::duration::PositiveDuration;
 use protocol::mailbox::for_callers::{CallerSettings, Lacking};
 use protocol::paths::Paths;
+use protocol::tool_scope::ToolScope;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use url::Url;
 
@@ -394,6 +395,17 @@ impl Config {
         }
     }
 
+    /// The tool scopes in other settings, each with its place.
+    fn named_scopes(&self) -> Vec<(String, ToolScope)> {
+        let of_clients = self.mcp.clients.iter().filter_map(|(client, settings)| {
+            let subtools = ToolScope::of_list(settings.subtools.clone()?);
+            Some((format!("mcp.clients.{client}.subtools"), subtools))
+        });
+        let of_slack =
+            self.serve.slack.iter().map(|slack| ("serve.slack.tool_scope".to_owned(), slack.tool_scope.clone()));
+        of_clients.chain(of_slack).collect()
+    }
+
     /// The profiles that other settings name, each with the place where they do.
     fn used_profiles(&self) -> Vec<(String, String)> {
         let of_clients = self.mcp.clients.iter().filter_map(|(client, settings)| {
@@ -405,7 +417,11 @@ impl Config {
             .into_iter()
             .flat_map(|slack| &slack.channel_profiles)
             .map(|(channel, name)| (format!("serve.slack.channel_profiles.{channel}"), name.clone()));
-        of_clients.chain(of_slack).chain(of_channels).collect()
+        let scopes = self.named_scopes();
+        let of_scopes = scopes
+            .iter()
+            .flat_map(|(path, scope)| scope.profiles().map(|name| (path.clone(), name.to_owned())).collect::<Vec<_>>());
+        of_clients.chain(of_slack).chain(of_channels).chain(of_scopes).collect()
     }
 
     /// Whether a caller may only read.

@@ -10,7 +10,20 @@ pub const AGENT_COMMANDS: [&str; 11] =
     ["list", "run", "wait", "read", "tasks", "cancel", "script", "resolve", "inspect", "lint", "doctor"];
 
 /// The commands of agents that show an installation as a whole: not for the clients of a server, who share it.
-pub const INSTALLATION_COMMANDS: [&str; 5] = ["doctor", "lint", "inspect", "logs", "pack"];
+pub const INSTALLATION_COMMANDS: [&str; 12] = [
+    "doctor",
+    "lint",
+    "inspect",
+    "logs",
+    "pack",
+    "verify",
+    "secret",
+    "approver",
+    "new",
+    "import",
+    "setup",
+    "completions",
+];
 
 /// The commands for humans and for programs, which agents are told about by name.
 pub const OTHER_COMMANDS: [&str; 21] = [

@@ -180,12 +180,12 @@ impl Paths {
 
     /// The caller's tool scope, from `AGENT_MAGIC_TOOL_SCOPE` and `AGENT_MAGIC_TOOL_PROFILE`.
     pub fn tool_scope(&self) -> Result<ToolScope, InvalidScope> {
-        let set = |variable| std::env::var_os(variable).filter(|value| !value.is_empty());
-        let scope = match set(TOOL_SCOPE) {
+        let scope = match std::env::var_os(TOOL_SCOPE).filter(|scope| !scope.is_empty()) {
             Some(scope) => ToolScope::parse(scope.to_str().unwrap_or_default())?,
             None => ToolScope::default(),
         };
-        match set(PROFILE) {
+        // An empty one names no profile: whoever set it meant one, and what they meant is not known.
+        match std::env::var_os(PROFILE) {
             Some(profile) => scope.within_profile(&profile.to_string_lossy()).map_err(InvalidScope::Profile),
             None => Ok(scope),
         }

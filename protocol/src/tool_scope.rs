@@ -37,7 +37,7 @@ pub enum InvalidPattern {
 /// Whether a profile can have this name.
 pub fn is_profile_name(name: &str) -> bool {
     let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=MAX_PROFILE_CHARS).contains(&name.len()) && name.bytes().all(is_fit)
+    (1..=MAX_PROFILE_CHARS).contains(&name.len()) && name.bytes().all(is_fit) && !name.starts_with('-')
 }
 
 fn check(patterns: &[String]) -> Result<(), InvalidPattern> {
@@ -116,6 +116,16 @@ impl ToolScope {
             narrowed.0.push(patterns);
         }
         Ok(narrowed)
+    }
+
+    /// The scope of one list as a human wrote it, which may have mistakes.
+    pub fn of_list(patterns: Vec<String>) -> Self {
+        Self(vec![patterns])
+    }
+
+    /// What is wrong with a scope as a human wrote it.
+    pub fn mistake(&self) -> Option<InvalidPattern> {
+        self.0.iter().find_map(|patterns| check(patterns).err())
     }
 
     /// Returns this scope, restricted further to `other`.

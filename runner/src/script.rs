@@ -129,7 +129,15 @@ async fn perform(
     let calls = calls.map_err(|error| Failure::new(Code::BadDefinition, error.to_string()))?;
     let mut course = ScriptCourse::of(record, entries, calls, invocation, delegation);
     if course.start.is_none() {
-        course.begin(Program::of(script, invocation)?)?;
+        let program = Program::of(script, invocation)?;
+        // Of what a caller writes, each name is its own.
+        if !script.runs_any_program() {
+            let called = called_subtools(&program.source, &delegation.subtools.borrow());
+            if let Some(failure) = called.iter().find_map(|name| delegation.excluded(name, invocation)) {
+                return Err(failure);
+            }
+        }
+        course.begin(program)?;
     }
     course.run(cancel).await
 }

@@ -220,7 +220,7 @@ fn a_broken_pack_stands_beside_good_ones_and_is_mentioned_once() {
     pack(&world, "git", ZOO, "{}");
     let two = json!({"half_a": {"description": 5}, "half_b": zoo_subtools()["zoo_feed"]});
     let half = "name = \"half\"\nversion = \"1\"\ndescription = \"one half works\"\n\
-        needs.programs.echo = { description = \"to feed\" }\n";
+        needs.programs.echo = { description = \"to feed\" }\nneeds.privileges.\"zoo:feed\" = { description = \"to feed\" }\n";
     pack(&world, "half", half, &two.to_string());
     world.configure(
         "[packs]\nzoo = {enabled = true}\nnewer = {enabled = true}\nwrong = {enabled = true}\nhalf = {enabled = true}\n\

@@ -88,13 +88,15 @@ fn a_lookup_that_the_caller_could_not_run_is_not_made() {
         let result = ran.json();
         assert_eq!((&result["status"], result.get("data")), (&json!("unknown"), None), "{result}");
         let told = result["error"]["details"]["lookup"].as_str().unwrap_or_default();
-        assert!(told.contains("`posted`") && told.contains(why), "{result}");
+        assert!(told.contains(why), "{result}");
+        let is_named = result["error"]["details"]["check"]["subtool"] == "posted";
+        assert_eq!(is_named, !why.contains("does not have"), "what the caller does not have is not named: {result}");
         assert!(!looked.exists(), "it was run: {result}");
     };
     let words = ["run", "post", "text=hello", "--wait"];
     let mut scoped = world.command(&words);
     scoped.env("AGENT_MAGIC_TOOL_SCOPE", r#"[["post"]]"#);
-    unknown(&world.transcript(&scoped.output().expect("it starts")), "outside the tool scope");
+    unknown(&world.transcript(&scoped.output().expect("it starts")), "the caller does not have");
     for (then, why) in [("refuse", "is refused: not you"), ("ask", "needs a human itself: not you")] {
         world
             .configure(&format!("[[confirm.rules]]\ntools = [\"posted\"]\nthen = \"{then}\"\nbecause = \"not you\"\n"));

@@ -94,7 +94,8 @@ fn each_api_key_with_a_profile_has_its_own_budget_and_another_profile_counts_at_
         let made = world.run(&["serve", "key", "create", name, "--profile=small"]).json();
         format!("Authorization: Bearer {}\r\n", made["key"].as_str().expect("a key"))
     };
-    let (one, other) = (key("one"), key("other"));
+    let (one, other, one_more) = (key("one"), key("other"), key("more"));
+    assert_eq!(world.run(&["serve", "key", "set-profile", "more"]).exit, 0);
     let server = Server::start(&world);
     let ask = |key: &str, text: &str| {
         let body =
@@ -105,12 +106,25 @@ fn each_api_key_with_a_profile_has_its_own_budget_and_another_profile_counts_at_
     let refused = ask(&one, "echo second");
     assert!(refused.contains("`tokens_per_day` of the profile `small`"), "{refused}");
     assert!(ask(&other, "echo third").contains("third"), "each key has its own");
+    // What is scheduled goes by the rights at its start.
+    let later = json!({"session": "s", "wait": false, "message": "shell agent-magic-tool run order_note --in=1h"});
+    server.request("POST", "/api/v1/submit", &one_more, &later.to_string());
+    let is_scheduled =
+        || world.run(&["tasks", "--state=scheduled"]).json().as_array().is_some_and(|tasks| tasks.len() == 1);
+    until("it is scheduled", is_scheduled);
+    assert_eq!(world.run(&["serve", "key", "set-profile", "more", "reader"]).exit, 0);
+    assert_eq!(world.run(&["run", "order_read", "--wait"]).exit, 0);
+    let denied = || world.run(&["tasks", "--state=denied"]).json();
+    until("what was scheduled is refused", || denied().as_array().is_some_and(|tasks| tasks.len() == 1));
     let changed = world.run(&["serve", "key", "set-profile", "one", "reader"]);
     assert_eq!(changed.json(), json!({"name": "one", "profile": "reader"}));
     let told = ask(&one, "shell agent-magic-tool run order_note --wait");
     assert!(told.contains("no subtool named `order_note`"), "{told}");
     assert_eq!(world.run(&["serve", "key", "set-profile", "one"]).json()["profile"], Value::Null);
     assert!(ask(&one, "shell agent-magic-tool run order_note --wait").contains("done"));
+    world.configure(&echo_model::configuration(&model, "[profiles.reader]\nread_only = true\n"));
+    let gone = ask(&other, "echo fourth");
+    assert!(gone.contains("there is no profile `small`"), "no budget is no permission: {gone}");
     let unknown = world.run(&["serve", "key", "set-profile", "one", "raeder"]);
     assert!(unknown.error()["hint"].as_str().is_some_and(|hint| hint.contains("`reader`")), "{unknown}");
 }
@@ -125,7 +139,7 @@ fn an_edit_counts_for_what_comes_and_for_what_waits() {
     until("what waits is refused", || world.result_file(&id)["status"] == "denied");
     assert_eq!(world.result_file(&id)["error"]["code"], "refused-by-policy");
     assert_eq!(code(&run(&world, &["run", "order_note", "--wait"])), "unknown-subtool");
-    world.configure("");
+    world.configure("[page]\nidle = \"2h\"\n");
     for words in
         [&["run", "order_read", "--wait"][..], &["list", "tools"], &["list", "packs"], &["list", "tools", "order_read"]]
     {
@@ -144,6 +158,12 @@ fn a_profile_that_would_allow_or_is_misspelled_is_refused_with_its_line() {
         ("[profiles.p]\nrules = [{ then = \"allow\" }]\n", "a profile only narrows"),
         ("[profiles.p]\nrules = [{ when = \"input.\", then = \"ask\" }]\n", "rule 1 of `profiles.p.rules`"),
         ("[profiles.P]\n", "not the name of a profile"),
+        ("[profiles.-]\n", "not the name of a profile"),
+        ("[profiles.p]\nrate_limits = [{ calls = 0, per = \"1h\" }]\n", "0 calls would be no limit"),
+        ("[profiles.p]\n[mcp.clients.c]\nprofile = \"@p\"\n", "write it without `@`"),
+        ("[profiles.p]\n[mcp.clients.c]\nsubtools = [\"@p\", \"x\"]\n", "must be the only entry"),
+        ("[mcp.clients.c]\nsubtools = [\"@p\"]\n", "there is no profile `p`"),
+        ("[profiles.p]\n[serve.slack]\ntool_scope = [[\"@p\", \"x\"]]\n", "must be the only entry"),
         ("[profiles.p]\nrate_limits = [{ calls = 1, per = \"1h\", auto_disable = true }]\n", "switches none off"),
         ("[mcp.clients.c]\nprofile = \"p\"\n", "there is no profile `p`"),
         ("[serve.slack]\nprofile = \"p\"\n", "there is no profile `p`"),
@@ -153,7 +173,11 @@ fn a_profile_that_would_allow_or_is_misspelled_is_refused_with_its_line() {
         let message = ran.error()["message"].as_str().unwrap_or_default().to_owned();
         assert!(message.contains(says), "{config}: {ran}");
     }
-    for (variable, value) in [("AGENT_MAGIC_TOOL_PROFILE", "P P"), ("AGENT_MAGIC_TOOL_SCOPE", r#"[["@p", "x"]]"#)] {
+    for (variable, value) in [
+        ("AGENT_MAGIC_TOOL_PROFILE", "P P"),
+        ("AGENT_MAGIC_TOOL_PROFILE", ""),
+        ("AGENT_MAGIC_TOOL_SCOPE", r#"[["@p", "x"]]"#),
+    ] {
         world.configure("");
         let ran = world.transcript(&world.command(&["list"]).env(variable, value).output().expect("it starts"));
         assert!(ran.error()["message"].as_str().is_some_and(|text| text.contains(variable)), "{ran}");
@@ -167,7 +191,8 @@ fn inspect_lint_and_doctor_say_what_a_profile_has_and_lacks() {
          deny = [\"order_note\"]\n",
     );
     let inspect = |name: &str| world.run(&["inspect", name, "--profile=support"]);
-    assert_eq!(inspect("order_whole").json()["name"], "order_whole");
+    assert_eq!(inspect("order_whole").json()["lacks"], json!(["order_costs"]));
+    let misspelled = "[profiles.support]\ntags = [\"shap\"]\npacks = [\"shap\"]\n";
     for (name, why) in [
         ("order_read", "`profiles.support.allow` does not list it"),
         ("order_note", "`profiles.support.deny` excludes it"),
@@ -198,10 +223,23 @@ fn inspect_lint_and_doctor_say_what_a_profile_has_and_lacks() {
         ]
     );
     assert!(gaps.iter().all(|gap| gap["line"] == 2), "{gaps:?}");
+    for (words, told) in [
+        (&["serve", "key", "list"][..], "humans-only"),
+        (&["agent", "--sessions"], "humans-only"),
+        (&["verify", "00000000000000000000000000000000"], "humans-only"),
+        (&["secret", "list"], "humans-only"),
+    ] {
+        assert_eq!(code(&run(&world, words)), told, "{words:?}");
+    }
     let checks = world.run(&["doctor"]).json();
     let rights =
         checks["checks"].as_array().expect("checks").iter().find(|check| check["name"] == "rights").expect("one");
     assert_eq!((rights["ok"].as_bool(), rights["found"].as_array().map(Vec::len)), (Some(true), Some(2)), "{rights}");
+    world.configure(misspelled);
+    let found = world.run(&["lint"]).json();
+    let about: Vec<_> = found.as_array().expect("findings").iter().filter(|it| it["code"] == "about-nothing").collect();
+    assert_eq!(about.len(), 2, "{found}");
+    assert!(about.iter().any(|it| it["message"].as_str().is_some_and(|text| text.contains("`shop`"))), "{found}");
 }
 
 #[test]
@@ -212,7 +250,7 @@ fn a_client_of_mcp_lists_what_its_profile_has() {
         let listed: Value = serde_json::from_str(&over_stdio(office.world.command(&arguments), &call)).expect("JSON");
         let tools = listed["result"]["tools"].as_array().expect("tools");
         let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().expect("a name")).collect();
-        assert_eq!(names, ["command_executor", "order_read", "order_whole", "run_script"]);
+        assert_eq!(names, ["command_executor", "order_dep", "order_read", "order_script", "order_whole", "run_script"]);
     }
     let direct = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
         "params": {"name": "payroll_export", "arguments": {}}});

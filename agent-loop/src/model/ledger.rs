@@ -60,6 +60,8 @@ pub struct SpendingAccount {
     budget: DailyBudget,
     /// Of this client alone, by the names of its profiles.
     profiles: BTreeMap<String, DailyBudget>,
+    /// A profile that the client has and the configuration does not: nothing is spent for it.
+    unknown: Option<String>,
 }
 
 /// The account that a session is charged to; another question may be at the expense of another one. Clones share it.
@@ -118,6 +120,7 @@ impl SpendingAccount {
             client: client.map(str::to_owned),
             budget: DailyBudget { tokens: config.agent.tokens_per_day, cost: config.agent.cost_per_day },
             profiles: scope.profiles().filter_map(of_profile).collect(),
+            unknown: scope.profiles().find(|name| !config.profiles.contains_key(*name)).map(str::to_owned),
         }
     }
 
@@ -227,6 +230,10 @@ impl<P: Provider> Budgeted<P> {
     async fn answer(&self, request: ModelRequest, on_text: TextListener<'_>) -> Result<ModelTurn, ModelFailure> {
         let Some(ledger) = &self.ledger else { return self.model.ask(request, on_text).await };
         let account = self.account.current();
+        if let Some(name) = &account.unknown {
+            let message = format!("there is no profile `{name}`, so whoever has it may use no model");
+            return Err(ModelFailure { class: FailureClass::Budget, message, retry_after: None });
+        }
         let used_up = account.used_up(ledger, protocol::clock::now()).map_err(|error| unusable(&error))?;
         if let Some(used_up) = used_up {
             let message = format!("the models' budget of this day is used up: {used_up}; the day ends at 00:00 UTC");
@@ -261,7 +268,7 @@ mod tests {
         let budget = DailyBudget { tokens, cost };
         let profiles = BTreeMap::from([("support".to_owned(), DailyBudget { tokens: 40, cost: 0.0 })]);
         let profiles = if client.is_some() { profiles } else { BTreeMap::new() };
-        SpendingAccount { uid, client: client.map(str::to_owned), budget, profiles }
+        SpendingAccount { uid, client: client.map(str::to_owned), budget, profiles, unknown: None }
     }
 
     #[test]

@@ -93,6 +93,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let sessions = SessionStore::in_state(&context.paths.state);
+    // Those of other callers are among them.
+    let is_about_others = args.sessions || args.continue_newest || args.session.is_some() || args.delete.is_some();
+    if is_about_others {
+        profile::refuse_restricted("agent", context)?;
+    }
     if args.sessions {
         context.output.json(&sessions.list()?)?;
         return Ok(Exit::Ok);

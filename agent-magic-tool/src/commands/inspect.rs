@@ -8,6 +8,7 @@ use agent_side::error::Error;
 use catalog::{Catalog, CheckOutcome, Sources, Subtool};
 use executor::intake::invalid;
 use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
+use executor::intake::rights_gaps;
 use ground::config::Config;
 use ground::task::confirmation::Assurance;
 use protocol::caller::Caller;
@@ -56,6 +57,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let input = args.input.as_deref().map(|text| run::read_input(text, name, context)).transpose()?;
     let confirmation = confirmation(&subtool, input, &policy, &caller, context)?;
     let definition = &*subtool.definition;
+    let lacks = args.profile.as_ref().map(|profile| rights_gaps::of_subtool(profile, &subtool, &catalog));
     context.output.json(&json!({
         "name": subtool.name,
         "origin": subtool.origin.to_string(),
@@ -63,6 +65,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         "hash": subtool.hash,
         "effect": definition.effect_class(),
         "confirmation": confirmation,
+        "lacks": lacks.filter(|names| !names.is_empty()),
         "definition": definition,
     }))?;
     Ok(Exit::Ok)

@@ -135,6 +135,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
 }
 
 fn key(command: &KeyCommand, context: &Context) -> Result<Exit, Error> {
+    profile::refuse_restricted("serve key", context)?;
     let keys = ApiKeys::of(&context.paths);
     match command {
         KeyCommand::Create { name, scope, expires, history, model, profile } => {

@@ -82,6 +82,11 @@ impl Settings for Agent {
 }
 
 impl Agent {
+    /// Whether its definition says what it may use.
+    pub fn names_subtools(&self) -> bool {
+        self.profile.is_some() || self.subtools.as_ref().is_some_and(|subtools| !subtools.is_string())
+    }
+
     /// The mistakes of fields that belong to the other kind of agent, and of the address.
     fn check_kind(&self) -> Vec<DefinitionMistake> {
         let Some(url) = &self.url else {

@@ -28,6 +28,9 @@ pub trait LookupRules: Send + Sync + Debug {
     /// Returns why it may not.
     fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody>;
 
+    /// Whether a caller may use a subtool that callers may use.
+    fn admits(&self, name: &str, definition: &Definition, caller: &Caller) -> bool;
+
     /// Returns why the caller of a task may not start it with this input, as far as privileges tell.
     fn check_privileges(
         &self,
@@ -68,7 +71,11 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
         return Err(failed(failure, attempt.task, timeout(None), &attempt.control.cause, 0, attempt.context));
     };
     let input = input(attempt, &verify.subtool, &verify.input, lookup);
-    let check = json!({"subtool": verify.subtool.as_str(), "input": input.as_ref().ok()});
+    // What the caller does not have is not named.
+    let is_theirs =
+        attempt.control.lookup_rules.admits(verify.subtool.as_str(), &lookup.definition, &attempt.task.caller);
+    let check =
+        if is_theirs { json!({"subtool": verify.subtool.as_str(), "input": input.as_ref().ok()}) } else { Value::Null };
     let may_look = |input| permitted(attempt, &verify.subtool, lookup, input, true).map_err(Failure::from);
     let found = match input.and_then(may_look) {
         Ok(input) => find(attempt, verify, lookup, input).await,
@@ -88,7 +95,7 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
             Failure { side_effect: SideEffect::Possible, ..failure }
         }
     };
-    let failure = failure.detail("check", check);
+    let failure = if check.is_null() { failure } else { failure.detail("check", check) };
     let mut failed =
         failed(failure, attempt.task, timeout(Some(lookup)), &attempt.control.cause, duration, attempt.context);
     if failed.side_effect == SideEffect::None {

@@ -42,7 +42,7 @@ impl Daemon {
             self.apply(next);
             fault::point("reload", "applied");
         }
-        self.refresh_api_keys();
+        let has_new_profiles = self.refresh_api_keys();
         let pinned = self.inbox.intake.settings().config().confirm.keys.clone();
         let has_new_keys = self.keys.look(pinned.as_deref(), &mut self.tasks.dispatcher);
         let has_new_definitions = (needs_definitions || is_replaced) && self.inbox.intake.refresh();
@@ -50,14 +50,16 @@ impl Daemon {
             self.config_file.read_again();
         }
         let now = self.tasks.clock.now();
-        (is_replaced || has_new_keys || has_new_definitions).then(|| self.inbox.reassess(&self.tasks.dispatcher, now))
+        (is_replaced || has_new_keys || has_new_definitions || has_new_profiles)
+            .then(|| self.inbox.reassess(&self.tasks.dispatcher, now))
     }
 
     /// Tells the dispatcher which API keys there are. It needs to know before a key decides, and before what a key
     /// approved starts, or what its client asked for.
-    pub(super) fn refresh_api_keys(&mut self) {
+    /// Returns whether a client has another profile than before.
+    pub(super) fn refresh_api_keys(&mut self) -> bool {
         if !self.tasks.dispatcher.needs_api_keys() {
-            return;
+            return false;
         }
         let keys = self.api_keys.list().unwrap_or_else(|error| {
             tracing::error!(error = chain(&error), "the API keys cannot be used: none of them may decide");
@@ -67,6 +69,8 @@ impl Daemon {
         let valid = || keys.iter().filter(|key| key.is_valid_at(now));
         self.tasks.dispatcher.set_api_keys(valid().map(ClientKey::reference).collect());
         self.tasks.dispatcher.set_key_clients(valid().map(ClientKey::client).collect());
+        let profiles = valid().filter_map(|key| Some((key.client(), key.profile.clone()?)));
+        self.inbox.intake.set_key_profiles(profiles.collect())
     }
 
     /// Tells callers whether the configuration file is in force.

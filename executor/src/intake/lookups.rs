@@ -44,6 +44,10 @@ impl LookupRules for Settings {
         }
     }
 
+    fn admits(&self, name: &str, definition: &Definition, caller: &Caller) -> bool {
+        self.sources.admits(name, definition, &caller.tool_scope)
+    }
+
     fn check_privileges(
         &self,
         definition: &Definition,
@@ -58,6 +62,10 @@ impl LookupRules for Settings {
 impl LookupRules for LiveSettings {
     fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody> {
         self.current().check(call)
+    }
+
+    fn admits(&self, name: &str, definition: &Definition, caller: &Caller) -> bool {
+        LookupRules::admits(&*self.current(), name, definition, caller)
     }
 
     fn check_privileges(

@@ -9,6 +9,7 @@ use ground::task::Task;
 use ground::task::confirmation::{Confirmation, DecidedBy};
 use ground::task::question_key::QUESTION;
 use jiff::Timestamp;
+use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::mailbox::request::IfNoApprover;
@@ -22,7 +23,8 @@ impl Intake {
     pub fn reassess(&self, task: &Task, definition: &Definition, now: Timestamp) -> Reassessment {
         let (settings, tool) = (self.settings(), task.tool.as_str());
         let is_question = tool == QUESTION;
-        let scope = &task.caller.tool_scope;
+        let scope = &self.scope_now(&task.caller);
+        let caller = &Caller { tool_scope: scope.clone(), ..task.caller.clone() };
         let is_permitted = || {
             settings.sources.permits(tool, definition)
                 && settings.sources.admits(tool, definition, scope)
@@ -37,13 +39,8 @@ impl Intake {
         if let Err(error) = settings.sources.check_privileges(definition, &input, scope) {
             return Reassessment::Refuse(Box::new(error));
         }
-        let case = PolicyCase {
-            name: &task.tool,
-            definition,
-            input: &input,
-            caller: &task.caller,
-            assurance: self.approver.assurance(),
-        };
+        let case =
+            PolicyCase { name: &task.tool, definition, input: &input, caller, assurance: self.approver.assurance() };
         let ruling = settings.policy.decide_for_session(case);
         if ruling.decision == PolicyDecision::Run || ruling.decision == PolicyDecision::Ask && is_asked(task, &ruling) {
             return Reassessment::Keep;

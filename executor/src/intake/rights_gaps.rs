@@ -1,9 +1,11 @@
 //! What callers may use and lack something for: a subtool that it needs, or a privilege. Allowing one subtool allows no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use catalog::{Catalog, Subtool, relatives};
+use definition::run::Run;
 use ground::config::Config;
+use ground::task::name::SubtoolName;
 use protocol::tool_scope::ToolScope;
 use protocol::wording::quoted;
 
@@ -15,6 +17,23 @@ pub struct RightsGap {
     pub message: String,
 }
 
+/// The names of the subtools that a subtool needs, also those that its program calls.
+fn needed(subtool: &Subtool) -> BTreeSet<SubtoolName> {
+    let calls = match &subtool.definition.run {
+        Run::Script(script) => script.calls.clone().unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let calls = calls.iter().filter_map(|name| name.parse().ok());
+    relatives(&subtool.definition).into_iter().chain(calls).collect()
+}
+
+/// The gaps of one subtool for callers with a profile: what it needs and they do not have.
+pub fn of_subtool(profile: &str, subtool: &Subtool, catalog: &Catalog) -> Vec<String> {
+    let Ok(scope) = ToolScope::default().within_profile(profile) else { return Vec::new() };
+    let lacks = |name: &SubtoolName| catalog.get(name.as_str()).is_some_and(|needed| !catalog.admits(&needed, &scope));
+    needed(subtool).into_iter().filter(|name| lacks(name)).map(|name| name.to_string()).collect()
+}
+
 /// The gaps of `[access]` and of each profile, in the order of the subtools.
 pub fn of(config: &Config, catalog: &Catalog) -> Vec<RightsGap> {
     let mut gaps = Vec::new();
@@ -22,17 +41,14 @@ pub fn of(config: &Config, catalog: &Catalog) -> Vec<RightsGap> {
     let scopes: BTreeMap<_, _> =
         names.iter().filter_map(|name| Some((*name, ToolScope::default().within_profile(name).ok()?))).collect();
     for subtool in catalog.subtools() {
-        let needed = relatives(&subtool.definition);
+        let needed = needed(&subtool);
         let hidden: Vec<_> = needed.iter().filter(|name| catalog.is_hidden(name.as_str())).collect();
         if !hidden.is_empty() {
             gaps.push(gap("access", &subtool, &quoted(hidden.iter())));
         }
         for (profile, scope) in &scopes {
             if catalog.admits(&subtool, scope) {
-                let lacks = |name: &&ground::task::name::SubtoolName| {
-                    catalog.get(name.as_str()).is_some_and(|needed| !catalog.admits(&needed, scope))
-                };
-                let lacking: Vec<_> = needed.iter().filter(lacks).collect();
+                let lacking = of_subtool(profile, &subtool, catalog);
                 if !lacking.is_empty() {
                     gaps.push(gap(&format!("profiles.{profile}"), &subtool, &quoted(lacking.iter())));
                 }

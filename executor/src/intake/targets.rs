@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use catalog::check::{declared_fields, declared_types};
-use catalog::{Catalog, SHIPPED, Sources, Subtool};
+use catalog::{Catalog, DefinitionFile, SHIPPED, Sources, Subtool};
 use globset::{Glob, GlobMatcher};
 use ground::base::template::field_uses::{FieldComparison, FieldUses, JsonType};
 use ground::config::{Config, RuleAction, RuleSettings};
@@ -69,7 +69,8 @@ fn targets(config: &Config) -> Vec<Target<'_>> {
     let profiles = config.profiles.iter().flat_map(|(name, profile)| {
         let rules = profile.rules.iter().enumerate();
         let rules = rules.map(move |(index, rule)| rule_target(format!("profiles.{name}.rules[{index}]"), rule));
-        lists(&format!("profiles.{name}"), &profile.allow, &profile.deny).chain(rules)
+        let tags = Target { path: format!("profiles.{name}"), tags: &profile.tags, ..Target::default() };
+        lists(&format!("profiles.{name}"), &profile.allow, &profile.deny).chain(rules).chain([tags])
     });
     rules.chain(marks).chain(lists("access", allow, deny)).chain(profiles).collect()
 }
@@ -123,6 +124,7 @@ fn unmatched_in(config: &Config, catalog: &Catalog, targets: &[Target<'_>]) -> V
             found.extend(target.unmatched_fields(catalog));
         }
     }
+    found.extend(unmatched_packs(config, catalog));
     let limits = &config.rate_limits;
     for tool in limits.tools.keys() {
         let path = format!("rate_limits.tools.{tool}");
@@ -151,6 +153,28 @@ fn unmatched_in(config: &Config, catalog: &Catalog, targets: &[Target<'_>]) -> V
         Unmatched { path, message, is_error }
     }));
     found
+}
+
+/// The packs that profiles name and that nothing is defined in.
+fn unmatched_packs(config: &Config, catalog: &Catalog) -> Vec<Unmatched> {
+    let groups: BTreeSet<_> = catalog.files().iter().map(DefinitionFile::group).collect();
+    let unmatched = |section: &str, packs: &[String]| -> Vec<Unmatched> {
+        let is_unknown = |pattern: &&String| {
+            !matcher(pattern).is_some_and(|matcher| groups.iter().any(|group| matcher.is_match(group)))
+        };
+        let message = |pattern: &String| {
+            let near = suggestion(pattern, groups.iter().map(String::as_str));
+            format!("no pack and no file of definitions is called `{pattern}`{near}")
+        };
+        let numbered = packs.iter().enumerate().filter(|(_, pattern)| is_unknown(pattern));
+        let path = |index| format!("{section}.packs[{index}]");
+        numbered
+            .map(|(index, pattern)| Unmatched { path: path(index), message: message(pattern), is_error: false })
+            .collect()
+    };
+    let of_profiles = config.profiles.iter();
+    let of_profiles = of_profiles.flat_map(|(name, profile)| unmatched(&format!("profiles.{name}"), &profile.packs));
+    unmatched("access", &config.access.packs).into_iter().chain(of_profiles).collect()
 }
 
 impl Target<'_> {

@@ -12,6 +12,7 @@ use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;
 use protocol::regular_file;
+use protocol::tool_scope::is_profile_name;
 use protocol::trust::{self, Distrust};
 use toml::de::{DeTable, DeValue};
 use url::Url;
@@ -186,9 +187,19 @@ impl ConfigText {
         if let Some((name, (key, why))) = mistake {
             return Err(self.mistake_at(&format!("profiles.{name}{key}"), &why));
         }
+        for (path, scope) in config.named_scopes() {
+            if let Some(mistake) = scope.mistake() {
+                return Err(self.mistake_at(&path, &mistake.to_string()));
+            }
+        }
         let unknown = config.used_profiles().into_iter().find(|(_, name)| !config.profiles.contains_key(name));
         unknown.map_or(Ok(()), |(path, name)| {
-            Err(self.mistake_at(&path, &format!("there is no profile `{name}`; write [profiles.{name}]")))
+            let message = if is_profile_name(&name) {
+                format!("there is no profile `{name}`; write [profiles.{name}]")
+            } else {
+                format!("`{name}` is not the name of a profile; write it without `@`, as in [profiles.NAME]")
+            };
+            Err(self.mistake_at(&path, &message))
         })
     }
 

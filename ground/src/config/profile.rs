@@ -68,6 +68,10 @@ impl ProfileSettings {
             let why = "this is not the name of a profile; use 1 to 32 of the characters a-z 0-9 -";
             return Some((String::new(), why.to_owned()));
         }
+        if let Some(unlimited) = self.rate_limits.iter().position(|limit| limit.calls == 0) {
+            let why = "0 calls would be no limit; leave it out, or write `allow = []` if there are to be none";
+            return Some((format!(".rate_limits[{unlimited}].calls"), why.to_owned()));
+        }
         if let Some(disabling) = self.rate_limits.iter().position(|limit| limit.auto_disable) {
             let why = "a limit over all subtools switches none off; `auto_disable` is for [rate_limits.tools]";
             return Some((format!(".rate_limits[{disabling}]"), why.to_owned()));
