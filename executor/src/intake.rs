@@ -335,28 +335,8 @@ impl Intake {
         let refusal = self.refusal(&subtool, wait, ruling.clone(), &invocation);
         if run.dry_run {
             invocation.input = seal::shown(&input);
-            let mut plan = match subtool.definition.run.plan(&invocation, settings.config()) {
-                // It names other subtools, of which this caller may have none.
-                Ok(_) if !caller.tool_scope.is_everything() && subtool.definition.run.names_subtools() => {
-                    json!({subtool.definition.run.name(): "not shown to a caller who has a part of all subtools"})
-                }
-                Ok(plan) => json!({subtool.definition.run.name(): plan}),
-                Err(failure) => return Err(refusal.unwrap_or(failure.error)),
-            };
-            // Only then: what merely looks like a credential may be what the caller wants to see.
-            if !plain_credentials::places(&subtool.definition.run).is_empty() {
-                credential::mask_value(&mut plan);
-            }
-            if let Some(error) = refusal {
-                return Err(error.detail("would_send", plan));
-            }
-            let mut plan = json!({
-                "tool": run.tool,
-                "input": invocation.input,
-                "dry_run": true,
-                "confirmation": if decision == PolicyDecision::Run { Value::Null } else { ruling.why.into() },
-                "would_send": plan,
-            });
+            let mut plan = planned(&subtool, &run, &invocation, refusal, &settings)?;
+            plan["confirmation"] = if decision == PolicyDecision::Run { Value::Null } else { ruling.why.into() };
             complete_plan(&mut plan, self.missing(&subtool.definition), run_at, run.all_pages);
             return Ok(ValidRun::Plan { tool: subtool.name.clone(), plan });
         }
@@ -395,6 +375,39 @@ impl Intake {
             task.confirmation = Some(Box::new(confirmation));
         }
         Ok(ValidRun::Task { task: Box::new(task), definition: Arc::clone(&subtool.definition) })
+    }
+}
+
+/// What a dry run of this call says, without what a human decides about it.
+fn planned(
+    subtool: &Subtool,
+    run: &RunRequest,
+    invocation: &Invocation,
+    refusal: Option<ErrorBody>,
+    settings: &Settings,
+) -> Result<Value, ErrorBody> {
+    let performed = &subtool.definition.run;
+    let mut plan = match performed.plan(invocation, settings.config()) {
+        // It names other subtools, of which this caller may have none.
+        Ok(_) if !invocation.caller.tool_scope.is_everything() && performed.names_subtools() => {
+            json!({performed.name(): "not shown to a caller who has a part of all subtools"})
+        }
+        Ok(plan) => json!({performed.name(): plan}),
+        Err(failure) => return Err(refusal.unwrap_or(failure.error)),
+    };
+    // Only then: what merely looks like a credential may be what the caller wants to see.
+    if !plain_credentials::places(performed).is_empty() {
+        credential::mask_value(&mut plan);
+    }
+    match refusal {
+        Some(error) => Err(error.detail("would_send", plan)),
+        None => Ok(json!({
+            "tool": run.tool,
+            "input": invocation.input,
+            "dry_run": true,
+            "confirmation": null,
+            "would_send": plan,
+        })),
     }
 }
 
