@@ -289,6 +289,8 @@ impl Intake {
         let is_theirs = run.tool != QUESTION || posted() == Some(Posted::Question);
         parts::check_key(run.idempotency_key.as_deref(), || posted().is_some())?;
         catalog.profiles().check(&caller.tool_scope)?;
+        // A task of an API key may have begun before its rights were narrowed: what it calls goes by those of now.
+        let caller = Caller { tool_scope: self.scope_now(&caller), ..caller };
         let caller = settings.within_profiles(caller);
         let found = catalog.usable(&run.tool, &caller.tool_scope).filter(|_| is_theirs);
         let subtool = found.ok_or_else(|| catalog.absent(&run.tool, &caller.tool_scope))?;

@@ -178,8 +178,13 @@ impl Delegation {
         if scope.is_everything() || self.subtools.borrow().usable(name, scope).is_some() {
             return None;
         }
+        Some(Self::not_theirs())
+    }
+
+    /// The failure of what needs a subtool that its caller does not have.
+    pub(super) fn not_theirs() -> Failure {
         let failure = Failure::new(Code::UnknownSubtool, "it needs a subtool that this caller does not have");
-        Some(failure.hint("do not look for another way; tell the user, who decides what this caller may use"))
+        failure.hint("do not look for another way; tell the user, who decides what this caller may use")
     }
 
     /// Returns the subtool `name` if the caller may use it.

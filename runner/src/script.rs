@@ -400,6 +400,12 @@ impl<'a> ScriptCourse<'a> {
             let name = issued.shown_name();
             match ends.get(&seq) {
                 None => open.push(json!({"call": seq, "tool": name})),
+                // Its name may be one that the caller does not have.
+                Some(SettledCall { settle: Settlement { outcome: Outcome::Error(error), .. }, task: None, .. })
+                    if error.code == Code::UnknownSubtool.as_str() && !self.calls.callable.is_everything() =>
+                {
+                    failed.push(json!({"call": seq, "code": error.code}));
+                }
                 Some(SettledCall { settle: Settlement { outcome: Outcome::Error(error), .. }, task, .. }) => {
                     failed.push(json!({"call": seq, "tool": name, "code": error.code, "id": task}));
                 }

@@ -10,6 +10,7 @@ use catalog::packs::report::PackSurvey;
 use catalog::{Catalog, Sources, left_out};
 use executor::intake::policy::Policy;
 use executor::intake::{rights_gaps, targets};
+use ground::config::api_keys::ApiKeys;
 use ground::config::secret::Secrets;
 use ground::config::{self, Config, HookReceiver};
 use protocol::code::Exit;
@@ -121,7 +122,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
     let catalog = Catalog::load(&Sources::of(paths, &config));
     let survey = CatalogSurvey::of(&catalog, &config);
     checks.push(rules(&config, paths));
-    checks.push(rights(&config, &catalog));
+    checks.push(rights(&config, &catalog, paths));
     checks.push(confirmation_page::check(&config, mailbox.as_ref(), context));
     checks.push(definitions(&survey));
     // The check `secrets` says why the secrets cannot be read.
@@ -230,10 +231,22 @@ fn rules(config: &Config, paths: &Paths) -> Check {
 }
 
 /// What callers may use and lack something for.
-fn rights(config: &Config, catalog: &Catalog) -> Check {
+fn rights(config: &Config, catalog: &Catalog, paths: &Paths) -> Check {
     const NAME: &str = "rights";
     let found: Vec<_> =
         rights_gaps::of(config, catalog).iter().map(|gap| format!("`{}`: {}", gap.path, gap.message)).collect();
+    let is_gone = |profile: &String| !config.profiles.contains_key(profile);
+    let keys = ApiKeys::of(paths).list().unwrap_or_default().into_iter();
+    let stranded: Vec<_> = keys
+        .filter_map(|key| key.profile.filter(is_gone).map(|gone| format!("the API key `{}` has `{gone}`", key.name)))
+        .collect();
+    if !stranded.is_empty() {
+        let message =
+            format!("{} whose profile does not exist, and which may use nothing", counted(stranded.len(), "API key"));
+        let hint =
+            "write that profile, or give the key another one: agent-magic-tool serve key set-profile NAME PROFILE";
+        return Check { found: stranded, ..Check::bad(NAME, message, hint) };
+    }
     let profiles = counted(config.profiles.len(), "profile");
     if found.is_empty() {
         return Check::good(NAME, profiles);

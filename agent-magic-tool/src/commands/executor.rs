@@ -26,6 +26,8 @@ use serde_json::{Value, json};
 use store::switched_off::SwitchedOffTools;
 use store::{StoreError, sqlite};
 
+use crate::profile;
+
 /// How long the executor may take to stop, after the grace period of its tasks.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_PAUSE: Duration = Duration::from_millis(20);
@@ -68,6 +70,9 @@ pub(crate) enum ExecutorCommand {
 }
 
 pub(crate) fn run(command: &ExecutorCommand, context: &Context) -> Result<Exit, Error> {
+    if let ExecutorCommand::Stop | ExecutorCommand::Reload | ExecutorCommand::SwitchOn { .. } = command {
+        profile::refuse_restricted("executor", context)?;
+    }
     match command {
         ExecutorCommand::Start { without_configuration, with_this_configuration } => {
             if *without_configuration {

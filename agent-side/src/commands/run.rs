@@ -125,8 +125,10 @@ impl Options {
         let reply = handover::ask(context, &mailbox, Operation::run(request))?;
         if let Some(problem) = mailbox.config_problem() {
             let ConfigProblem { message, since, .. } = problem;
+            // It may name what a caller with a part of all subtools must not know.
+            let what = if context.caller.tool_scope.is_everything() { format!(": {message}") } else { String::new() };
             context.output.note(&format!(
-                "the configuration is broken since {since} and the last good one stays in force; tell the user: {message}"
+                "the configuration is broken since {since} and the last good one stays in force; tell the user{what}"
             ));
         }
         match reply {

@@ -136,6 +136,15 @@ impl<'a> ScriptCalls<'a> {
         input: Map<String, Value>,
         stop: &CancellationToken,
     ) -> Result<CallEnd, Failure> {
+        // What a caller wrote has the names that it knows; a program of a definition tells it no others.
+        let is_of_caller = self.callable.is_everything();
+        let scope = &self.invocation.caller.tool_scope;
+        if !is_of_caller && !scope.is_everything() {
+            let excluded = (!self.callable.covers(name)).then(Delegation::not_theirs);
+            if let Some(failure) = excluded.or_else(|| self.delegation.excluded(name, self.invocation)) {
+                return Ok(CallEnd::of_error(failure.error));
+            }
+        }
         // A call that its caller may not make either is refused like any other of theirs.
         if !self.callable.covers(name) {
             let error = ErrorBody::new(Code::RefusedByPolicy, format!("this script may not call `{name}`"));

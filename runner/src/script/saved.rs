@@ -152,6 +152,11 @@ impl SaveArguments {
 
     fn check(&self, catalog: &Catalog, caller: &Caller) -> Result<(), Failure> {
         let rejected = |message: String| Failure::new(Code::Rejected, message);
+        if caller.tool_scope.profiles().next().is_some() {
+            // Also, which names are taken already it must not learn.
+            return Err(rejected("what is saved is for all callers, and this one has a profile".to_owned())
+                .hint("ask the user, who can save it in a terminal"));
+        }
         let name = catalog.new_name(&self.name).map_err(rejected)?;
         if is_global(&self.name) {
             return Err(rejected(format!("`{name}` is a name of JavaScript; choose another name")));

@@ -8,7 +8,7 @@ use crate::proxy::request::ProxyRequest;
 
 pub(super) fn read(request: &ProxyRequest) -> Result<Demands, ProxyFailure> {
     let mut demands = Demands::default();
-    for field in ["mcp_servers", "container", "prefill", "top_k"] {
+    for field in ["mcp_servers", "container", "prefill", "top_k", "thread", "context_management"] {
         let is_nothing = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
         if request.field(field).is_some_and(|value| !is_nothing(value)) {
             return Err(ProxyFailure::invalid(field, format!("`{field}` is not offered here; leave it out")));

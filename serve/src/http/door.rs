@@ -123,7 +123,12 @@ pub(crate) async fn check_request(state: &ServeState, request: Request, next: Ne
         Ok((request, permit)) => next.run(request).await.map(|body| Body::new(PermittedBody { body, _permit: permit })),
         Err(error) => refusal(protocol, &path, error.0, &error.1).unwrap_or_else(|| error.into_response()),
     };
+    // What is left of such a body is not read: the next request needs another connection.
+    let is_cut_short = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
     let headers = response.headers_mut();
+    if is_cut_short {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(origin) = allowed {

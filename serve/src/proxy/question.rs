@@ -28,7 +28,6 @@
 
 use std::sync::Arc;
 
-use agent_loop::input::InputPlace;
 use agent_loop::model::view;
 use protocol::digest;
 use serde_json::Value;
@@ -93,9 +92,6 @@ pub(super) async fn ask(state: &ServeState, request: &ProxyRequest) -> Result<As
             of(Box::pin(state.service.ask(question)).await?, false, record)
         }
         HistoryKeeper::Client => {
-            if let Some(reply) = reply_to_commands(&question.text) {
-                return Ok(of(TurnStream::told(0, reply), false, None));
-            }
             let conversation = client_conversation(state, request, session.unwrap_or_else(|| own_session(request)))?;
             of(Box::pin(state.service.ask_without_history(conversation)).await?, false, None)
         }
@@ -280,17 +276,6 @@ fn client_conversation(
     let Demands { tools, one_call, answers, .. } = request.demands.clone();
     let limits = QuestionLimits::default();
     Ok(ClientConversation { asker, system, messages, model, limits, tools, one_call, answers })
-}
-
-/// What is said to commands of a client that has no session; `None` if the message has no commands.
-fn reply_to_commands(text: &str) -> Option<String> {
-    match InputPlace::Client.parse(text) {
-        Err(message) => Some(message),
-        Ok(input) if !input.commands.is_empty() => {
-            Some("Commands are for sessions of the server. This client keeps its history itself.".to_owned())
-        }
-        Ok(_) => None,
-    }
 }
 
 #[cfg(test)]

@@ -109,13 +109,6 @@ fn a_prompt_for_a_title_is_told_from_a_question_about_documents() {
 }
 
 #[test]
-fn commands_need_a_session() {
-    assert!(reply_to_commands("!nonsense").expect("refused").contains("nonsense"));
-    assert!(reply_to_commands("!tasks").expect("refused").contains("history"));
-    assert_eq!(reply_to_commands("What does !tasks do?"), None);
-}
-
-#[test]
 fn a_request_without_a_question_is_refused() {
     let question = |messages: Value| {
         prompt(&[], &messages).question().map(|message| message.text.clone()).map_err(|failure| failure.message)
