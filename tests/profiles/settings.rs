@@ -130,6 +130,38 @@ fn each_api_key_with_a_profile_has_its_own_budget_and_another_profile_counts_at_
 }
 
 #[test]
+fn what_a_script_of_a_narrowed_key_calls_goes_by_its_rights_of_now() {
+    let world = world("");
+    let hold = "while [ ! -e go ]; do sleep 0.05; done";
+    world.define(
+        "hold.json",
+        &json!({"hold": {"description": "Waits.", "annotations": {"readOnlyHint": true}, "input": {},
+        "run": {"process": {"folder": ".", "argv": ["sh", "-c", hold]}}}}),
+    );
+    let model = echo_model::start();
+    world.configure(&echo_model::configuration(&model, "[profiles.reader]\nread_only = true\n"));
+    let made = world.run(&["serve", "key", "create", "desk"]).json();
+    let key = format!("Authorization: Bearer {}\r\n", made["key"].as_str().expect("a key"));
+    let server = Server::start(&world);
+    let message = format!("shell {}", script("await hold({}); return await order_note({})"));
+    server.request(
+        "POST",
+        "/api/v1/submit",
+        &key,
+        &json!({"session": "s", "wait": false, "message": message}).to_string(),
+    );
+    let of = |tool: &str| {
+        let tasks = world.run(&["tasks", "--limit=50"]).json();
+        tasks.as_array().expect("a list").iter().find(|task| task["tool"] == tool).cloned()
+    };
+    until("it waits", || of("hold").is_some_and(|task| task["status"] == "running"));
+    assert_eq!(world.run(&["serve", "key", "set-profile", "desk", "reader"]).exit, 0);
+    std::fs::write(world.folder().join("go"), "").expect("written");
+    until("the script has ended", || of("run_script").is_some_and(|task| task["status"] == "failed"));
+    assert!(of("order_note").is_none() && !world.folder().join("ran").exists());
+}
+
+#[test]
 fn an_edit_counts_for_what_comes_and_for_what_waits() {
     let world = world("[profiles.support]\nrules = [{ tools = [\"order_note\"], then = \"ask\" }]\n");
     let asked = run(&world, &["run", "order_note"]);
@@ -250,7 +282,18 @@ fn a_client_of_mcp_lists_what_its_profile_has() {
         let listed: Value = serde_json::from_str(&over_stdio(office.world.command(&arguments), &call)).expect("JSON");
         let tools = listed["result"]["tools"].as_array().expect("tools");
         let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().expect("a name")).collect();
-        assert_eq!(names, ["command_executor", "order_dep", "order_read", "order_script", "order_whole", "run_script"]);
+        assert_eq!(
+            names,
+            [
+                "command_executor",
+                "order_computed",
+                "order_dep",
+                "order_read",
+                "order_script",
+                "order_whole",
+                "run_script"
+            ]
+        );
     }
     let direct = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
         "params": {"name": "payroll_export", "arguments": {}}});
@@ -267,6 +310,17 @@ fn a_client_of_mcp_lists_what_its_profile_has() {
 fn a_script_calls_what_its_callers_profile_has() {
     let office = office();
     let line = script("return [await order_read({}), typeof order_costs]");
+    let ended =
+        with_profile(&office.world, &["run", "run_script", "source=return 1", "--wait"]).output().expect("it starts");
+    let id = office.world.transcript(&ended);
+    let id = serde_json::from_slice::<Value>(&ended.stdout).unwrap_or_else(|_| panic!("{id}"))["id"].clone();
+    let save = |name: &str| {
+        let words =
+            ["script", "save", name, id.as_str().expect("an id"), "--description=Returns one, as a test wants it."];
+        let ran = with_profile(&office.world, &words).output().expect("it starts");
+        String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).replace(name, "NAME")
+    };
+    assert_eq!(save("payroll_export"), save("payroll_expord"), "which names are taken is not told");
     for door in DOORS.into_iter().filter(|door| matches!(door, Door::Terminal | Door::CommandExecutor)) {
         let told = office.ask(door, &line);
         assert!(told.contains("done"), "{door:?}: {told}");
