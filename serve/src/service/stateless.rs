@@ -42,7 +42,7 @@ pub(super) async fn ask(
         shell,
         trigger,
         caller,
-        window,
+        approvers,
         tracker,
         revoked,
         stopping,
@@ -63,7 +63,7 @@ pub(super) async fn ask(
     let context = LoopContext {
         config: &config,
         mailbox,
-        shell: Arc::new(ApproverWindow::new(own_shell, window, asker.clone(), revoked.clone())),
+        shell: Arc::new(ApproverWindow::new(own_shell, approvers, asker.clone(), revoked.clone())),
         model_factory: Arc::clone(&model_factory),
         trigger,
         observer: Arc::<EventLog>::clone(&log),
