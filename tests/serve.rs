@@ -13,6 +13,7 @@ use crate::world::World;
 
 pub(crate) mod a2a;
 mod api;
+mod clients;
 mod decide;
 mod door;
 pub(crate) mod echo_model;
