@@ -143,9 +143,9 @@ fn a_key_never_approves_what_it_asked_for_itself() {
         // Another key is a second pair of eyes, and to deny lets nothing happen.
         let other = gates(&tablet)[0].clone();
         assert_eq!((&other["own"], &other["digest"]), (&Value::Null, &shown["digest"]), "{path}");
-        let (key, word, end) =
+        let (key, verdict, end) =
             if number % 2 == 0 { (&phone, "deny", "denied") } else { (&tablet, "approve", "succeeded") };
-        assert_eq!(post(key, &gate, &decision(word)).status, 200, "{path}");
+        assert_eq!(post(key, &gate, &decision(verdict)).status, 200, "{path}");
         assert_eq!(world.end_of(id)["status"], end, "{path}");
     }
 }

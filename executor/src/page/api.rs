@@ -123,7 +123,7 @@ fn gate_of(
     let question = question(page, task);
     let mut gate = card.with(backgrounds.of(task)?).into_gate(task.id, question.as_ref());
     gate.own = key.reference().is_of(&task.caller);
-    gate.asked_by.key = task.caller.api_key().map(|key| invisible::escaped(key));
+    gate.asked_by.key = task.caller.api_key().map(invisible::escaped);
     Ok(Some(gate))
 }
 
