@@ -14,6 +14,7 @@ use crate::world::World;
 pub(crate) mod a2a;
 mod anthropic;
 mod api;
+mod clients;
 mod conversations;
 mod decide;
 mod demands;
@@ -143,8 +144,12 @@ impl Server {
 
     /// The same with these headers.
     pub(crate) fn follow_with(&self, session: &str, headers: &str) -> Events {
-        let mut events =
-            Events { lines: BufReader::new(self.send("GET", &format!("/api/v1/stream/{session}"), headers, "")) };
+        self.events(&format!("/api/v1/stream/{session}"), headers)
+    }
+
+    /// The events of this path.
+    pub(crate) fn events(&self, path: &str, headers: &str) -> Events {
+        let mut events = Events { lines: BufReader::new(self.send("GET", path, headers, "")) };
         let status = events.line().expect("a status line");
         assert!(status.contains("200"), "{status}");
         while events.line().is_some_and(|line| !line.is_empty()) {}

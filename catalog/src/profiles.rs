@@ -122,6 +122,6 @@ pub(crate) fn facts<'a>(name: &'a str, definition: &'a Definition, requires: &'a
 }
 
 fn unknown(name: &str) -> ErrorBody {
-    ErrorBody::new(Code::RefusedByPolicy, format!("there is no profile `{name}`, so whoever has it may use nothing"))
+    ErrorBody::new(Code::RefusedByPolicy, format!("there is no profile `{name}`, so who has it may use nothing"))
         .hint(format!("tell the user, who can write [profiles.{name}] in config.toml or give you another profile"))
 }

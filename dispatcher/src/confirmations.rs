@@ -99,6 +99,17 @@ pub enum HumanVerdict {
     Answer(Value),
 }
 
+impl HumanVerdict {
+    /// Whether it lets nothing happen: a denial, or a question that is not answered.
+    pub(super) fn declines(&self) -> bool {
+        match self {
+            Self::Deny { .. } => true,
+            Self::Answer(answer) => answer["action"] == "decline",
+            Self::Approve | Self::Edit { .. } => false,
+        }
+    }
+}
+
 /// The pending confirmations, recent denials, the grants, and which API keys may decide.
 #[derive(Debug, Default)]
 pub(super) struct PendingConfirmations {

@@ -1,7 +1,7 @@
 //! Which API keys may decide, in the dispatcher: gives and takes back the scope, and judges each decision that a key makes.
 //!
-//! The page asks for both on behalf of a human. A key decides less than the page: it remembers and edits nothing, and what
-//! needs a touch it cannot approve.
+//! The page asks for both on behalf of a human. A key decides less than the page: it remembers and edits nothing, what
+//! needs a touch it cannot approve, and what it asked for itself it can only deny.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,7 @@ use ground::task::decide_scope::{DecideScope, ScopeStatus};
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use protocol::task::TaskId;
 use store::Change;
 
 use super::{DecideRequest, DecisionError, Dispatcher, Effects, HumanVerdict};
@@ -110,7 +111,12 @@ impl Dispatcher {
     pub(super) fn refusal_of_key(&self, request: &DecideRequest, now: Timestamp) -> Option<DecisionError> {
         let DecidedBy::ApiKey(key) = &request.by else { return None };
         let is_more = request.grant.is_some() || matches!(request.verdict, HumanVerdict::Edit { .. });
-        (is_more || !self.may_decide(key, now)).then_some(DecisionError::NoScope)
+        if is_more || !self.may_decide(key, now) {
+            return Some(DecisionError::NoScope);
+        }
+        let is_own = |id: &TaskId| self.open.get(id).is_some_and(|open| key.is_of(&open.task.caller));
+        let asked_itself = !request.verdict.declines() && request.tasks.iter().any(|(id, _)| is_own(id));
+        asked_itself.then_some(DecisionError::OwnQuestion)
     }
 
     /// Whether what a key approved at that time may start: it has had its scope since, and still decides.

@@ -24,6 +24,8 @@ pub enum DecisionError {
     BadTouch(WebauthnError),
     /// The API key that decides may not.
     NoScope,
+    /// The API key that decides asked for the task itself.
+    OwnQuestion,
     /// What was commanded is not possible or not allowed, such as an edit that the rules refuse, or a key that is wrong.
     CommandRefused(Box<ErrorBody>),
 }

@@ -184,7 +184,7 @@ impl Paths {
             Some(scope) => ToolScope::parse(scope.to_str().unwrap_or_default())?,
             None => ToolScope::default(),
         };
-        // An empty one names no profile: whoever set it meant one, and what they meant is not known.
+        // An empty one names no profile: a profile was meant, and it is not known which.
         match std::env::var_os(PROFILE) {
             Some(profile) => scope.within_profile(&profile.to_string_lossy()).map_err(InvalidScope::Profile),
             None => Ok(scope),

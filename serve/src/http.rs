@@ -25,15 +25,14 @@ mod extract;
 pub(crate) mod model_protocol;
 pub mod openapi;
 mod server;
-mod standing;
 pub(crate) mod stream;
 pub(crate) mod stream_types;
+mod waiting_stream;
 
 pub(crate) use door::check_request;
 pub(crate) use error::retry_seconds;
 pub use error::status_of;
 pub use server::{Binding, BindingError, serve};
-use standing::StandingCache;
 
 /// What every route needs.
 #[derive(Debug)]
@@ -42,7 +41,6 @@ pub struct ServeState {
     pub keys: ApiKeys,
     pub page: PageApi,
     pub settings: ServeSettings,
-    standings: StandingCache,
     wrong_keys: door::WrongKeys,
     bodies: Semaphore,
     /// The requests of each API key that are being answered.
@@ -56,18 +54,9 @@ impl ServeState {
             keys,
             page,
             settings,
-            standings: StandingCache::default(),
             wrong_keys: door::WrongKeys::default(),
             bodies: door::bodies(),
             requests: ConcurrencyLimit::new(door::MAX_REQUESTS_OF_KEY),
-        }
-    }
-
-    /// Whether a human has let this client decide in their place.
-    pub(crate) async fn may_decide(&self, client: &HttpClient) -> bool {
-        match &client.bearer {
-            Some(bearer) => self.standings.may_decide(&self.page, &self.service, bearer).await,
-            None => false,
         }
     }
 }
@@ -112,7 +101,7 @@ impl fmt::Debug for Bearer {
 }
 
 impl HttpClient {
-    /// Who asks in a session of this client, without a say in what needs a human.
+    /// Who asks in a session of this client.
     pub fn asker(&self, interface: &str, session: String) -> Asker {
         Asker {
             session,

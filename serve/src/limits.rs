@@ -47,6 +47,11 @@ impl<K: Hash + Eq + Clone> ConcurrencyLimit<K> {
         lock(&self.counts).contains_key(client)
     }
 
+    /// Whether a client uses it now for which this holds.
+    pub(crate) fn is_used_by(&self, holds: impl Fn(&K) -> bool) -> bool {
+        lock(&self.counts).keys().any(holds)
+    }
+
     /// Counts a use that has begun already, however many there are.
     pub(crate) fn acquire(&self, client: &K) -> ConcurrencyPermit<K> {
         self.count(&mut lock(&self.counts), client)

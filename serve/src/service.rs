@@ -46,6 +46,7 @@ mod approver_window;
 mod client_calls;
 mod commands;
 pub(crate) mod conversations;
+pub(crate) mod followers;
 mod history;
 mod index;
 mod info;
@@ -94,7 +95,7 @@ pub struct SessionService {
     caller: Caller,
     forget_results: ResultsForgetter,
     forget_tasks: OnceLock<TasksForgetter>,
-    approver_window: Duration,
+    approvers: approver_window::Approvers,
     idle: Duration,
     quotas: Arc<Quotas>,
     revoked: RevokedKeys,
@@ -154,7 +155,7 @@ impl SessionService {
             caller,
             forget_results,
             forget_tasks: OnceLock::new(),
-            approver_window,
+            approvers: approver_window::Approvers::new(approver_window),
             idle,
             index: SessionIndex::read(store)?,
             ledger: Arc::new(ledger),
@@ -461,10 +462,6 @@ impl SessionService {
         }
     }
 
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.is_cancelled()
-    }
-
     /// Has `forget` called with the number of each session that is deleted. Only the first call counts.
     pub(crate) fn on_delete(&self, forget: impl Fn(u32) + Send + Sync + 'static) {
         drop(self.forget_tasks.set(Box::new(forget)));
@@ -487,7 +484,7 @@ impl SessionService {
             shell: Arc::clone(&self.shell),
             trigger: self.trigger.again(),
             caller: self.caller.clone(),
-            window: self.approver_window,
+            approvers: self.approvers.clone(),
             tracker: self.tracker.clone(),
             ledger: Arc::clone(&self.ledger),
             listeners: Arc::clone(&self.listeners),

@@ -230,6 +230,38 @@ fn a_key_that_may_not_decide_learns_only_what_it_is() {
     assert!(revoked.head.contains("www-authenticate: bearer"), "{}", revoked.head);
 }
 
+#[test]
+fn a_key_only_denies_what_was_asked_with_it() {
+    let siege = Siege::new();
+    let client = format!("shared-phone.{}", siege.deciding.split('_').nth(1).expect("an id"));
+    // Its session, one that it names, a sub-agent of it; and what an earlier key of the same name asked.
+    let labels = [format!("{client}-1"), format!("{client}:api-x-2"), format!("{client}-3"), "shared-phone.0-4".into()];
+    for session in labels {
+        let ran = siege
+            .world
+            .command(&["run", "mark", &format!("name={session}")])
+            .env("AGENT_MAGIC_TOOL_SESSION", &session)
+            .output()
+            .expect("it starts");
+        let receipt: Value = serde_json::from_slice(&ran.stdout).expect("a receipt");
+        let id = receipt["id"].as_str().expect("an id");
+        let path = format!("/api/gate/{id}");
+        let gate: Value = serde_json::from_str(siege.get(&path, &siege.deciding).body.trim()).expect("a gate");
+        assert_eq!(gate["own"], true, "{session}");
+        let post = |decision: &str| {
+            let body = json!({"decision": decision, "digest": gate["digest"]}).to_string();
+            let headers = format!("Content-Type: application/json\r\nAuthorization: Bearer {}\r\n", siege.deciding);
+            http::post_with(&siege.human.site, &path, &body, &headers)
+        };
+        let refused = post("approve");
+        assert_eq!((refused.status, code(&refused).as_str()), (403, "needs-scope"), "{session}: {}", refused.body);
+        assert!(refused.body.contains("with another API key that may decide, or on the page"), "{}", refused.body);
+        assert_eq!(siege.world.result_file(id)["state"], "awaiting_confirmation", "{session}");
+        assert_eq!(post("deny").status, 200, "{session}");
+    }
+    assert_eq!(written_marks(&siege.world), "");
+}
+
 /// A file is the agent's to write: it cannot give the scope, and a broken one makes no key valid.
 #[test]
 fn the_file_of_keys_gives_no_scope() {

@@ -15,7 +15,7 @@ use crate::world::World;
 
 impl World {
     /// The paths of the program in this world.
-    pub(super) fn paths(&self) -> Paths {
+    pub(crate) fn paths(&self) -> Paths {
         Paths::below(&self.home(), &self.mailbox())
     }
 

@@ -1,9 +1,13 @@
 //! Decisions through the API: only with the scope that a human gave on the page, and only about what was shown.
 
-use serde_json::json;
+use std::thread;
+
+use ground::config::api_keys::ApiKeys;
+use serde_json::{Value, json};
 
 use super::{Event, Reply, Server, world_with_model};
 use crate::page::human::Human;
+use crate::world::until;
 
 fn bearer(key: &str) -> String {
     format!("Authorization: Bearer {key}\r\n")
@@ -25,10 +29,10 @@ fn a_gate_is_answered_by_a_key_that_may_decide_and_by_no_other() {
     let request = |key: &str, method: &str, path: &str, headers: &str, body: &str| -> Reply {
         server.request(method, path, &format!("{}{headers}", bearer(key)), body)
     };
+    let _page = human.open_page();
     let body = json!({"session": "s", "message": "Write a note", "wait": false}).to_string();
-    assert_eq!(request(&decider, "POST", "/api/v1/submit", "", &body).status, 202);
-    // No page is open: a client that may decide is there.
-    let gate = gate_of(&server, &decider, "s");
+    assert_eq!(request(&asker, "POST", "/api/v1/submit", "", &body).status, 202);
+    let gate = gate_of(&server, &asker, "s");
     let id = gate.data["id"].as_str().expect("an id").to_owned();
     let path = format!("/api/v1/gate/{id}");
     let shown = request(&decider, "GET", &path, "", "").json();
@@ -89,16 +93,110 @@ fn a_no_over_the_api_reaches_the_model() {
     let Some((world, _model)) = world_with_model("") else { return };
     let human = Human::of(&world);
     let decider = world.make_deciding_key(&human, "phone");
+    let asker = world.make_api_key("asker").key;
     let server = Server::start(&world);
+    let _page = human.open_page();
     let body = json!({"session": "s", "message": "Write a note", "wait": false}).to_string();
-    server.request("POST", "/api/v1/submit", &bearer(&decider), &body);
-    let gate = gate_of(&server, &decider, "s");
+    server.request("POST", "/api/v1/submit", &bearer(&asker), &body);
+    let gate = gate_of(&server, &asker, "s");
     let path = format!("/api/v1/gate/{}", gate.data["id"].as_str().expect("an id"));
     let digest = server.request("GET", &path, &bearer(&decider), "").json()["digest"].clone();
     let no = json!({"decision": "deny", "digest": digest, "note": "not today"}).to_string();
     assert_eq!(server.request("POST", &path, &bearer(&decider), &no).status, 200);
-    let after = format!("{}Last-Event-ID: 0.0.0\r\n", bearer(&decider));
+    let after = format!("{}Last-Event-ID: 0.0.0\r\n", bearer(&asker));
     let done = server.follow_with("s", &after).until("done").pop().expect("done");
     assert_eq!(done.data["termination"], "approval_denied", "{done:?}");
     assert!(!world.folder().join("note.txt").exists());
+}
+
+#[test]
+fn a_key_never_approves_what_it_asked_for_itself() {
+    let Some((world, _model)) = world_with_model("") else { return };
+    let human = Human::of(&world);
+    let (phone, tablet) = (world.make_deciding_key(&human, "phone"), world.make_deciding_key(&human, "tablet"));
+    let server = Server::start(&world);
+    let _page = human.open_page();
+    let post = |key: &str, path: &str, body: &Value| server.request("POST", path, &bearer(key), &body.to_string());
+    let gates = |key: &str| server.request("GET", "/api/v1/gates", &bearer(key), "").json()["gates"].clone();
+    let model = server.get("/v1/models").json()["data"][0]["id"].as_str().expect("a model").to_owned();
+    // By every protocol in which it can ask; a call that was denied is not asked again for a while.
+    for (path, number) in [("/api/v1/submit", 1), ("/v1/chat/completions", 2), ("/api/chat", 3), ("/a2a", 4)] {
+        let message = format!("run: agent-magic-tool run note text={number}");
+        let messages = json!([{"role": "user", "content": message}]);
+        let parts = json!({"messageId": path, "role": "ROLE_USER", "parts": [{"text": message}]});
+        let body = match number {
+            1 => json!({"message": message, "wait": false}),
+            4 => json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": parts}}),
+            _ => json!({"model": model, "messages": messages, "stream": true}),
+        };
+        let _stream = server.send("POST", path, &bearer(&phone), &body.to_string());
+        until("it waits", || gates(&phone)[0].is_object());
+        let shown = gates(&phone)[0].clone();
+        assert_eq!(shown["own"], true, "{path}: {shown}");
+        let gate = format!("/api/v1/gate/{}", shown["id"].as_str().expect("an id"));
+        let decision = |word: &str| json!({"decision": word, "digest": shown["digest"]});
+        let refused = post(&phone, &gate, &decision("approve"));
+        assert_eq!((refused.status, refused.code().as_str()), (403, "needs-scope"), "{path}: {}", refused.body);
+        assert!(refused.body.contains("asked with the same API key"), "{path}: {}", refused.body);
+        let id = shown["id"].as_str().expect("an id");
+        assert_eq!(world.result_file(id)["state"], "awaiting_confirmation", "{path}");
+        // Another key is a second pair of eyes, and to deny lets nothing happen.
+        let other = gates(&tablet)[0].clone();
+        assert_eq!((&other["own"], &other["digest"]), (&Value::Null, &shown["digest"]), "{path}");
+        let (key, verdict, end) =
+            if number % 2 == 0 { (&phone, "deny", "denied") } else { (&tablet, "approve", "succeeded") };
+        assert_eq!(post(key, &gate, &decision(verdict)).status, 200, "{path}");
+        assert_eq!(world.end_of(id)["status"], end, "{path}");
+    }
+}
+
+#[test]
+fn a_client_that_decides_sees_what_waits_at_once_and_calls_wait_for_it() {
+    let Some((world, _model)) = world_with_model("") else { return };
+    let human = Human::of(&world);
+    let (phone, asker) = (world.make_deciding_key(&human, "phone"), world.make_api_key("asker").key);
+    let server = Server::start(&world);
+    let ask = |key: &str, number: u32| {
+        let message = format!("run: agent-magic-tool run note text={number}");
+        let body = json!({"session": format!("s{number}"), "message": message});
+        server.request("POST", "/api/v1/submit", &bearer(key), &body.to_string()).json()["answer"].clone()
+    };
+    for key in [None, Some(&asker)] {
+        let refused =
+            server.request("GET", "/api/v1/gates/stream", &key.map(|key| bearer(key)).unwrap_or_default(), "");
+        assert_eq!((refused.status, refused.code().as_str()), (403, "needs-scope"), "{}", refused.body);
+    }
+    assert_eq!(ask(&asker, 0), "No one is there to approve it.");
+    let mut gates = server.events("/api/v1/gates/stream", &bearer(&phone));
+    // It follows, but not for what it asks itself.
+    assert_eq!(ask(&phone, 1), "No one is there to approve it.");
+    thread::scope(|scope| {
+        let answer = scope.spawn(|| ask(&asker, 2));
+        let gate = gates.next().expect("a gate");
+        assert_eq!((gate.name.as_str(), &gate.data["type"]), ("gate", &json!("gate")), "{gate:?}");
+        assert_eq!((&gate.data["subtool"], &gate.data["fields"][0]["value"]["text"]), (&json!("note"), &json!("2")));
+        let id = gate.data["id"].as_str().expect("an id");
+        let asked_by = gate.data["asked_by"]["key"].as_str().expect("a key");
+        assert_eq!(asked_by, format!("asker.{}", asker.split('_').nth(1).expect("an id")));
+        let yes = json!({"decision": "approve", "digest": gate.data["digest"]}).to_string();
+        assert_eq!(server.request("POST", &format!("/api/v1/gate/{id}"), &bearer(&phone), &yes).status, 200);
+        let gone = gates.next().expect("an event");
+        assert_eq!((gone.name.as_str(), &gone.data), ("gone", &json!({"type": "gone", "id": id})));
+        assert_eq!(answer.join().expect("an answer"), "The note is written.");
+    });
+    // A stream has everything that waits, whoever asked, and ends with the scope.
+    let waiting = world.start("note", &json!({"text": "3"}));
+    assert_eq!(gates.next().expect("a gate").data["id"], *waiting);
+    let mut second = server.events("/api/v1/gates/stream", &bearer(&phone));
+    assert_eq!(second.next().expect("what waits").data["id"], *waiting);
+    let hash = ApiKeys::of(&world.paths()).list().expect("readable").into_iter().find(|key| key.name == "phone");
+    let taken = human.post("/api-keys/take", &json!({"hash": hash.expect("the key").hash}));
+    assert_eq!(taken.status, 200, "{}", taken.body);
+    // The executor looks again when something changes.
+    world.start("note", &json!({"text": "4"}));
+    for mut stream in [gates, second] {
+        let last = std::iter::from_fn(|| stream.next()).last().expect("an event");
+        assert_eq!((last.name.as_str(), &last.data["error"]["code"]), ("error", &json!("needs-scope")), "{last:?}");
+    }
+    assert_eq!(ask(&asker, 5), "No one is there to approve it.");
 }

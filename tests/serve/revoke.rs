@@ -70,6 +70,7 @@ fn the_turns_the_queue_and_the_cards_of_a_revoked_key_end_at_once_and_those_of_o
     let made = world.run(&["serve", "key", "create", "proxy", "--history=client", "--model=echo"]).json();
     let proxy = made["key"].as_str().expect("a key").to_owned();
     let server = Server::start(&world);
+    let _page = human.open_page();
     let held = || fs::metadata(world.folder().join("held")).expect("it is there").len();
 
     let body = json!({"session": "card", "message": "Write a note", "wait": false});

@@ -231,7 +231,7 @@ impl<P: Provider> Budgeted<P> {
         let Some(ledger) = &self.ledger else { return self.model.ask(request, on_text).await };
         let account = self.account.current();
         if let Some(name) = &account.unknown {
-            let message = format!("there is no profile `{name}`, so whoever has it may use no model");
+            let message = format!("there is no profile `{name}`, so who has it may use no model");
             return Err(ModelFailure { class: FailureClass::Budget, message, retry_after: None });
         }
         let used_up = account.used_up(ledger, protocol::clock::now()).map_err(|error| unusable(&error))?;

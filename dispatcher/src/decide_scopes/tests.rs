@@ -11,6 +11,7 @@ use ground::task::confirmation::{Digest, Verdict};
 use ground::task::effect::EffectClass;
 use ground::task::failure::{Retry, SideEffect};
 use ground::task::touch::relying_party_id;
+use protocol::caller::session_label;
 use protocol::task::{State, TaskId};
 use serde_json::{Map, Value, json};
 use store::Store as _;
@@ -96,6 +97,37 @@ fn a_key_decides_only_while_it_has_the_scope_and_its_decisions_are_recorded() {
     let next = pending(&mut bench, json!({"n": 2}), &plain);
     assert!(is_refused(&approve(&mut bench, next, "aa")));
     assert!(matches!(take(&mut bench, "bb").replies[..], [Err(DecisionError::CommandRefused(_))]));
+}
+
+#[test]
+fn a_key_only_denies_what_it_asked_for_itself() {
+    let (mut bench, plain) = (bench(), definition(json!({})));
+    give(&mut bench, key("aa"), None);
+    let asked_by = |bench: &mut Bench, number: u8, client: Option<&str>| {
+        let mut task = unapproved(bench.now, json!({"n": number}));
+        task.caller.session = Some(session_label(client, None, "0123"));
+        bench.admit(&task, &plain);
+        (task.id, bench.stored(task.id).confirmation.expect("a confirmation").digest)
+    };
+    let own = asked_by(&mut bench, 1, Some("phone.1a2b"));
+    let others = [None, Some("phone-two.1a2b"), Some("slack")]
+        .into_iter()
+        .zip(2..)
+        .map(|(client, number)| asked_by(&mut bench, number, client))
+        .collect::<Vec<_>>();
+    let refused = [Err(DecisionError::OwnQuestion)];
+    assert_eq!(approve(&mut bench, own, "aa").replies, refused);
+    let answer = |action: &str| HumanVerdict::Answer(json!({"action": action, "content": {}}));
+    assert_eq!(decide(&mut bench, request(own, key("aa"), answer("accept"))).replies, refused);
+    // Neither among those of others, of which none is decided then.
+    let mut all = request(own, key("aa"), HumanVerdict::Approve);
+    all.tasks = others.iter().copied().chain([own]).collect();
+    assert_eq!(decide(&mut bench, all).replies, refused);
+    for other in others {
+        assert_eq!(approve(&mut bench, other, "aa").performed, [other.0]);
+    }
+    let denied = decide(&mut bench, request(own, key("aa"), HumanVerdict::Deny { reason: None }));
+    assert_eq!(denied.replies, [Ok(vec![(own.0, State::Denied)])], "nothing happens by that");
 }
 
 #[test]

@@ -159,6 +159,7 @@ pub(super) fn not_decided(page: &Page, error: DecisionError) -> Response {
             return refuse(StatusCode::FORBIDDEN, Code::BadTouch, &message);
         }
         DecisionError::NoScope => return no_scope(),
+        DecisionError::OwnQuestion => return own_question(),
         DecisionError::CommandRefused(error) => {
             return (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"error": error}))).into_response();
         }
@@ -180,6 +181,13 @@ pub(super) fn not_decided(page: &Page, error: DecisionError) -> Response {
 pub(super) fn no_scope() -> Response {
     let message = "this API key may not decide; a human lets it, under API keys on the page that `agent-magic-tool \
                    executor page` opens";
+    refuse(StatusCode::FORBIDDEN, Code::NeedsScope, message)
+}
+
+/// An API key that would approve what it asked for.
+fn own_question() -> Response {
+    let message = "this was asked with the same API key, which can only deny it: approve it with another API key that may \
+                   decide, or on the page, `agent-magic-tool executor page`";
     refuse(StatusCode::FORBIDDEN, Code::NeedsScope, message)
 }
 

@@ -3,6 +3,8 @@
 //! A decision takes the way of those that a human makes on the page, with less: no edit, no grant, nothing that needs a
 //! touch, and no secret. The types of the answers are in `api_client.rs`.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -17,15 +19,18 @@ use ground::task::Task;
 use ground::task::confirmation::{DecidedBy, Digest, ReplacedValues};
 use protocol::clock;
 use protocol::code::Code;
+use protocol::invisible;
 use protocol::task::{State as TaskState, TaskId};
 use runner::ask_user::UserQuestion;
 use serde_json::{Map, Value, json};
 use store::StoreError;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 
 use super::Page;
 use super::actions::{
-    ActionResult, PageState, existing_task, invalid_input, not_decided, note, parse_body, pending_task, secret_prefix,
-    stopping,
+    ActionResult, PageState, existing_task, invalid_input, no_scope, not_decided, note, parse_body, pending_task,
+    secret_prefix, stopping,
 };
 use super::approval_word::word_required;
 use super::background::BackgroundReader;
@@ -38,6 +43,9 @@ const MAX_GATES: u32 = 50;
 /// How many bytes the inputs of the gates in one answer may have, after the first one.
 const MAX_GATE_BYTES: usize = 512 << 10;
 
+/// How long an answer is held back while nothing changes: less than a client of the page waits.
+const MAX_HOLD: Duration = Duration::from_secs(8);
+
 type CurrentKey = Extension<ClientKey>;
 
 fn unreadable(error: StoreError) -> Response {
@@ -49,9 +57,39 @@ pub(super) async fn standing(State(page): PageState, Extension(key): CurrentKey)
     Ok(Json(ApiKeyStanding { name: key.name, may_decide }).into_response())
 }
 
-pub(super) async fn gates(State(page): PageState) -> ActionResult {
-    let mut tasks = page.read(|records| records.waiting(MAX_GATES)).map_err(unreadable)?;
-    let waiting = page.read(|records| records.waiting_ids(u32::MAX)).map_err(unreadable)?.len();
+pub(super) async fn gates(State(page): PageState, Extension(key): CurrentKey) -> ActionResult {
+    Ok(Json(gate_list(&page, &key).map_err(unreadable)?).into_response())
+}
+
+/// Answers when what waits is no longer what the key saw, or after [`MAX_HOLD`].
+pub(super) async fn gates_after(
+    State(page): PageState,
+    Extension(key): CurrentKey,
+    Path(seen): Path<String>,
+) -> ActionResult {
+    // Subscribed before it is read, so that no change is missed.
+    let mut changes = page.context.task_changes.subscribe();
+    let until = Instant::now() + MAX_HOLD;
+    loop {
+        // The scope may have been taken back meanwhile.
+        if !page.may_decide(&key).map_err(unreadable)? {
+            return Err(no_scope());
+        }
+        let list = gate_list(&page, &key).map_err(unreadable)?;
+        if list.version() != seen {
+            return Ok(Json(list).into_response());
+        }
+        match tokio::time::timeout_at(until, changes.recv()).await {
+            // It fell behind, so something has changed.
+            Ok(Ok(_) | Err(RecvError::Lagged(_))) => {}
+            Ok(Err(RecvError::Closed)) | Err(_) => return Ok(Json(list).into_response()),
+        }
+    }
+}
+
+fn gate_list(page: &Page, key: &ClientKey) -> Result<GateList, StoreError> {
+    let mut tasks = page.read(|records| records.waiting(MAX_GATES))?;
+    let waiting = page.read(|records| records.waiting_ids(u32::MAX))?.len();
     let mut bytes = 0;
     let shown = tasks.iter().take_while(|task| {
         let had = bytes;
@@ -60,25 +98,33 @@ pub(super) async fn gates(State(page): PageState) -> ActionResult {
     });
     let count = shown.count();
     tasks.truncate(count);
-    let mut backgrounds = BackgroundReader::new(&page);
+    let mut backgrounds = BackgroundReader::new(page);
     let mut gates = Vec::with_capacity(count);
     for task in &tasks {
-        gates.extend(gate_of(&page, task, &mut backgrounds).map_err(unreadable)?);
+        gates.extend(gate_of(page, task, key, &mut backgrounds)?);
     }
-    Ok(Json(GateList { more: waiting.saturating_sub(gates.len()), gates }).into_response())
+    Ok(GateList { more: waiting.saturating_sub(gates.len()), gates })
 }
 
-pub(super) async fn gate(State(page): PageState, Path(id): Path<String>) -> ActionResult {
+pub(super) async fn gate(State(page): PageState, Extension(key): CurrentKey, Path(id): Path<String>) -> ActionResult {
     let task = pending(&page, parse_id(&id)?)?;
-    let gate = gate_of(&page, &task, &mut BackgroundReader::new(&page)).map_err(unreadable)?;
+    let gate = gate_of(&page, &task, &key, &mut BackgroundReader::new(&page)).map_err(unreadable)?;
     gate.map(|gate| Json(gate).into_response()).ok_or_else(no_gate)
 }
 
-/// What waits, as its card shows it; `None` if it does not wait.
-fn gate_of(page: &Page, task: &Task, backgrounds: &mut BackgroundReader<'_>) -> Result<Option<Gate>, StoreError> {
+/// What waits, as its card shows it to this key; `None` if it does not wait.
+fn gate_of(
+    page: &Page,
+    task: &Task,
+    key: &ClientKey,
+    backgrounds: &mut BackgroundReader<'_>,
+) -> Result<Option<Gate>, StoreError> {
     let Some(card) = Card::of(task, page, clock::now()) else { return Ok(None) };
     let question = question(page, task);
-    Ok(Some(card.with(backgrounds.of(task)?).into_gate(task.id, question.as_ref())))
+    let mut gate = card.with(backgrounds.of(task)?).into_gate(task.id, question.as_ref());
+    gate.own = key.reference().is_of(&task.caller);
+    gate.asked_by.key = task.caller.api_key().map(invisible::escaped);
+    Ok(Some(gate))
 }
 
 fn question(page: &Page, task: &Task) -> Option<UserQuestion> {
@@ -122,7 +168,8 @@ pub(super) async fn decide(
     if confirmation.digest != shown {
         return Err(not_decided(&page, DecisionError::Stale(id)));
     }
-    let gate = gate_of(&page, &task, &mut BackgroundReader::new(&page)).map_err(unreadable)?.ok_or_else(no_gate)?;
+    let gate =
+        gate_of(&page, &task, &key, &mut BackgroundReader::new(&page)).map_err(unreadable)?.ok_or_else(no_gate)?;
     let (verdict, note) = verdict(&page, &task, &gate.needs, decision)?;
     let (tasks, by) = (vec![(id, shown)], DecidedBy::ApiKey(key.reference()));
     let request = DecideRequest { tasks, verdict, by, note, grant: None, touch: None };

@@ -98,6 +98,7 @@ fn routes_of_api_keys(page: &Arc<Page>) -> Router<Arc<Page>> {
     Router::new()
         .route("/api/key", get(api::standing))
         .route("/api/gates", get(api::gates))
+        .route("/api/gates/after/{version}", get(api::gates_after))
         .route("/api/gate/{id}", get(api::gate).post(api::decide))
         .route("/api/{*rest}", get(api::not_found).post(api::not_found))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

@@ -4,11 +4,13 @@
 //! The key goes along with each request and is kept nowhere. It is sent only to a program of our own user; whether it may
 //! decide is for the executor to say.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
 use crate::task::effect::EffectClass;
 use protocol::code::Code;
+use protocol::digest;
 use protocol::paths::Paths;
 use protocol::task::{State, TaskId};
 use schemars::JsonSchema;
@@ -16,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use serde_with_macros::skip_serializing_none;
+use sha2::{Digest as _, Sha256};
 
 use super::client::{self, PageClientError};
 use super::site::PageSite;
@@ -46,6 +49,27 @@ pub struct GateList {
     pub more: usize,
 }
 
+impl GateList {
+    pub fn into_waiting(self) -> impl Iterator<Item = Gate> {
+        self.gates.into_iter()
+    }
+
+    /// The digest of each gate.
+    pub fn digests(&self) -> BTreeMap<TaskId, String> {
+        self.gates.iter().map(|gate| (gate.id, gate.digest.clone())).collect()
+    }
+
+    /// What differs whenever the list does: a gate came, went, or shows something else.
+    pub fn version(&self) -> String {
+        let mut hash = Sha256::new();
+        for gate in &self.gates {
+            hash.update(format!("{} {}\n", gate.id, gate.digest));
+        }
+        hash.update(self.more.to_string());
+        digest::hex(&hash.finalize())
+    }
+}
+
 /// One task that waits for a human, as its card shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gate {
@@ -63,6 +87,9 @@ pub struct Gate {
     pub effect_words: String,
     /// Whether it destroys something.
     pub danger: bool,
+    /// Whether it was asked with the same API key, which can then only deny it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own: bool,
     /// The rule that requires the confirmation.
     pub why: String,
     /// What the agent says; unverified.
@@ -122,6 +149,9 @@ pub struct GateCaller {
     /// The client for which it works, of a server that several share: like `the API key phone`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
+    /// The API key with which it was asked, as its name and its id: like `phone.1a2b3c4d`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     pub at: String,
 }
 
@@ -242,6 +272,11 @@ impl PageApi {
     /// What waits for a human.
     pub async fn waiting(&self, bearer: &str) -> Result<GateList, PageApiError> {
         self.request("GET", "gates".to_owned(), bearer, None).await
+    }
+
+    /// The same, once it is no longer the list with this version; after some seconds in any case.
+    pub async fn waiting_after(&self, bearer: &str, version: &str) -> Result<GateList, PageApiError> {
+        self.request("GET", format!("gates/after/{version}"), bearer, None).await
     }
 
     /// One task that waits for a human.

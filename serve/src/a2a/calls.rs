@@ -86,7 +86,6 @@ impl CallDesk {
         if let Some(id) = &message.task_id {
             return Err(self.refuse_to_continue(id, &message));
         }
-        let can_decide = self.state.may_decide(&self.client).await;
         // Until the task is kept: the same message that comes at the same time finds it.
         let admission = self.desk.admission.lock().await;
         let repeated = self.desk.find_repeated(&owner, &message);
@@ -105,7 +104,6 @@ impl CallDesk {
         let repeat_key = Some(message.message_id.clone()).filter(|id| !id.is_empty());
         let mut asker = self.client.asker("a2a", session);
         asker.depth = asker.depth.max(own.depth);
-        asker.can_decide = can_decide;
         let record = Arc::new(self.desk.task(owner, asker.clone(), context, message));
         let is_added = self.desk.add(&record).map_err(|error| io_error("failed to store the task", &error))?;
         drop(admission);

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use super::error::ApiError;
 use super::extract::{ApiPath, ApiQuery};
 use super::stream::{self, StreamEnd};
-use super::{HttpClient, ServeState, openapi};
+use super::{HttpClient, ServeState, openapi, waiting_stream};
 use crate::delivery;
 use crate::json_input;
 use crate::service::SessionInfo;
@@ -168,6 +168,7 @@ pub fn router() -> Router<Arc<ServeState>> {
         .route("/api/v1/submit", post(submit))
         .route("/api/v1/stream/{session}", get(follow))
         .route("/api/v1/gates", get(waiting))
+        .route("/api/v1/gates/stream", get(waiting_stream::follow))
         .route("/api/v1/gate/{id}", get(waiting_task).post(decide))
         .route("/api/v1/sessions", get(sessions))
         .route("/api/v1/session/{session}", get(session_state).delete(delete_session))
@@ -197,8 +198,7 @@ async fn submit(
     };
     let repeat_key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
     let id = request.session.unwrap_or_else(|| new_session(&client, repeat_key.as_deref()));
-    let mut asker = client.asker("api", id.clone());
-    asker.can_decide = state.may_decide(&client).await;
+    let asker = client.asker("api", id.clone());
     let question = Question {
         model: request.model,
         when_busy: request.when_busy,
@@ -359,7 +359,7 @@ async fn cancel_session(
     Ok(Json(SessionChange { session, state: if was_busy { "stopped" } else { "idle" } }))
 }
 
-fn bearer(client: &HttpClient) -> Result<&str, ApiError> {
+pub(super) fn bearer(client: &HttpClient) -> Result<&str, ApiError> {
     client.bearer.as_ref().map(super::Bearer::expose).ok_or_else(|| {
         ErrorBody::new(
             Code::NeedsScope,
@@ -370,7 +370,7 @@ fn bearer(client: &HttpClient) -> Result<&str, ApiError> {
     })
 }
 
-fn page_error(error: PageApiError) -> ApiError {
+pub(super) fn page_error(error: PageApiError) -> ApiError {
     let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     ApiError(status, ErrorBody::new(error.code, error.message))
 }

@@ -303,7 +303,8 @@ fn needed(method: &Method, path: &str) -> Needed {
 
 /// Whether a path of the own API shows sessions, or may show them in a later version.
 fn is_of_sessions(path: &str) -> bool {
-    path.strip_prefix("/api/v1/").is_some_and(|rest| rest != "gates" && !rest.starts_with("gate/"))
+    path.strip_prefix("/api/v1/")
+        .is_some_and(|rest| rest != "gates" && !rest.starts_with("gates/") && !rest.starts_with("gate/"))
 }
 
 fn identify(

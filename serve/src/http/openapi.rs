@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::api::{DecisionAnswer, Health, SessionChange, SessionList, SubmitAnswer, SubmitPending, SubmitRequest};
 use super::stream_types::ErrorAnswer;
+use super::waiting_stream::GateEvent;
 use crate::service::SessionState;
 use crate::service::turn::SessionEvent;
 
@@ -108,6 +109,20 @@ fn decisions(types: &mut SchemaGenerator) -> Vec<Operation> {
             scope: "decide, which a human grants on the page",
             body: None,
             answers: vec![("200", "What waits.", json_content::<GateList>(types))],
+        },
+        Operation {
+            method: "get",
+            path: "/api/v1/gates/stream",
+            id: "followGates",
+            summary: "What waits for a human, as server-sent events; while a key follows, the calls of others wait for it",
+            scope: "decide, which a human grants on the page",
+            body: None,
+            answers: vec![(
+                "200",
+                "`gate` with each gate that waits, also when it shows something else than before; `gone` when it no \
+                 longer waits; a comment every 25 seconds.",
+                json!({"text/event-stream": {"schema": reference::<GateEvent>(types)}}),
+            )],
         },
         Operation {
             method: "get",

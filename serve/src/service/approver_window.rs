@@ -1,7 +1,7 @@
 //! The shell of a client's session: what its caller is, and how long a call waits until a human is there.
 //!
-//! A client on the network cannot approve anything. If a task needs a human and none has the page open, the call is
-//! tried again for a short time, and then refused with the reason, so that the model can tell its user.
+//! If a task needs a human, no one has the page open, and no other client follows what waits in order to decide, the call
+//! is tried again for a short time, and then refused with the reason, so that the model can tell its user.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -14,6 +14,7 @@ use protocol::shell::{PrintedOutput, Shell};
 use protocol::task::TaskId;
 use serde_json::Value;
 
+use super::followers::Followers;
 use super::revoked::{RevokedKeys, cancel_of_revoked, revoked};
 use crate::service::turn::Asker;
 
@@ -31,12 +32,28 @@ pub(crate) struct ApproverWindow {
     /// The session and its tasks are being deleted.
     is_closed: AtomicBool,
     revoked: RevokedKeys,
+    followers: Followers,
+}
+
+/// Who may answer a call that needs a human, and for how long that is waited for.
+#[derive(Debug, Clone)]
+pub(crate) struct Approvers {
+    /// How long a call waits until one is there.
+    pub(crate) window: Duration,
+    pub(crate) followers: Followers,
+}
+
+impl Approvers {
+    pub(crate) fn new(window: Duration) -> Self {
+        Self { window, followers: Followers::new() }
+    }
 }
 
 impl ApproverWindow {
-    pub(crate) fn new(shell: Arc<dyn Shell>, window: Duration, asker: Asker, revoked: RevokedKeys) -> Self {
+    pub(crate) fn new(shell: Arc<dyn Shell>, approvers: Approvers, asker: Asker, revoked: RevokedKeys) -> Self {
         let clock = (Mutex::new(()), Condvar::new());
-        Self { shell, window, asker: Mutex::new(asker), clock, is_closed: AtomicBool::new(false), revoked }
+        let Approvers { window, followers } = approvers;
+        Self { shell, window, asker: Mutex::new(asker), clock, is_closed: AtomicBool::new(false), revoked, followers }
     }
 
     /// Lets no further call through. What a call that is running still starts is cancelled.
@@ -60,7 +77,8 @@ impl ApproverWindow {
 
     fn caller(&self, caller: &Caller) -> Caller {
         let asker = self.asker.lock().unwrap_or_else(PoisonError::into_inner);
-        Caller { unattended: !asker.can_decide, ..asker.narrow(caller) }
+        let is_attended = asker.can_decide || self.followers.can_decide_for(asker.key.as_deref());
+        Caller { unattended: !is_attended, ..asker.narrow(caller) }
     }
 
     fn pause(&self) {
@@ -72,7 +90,8 @@ impl ApproverWindow {
 
 impl Shell for ApproverWindow {
     fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> PrintedOutput {
-        let caller = self.caller(caller);
+        let own_caller = caller;
+        let mut caller = self.caller(own_caller);
         let until = Instant::now() + self.window;
         let is_run = words.first().is_some_and(|word| word == "run") && !words.iter().any(|word| word == "--dry-run");
         let printed = loop {
@@ -87,6 +106,7 @@ impl Shell for ApproverWindow {
                 break printed;
             }
             self.pause();
+            caller = self.caller(own_caller);
         };
         let (is_closed, is_revoked) = (self.is_closed(), self.is_revoked());
         if is_run
@@ -143,14 +163,21 @@ mod tests {
         let shell = Arc::new(ShellStub(refusals.into()));
         let asker = Asker { can_decide, ..Asker::default() };
         let words = ["run", "x"].map(str::to_owned);
-        ApproverWindow::new(shell, window, asker, RevokedKeys::none()).call(&words, "", &Caller::default()).status
+        ApproverWindow::new(shell, Approvers::new(window), asker, RevokedKeys::none())
+            .call(&words, "", &Caller::default())
+            .status
     }
 
     #[test]
     fn a_client_narrows_what_the_server_may_use() {
         let only = |name: &str| ToolScope::default().narrowed(vec![name.to_owned()]).expect("a name");
         let asker = Asker { tool_scope: only("a_*"), depth: 1, ..Asker::default() };
-        let window = ApproverWindow::new(Arc::new(ShellStub(0.into())), Duration::ZERO, asker, RevokedKeys::none());
+        let window = ApproverWindow::new(
+            Arc::new(ShellStub(0.into())),
+            Approvers::new(Duration::ZERO),
+            asker,
+            RevokedKeys::none(),
+        );
         let server = Caller { tool_scope: only("*_read"), read_only: true, ..Caller::default() };
         let caller = window.caller(&server);
         assert!(caller.read_only && caller.depth == 1);
@@ -178,8 +205,12 @@ mod tests {
     #[test]
     fn what_a_call_starts_while_its_session_is_deleted_is_cancelled() {
         let shell = Arc::new(SlowShell::default());
-        let window =
-            ApproverWindow::new(Arc::<SlowShell>::clone(&shell), Duration::ZERO, Asker::default(), RevokedKeys::none());
+        let window = ApproverWindow::new(
+            Arc::<SlowShell>::clone(&shell),
+            Approvers::new(Duration::ZERO),
+            Asker::default(),
+            RevokedKeys::none(),
+        );
         let window = Arc::new(window);
         let run = ["run", "x"].map(str::to_owned);
         window.call(&run, "", &Caller::default());

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::approver_window::ApproverWindow;
+use super::approver_window::{ApproverWindow, Approvers};
 use super::history::{TurnHistory, known_questions};
 use super::ledger::{AskedTurn, LateAnswer, OwedAnswers, QuestionLedger, QuestionPlace, ToldAnswers};
 use super::log::{Activity, EventLog, EventSender, is_over};
@@ -42,7 +42,7 @@ pub(super) struct LiveParts {
     pub(super) shell: Arc<dyn Shell>,
     pub(super) trigger: Trigger,
     pub(super) caller: Caller,
-    pub(super) window: Duration,
+    pub(super) approvers: Approvers,
     pub(super) tracker: TaskTracker,
     pub(super) ledger: Arc<QuestionLedger>,
     pub(super) listeners: Arc<ConcurrencyLimit<Uuid>>,
@@ -123,7 +123,7 @@ impl LiveSession {
             shell,
             trigger,
             caller,
-            window,
+            approvers,
             tracker,
             ledger,
             listeners,
@@ -141,7 +141,7 @@ impl LiveSession {
         let known_questions = known_questions(&entries);
         let shell: Arc<dyn Shell> =
             if label.starts_with(SHARED_LABEL) { Arc::new(OwnTasksShell::new(shell, &entries)) } else { shell };
-        let window = Arc::new(ApproverWindow::new(shell, window, asker, revoked.clone()));
+        let window = Arc::new(ApproverWindow::new(shell, approvers, asker, revoked.clone()));
         let watch = trigger.again();
         let context = LoopContext {
             config: &config,

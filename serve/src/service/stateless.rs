@@ -45,8 +45,20 @@ pub(super) async fn ask(
         .chain((!tools.is_empty()).then(|| CLIENT_TOOLS.to_owned()))
         .reduce(|all, part| format!("{all}\n\n{part}"));
     let entries = entries(messages, asker.key.as_ref(), &exchanges);
-    let LiveParts { config, model_factory, mailbox, shell, trigger, caller, tracker, revoked, stopping, load, .. } =
-        parts;
+    let LiveParts {
+        config,
+        model_factory,
+        mailbox,
+        shell,
+        trigger,
+        caller,
+        approvers,
+        tracker,
+        revoked,
+        stopping,
+        load,
+        ..
+    } = parts;
     let model_factory = match system {
         None => model_factory,
         Some(system) => Arc::new(model_factory.as_ref().clone().instructed(Some(system))),
@@ -63,7 +75,7 @@ pub(super) async fn ask(
     let context = LoopContext {
         config: &config,
         mailbox,
-        shell: Arc::new(ApproverWindow::new(own_shell, parts.window, asker.clone(), revoked.clone())),
+        shell: Arc::new(ApproverWindow::new(own_shell, approvers, asker.clone(), revoked.clone())),
         model_factory: Arc::clone(&model_factory),
         trigger,
         observer: Arc::new(keeper),

@@ -42,7 +42,7 @@ pub struct Asker {
     /// What the client may use; it only narrows.
     pub tool_scope: ToolScope,
     pub read_only: bool,
-    /// Whether someone who may decide listens to this client, so that a task can wait for them without an open page.
+    /// Whether its tasks wait for a human though no one is there who decides.
     pub can_decide: bool,
     /// The one model that answers this client, if its key says so.
     pub model: Option<String>,

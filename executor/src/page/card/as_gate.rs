@@ -27,6 +27,7 @@ impl Card {
             effect: self.effect,
             effect_words: self.effect_words.to_owned(),
             danger: self.danger,
+            own: false,
             why: invisible::escaped(&self.why),
             reason: self.reason.map(|reason| reason.plain()),
             asked_by: GateCaller {
@@ -35,6 +36,7 @@ impl Card {
                 folder,
                 session: self.asked.session.map(|session| plain_line(&session).text),
                 client: self.asked.client.map(|client| plain_line(&client).text),
+                key: None,
                 at: self.asked.moment.at,
             },
             starts: self.starts.as_ref().map(StartTime::plain),

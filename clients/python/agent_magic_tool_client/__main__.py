@@ -1,0 +1,51 @@
+"""Decides by a policy from the command line: python3 -m agent_magic_tool_client --by-kind '{"read": true}'"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from .connection import ApiError
+from .decider import Decider
+from .policy import approve_all, by_kind, by_subtool, reject_all
+
+parser = argparse.ArgumentParser(
+    prog="agent-magic-tool-decide",
+    description="Decides what waits for a human, until it is stopped. The API key is read from AGENT_MAGIC_TOOL_DECIDE_KEY. "
+    "Without a policy, everything is denied.",
+)
+parser.add_argument("--url", default="http://127.0.0.1:8790")
+policies = parser.add_mutually_exclusive_group()
+policies.add_argument("--approve-all", action="store_true")
+policies.add_argument("--by-subtool", type=json.loads, metavar="JSON", help='like {"note_*": true}')
+policies.add_argument("--by-kind", type=json.loads, metavar="JSON", help='like {"read": true, "write": false}')
+
+
+def main() -> int:
+    given = parser.parse_args()
+    key = os.environ.get("AGENT_MAGIC_TOOL_DECIDE_KEY")
+    if not key:
+        parser.error("set AGENT_MAGIC_TOOL_DECIDE_KEY to an API key that may decide")
+    policy = reject_all
+    if given.approve_all:
+        policy = approve_all
+    elif given.by_subtool is not None:
+        policy = by_subtool(given.by_subtool)
+    elif given.by_kind is not None:
+        policy = by_kind(given.by_kind)
+    try:
+        for outcome in Decider(given.url, key, policy).run():
+            line = {"id": outcome.gate["id"], "subtool": outcome.gate["subtool"], "result": outcome.result}
+            print(json.dumps({**line, "reason": outcome.reason} if outcome.reason else line), flush=True)
+    except ApiError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
