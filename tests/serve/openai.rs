@@ -283,7 +283,8 @@ fn a_client_with_its_own_history_is_given_the_tool() {
         let listed = answers[0]["answer"]["names"].as_array().expect("names").clone();
         assert!(listed.len() > 1 && listed.contains(&json!(named)), "{place}");
         assert_eq!(answers[1]["answer"]["text"], "It is under way.\n\nThere are 3 words.", "{place}");
-        let seen = json!(model.asked().last().expect("asked")).to_string();
+        let asked: Vec<_> = model.asked().iter().map(ToString::to_string).collect();
+        let seen = asked.iter().rfind(|asked| asked.contains("pirate")).expect("asked");
         for kept in ["pirate", "My name is Anna.", "Ahoy, Anna.", QUESTION, "command_executor"] {
             assert!(seen.contains(kept), "{kept}: {seen}");
         }
@@ -294,7 +295,8 @@ fn a_client_with_its_own_history_is_given_the_tool() {
         );
         assert_eq!(answers[3]["error"]["status"], 404, "{place}");
         assert!(answers[3]["error"]["message"].as_str().is_some_and(|text| text.contains("anthropic")), "{place}");
-        assert!(answers[4]["answer"]["text"].as_str().is_some_and(|text| text.contains("history")), "{place}");
+        // What looks like a command of a session is a question like any other.
+        assert!(asked.iter().any(|asked| asked.contains("!tasks")), "{place}");
     }
     assert_eq!(server.get("/api/v1/sessions").json()["sessions"], json!([]), "nothing is stored");
 }
