@@ -65,7 +65,7 @@ fn block(block: &Value, read: &mut ClientText) {
     }
 }
 
-/// The text of an attached document. Its lines are no commands, whoever wrote them.
+/// The text of an attached document. Its lines are no commands: a stranger may have written them.
 fn quoted_document(text: &str) -> String {
     let quoted = |line: &str| {
         let is_like_a_command = line.trim_start().starts_with(['!', '@', '/']);
