@@ -24,7 +24,7 @@ use crate::model::view::ContextBounds;
 /// Creates the active model of a session: its client and its system prompt.
 #[derive(Debug, Clone)]
 pub struct ModelFactory {
-    models: ModelRegistry,
+    models: Arc<ModelRegistry>,
     ledger: Arc<Ledger>,
     account: ChargedAccount,
     mode: PromptMode,
@@ -41,7 +41,7 @@ impl ModelFactory {
     pub fn new(config: &Config, paths: &Paths, mode: PromptMode, focus: Option<String>) -> Result<Self, ErrorBody> {
         let clients = HttpClients::new(config).map_err(|error| ErrorBody::new(Code::BadConfig, chain(&error)))?;
         Ok(Self {
-            models: ModelRegistry::new(config),
+            models: Arc::new(ModelRegistry::new(config)),
             ledger: Arc::new(Ledger::in_state(&paths.state)),
             account: ChargedAccount::new(SpendingAccount::new(
                 Uid::effective().as_raw(),

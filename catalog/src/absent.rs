@@ -38,6 +38,12 @@ impl Catalog {
     }
 }
 
+/// The error of what needs a subtool that its caller does not have. It does not name what the caller must not know.
+pub fn needed_is_absent() -> ErrorBody {
+    ErrorBody::new(Code::UnknownSubtool, "it needs a subtool that this caller does not have")
+        .hint("do not look for another way; tell the user, who decides what this caller may use")
+}
+
 /// Why the subtool `name` was not loaded, if it is defined somewhere; `None` if it is not, or must not be known.
 pub fn why_absent(
     name: &str,

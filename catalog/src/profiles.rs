@@ -17,52 +17,61 @@ use crate::Subtool;
 
 /// The profiles, by their names.
 #[derive(Debug, Clone, Default)]
-pub struct Profiles {
-    filters: BTreeMap<String, AccessFilter>,
-    rules: BTreeMap<String, AccessRules>,
+pub struct Profiles(BTreeMap<String, Profile>);
+
+#[derive(Debug, Clone)]
+struct Profile {
+    rules: AccessRules,
+    /// What the rules say, ready to be asked.
+    filter: AccessFilter,
 }
 
 impl Profiles {
     pub fn of(config: &Config) -> Self {
-        let rules: BTreeMap<_, _> =
-            config.profiles.iter().map(|(name, profile)| (name.clone(), profile.access())).collect();
-        // The configuration was not accepted with a pattern that cannot be read.
-        let filter = |rules| AccessFilter::new(rules).unwrap_or_else(|_| AccessFilter::nothing());
-        Self { filters: rules.iter().map(|(name, rules)| (name.clone(), filter(rules))).collect(), rules }
+        let profile = |rules: AccessRules| {
+            // The configuration was not accepted with a pattern that cannot be read.
+            let filter = AccessFilter::new(&rules).unwrap_or_else(|_| AccessFilter::nothing());
+            Profile { rules, filter }
+        };
+        Self(config.profiles.iter().map(|(name, settings)| (name.clone(), profile(settings.access()))).collect())
+    }
+
+    fn filter(&self, name: &str) -> Option<&AccessFilter> {
+        self.0.get(name).map(|profile| &profile.filter)
     }
 
     /// The rules of the profiles that a scope names; an error if there is one that does not exist.
     pub fn rules_of(&self, scope: &ToolScope) -> Result<BTreeMap<String, AccessRules>, ErrorBody> {
-        let rules = |name: &str| Some((name.to_owned(), self.rules.get(name)?.clone()));
+        let rules = |name: &str| Some((name.to_owned(), self.0.get(name)?.rules.clone()));
         scope.profiles().map(|name| rules(name).ok_or_else(|| unknown(name))).collect()
     }
 
     /// Fails for a scope with a profile that does not exist: nothing can be used with it.
     pub fn check(&self, scope: &ToolScope) -> Result<(), ErrorBody> {
-        scope.profiles().find(|name| !self.filters.contains_key(*name)).map_or(Ok(()), |name| Err(unknown(name)))
+        scope.profiles().find(|name| !self.0.contains_key(*name)).map_or(Ok(()), |name| Err(unknown(name)))
     }
 
     /// Whether a scope admits this subtool.
     pub(crate) fn admit(&self, scope: &ToolScope, name: &str, definition: &Definition) -> bool {
         let requires = constant_requirements(definition);
         let facts = facts(name, definition, &requires);
-        scope.covers_with(name, |profile| self.filters.get(profile).is_some_and(|filter| filter.permits(facts)))
+        scope.covers_with(name, |profile| self.filter(profile).is_some_and(|filter| filter.permits(facts)))
     }
 
     /// Whether a scope may have a subtool of this name, as far as names tell.
     pub(crate) fn may_have(&self, scope: &ToolScope, name: &str) -> bool {
-        scope.covers_with(name, |profile| self.filters.get(profile).is_some_and(|filter| filter.permits_name(name)))
+        scope.covers_with(name, |profile| self.filter(profile).is_some_and(|filter| filter.permits_name(name)))
     }
 
     /// Whether a caller with this scope may know what is defined under a name, also if that was not loaded.
     pub(crate) fn may_know(&self, scope: &ToolScope, name: &str) -> bool {
         let may = |filter: &AccessFilter| filter.is_by_name() && filter.permits_name(name);
-        scope.covers_with(name, |profile| self.filters.get(profile).is_some_and(may))
+        scope.covers_with(name, |profile| self.filter(profile).is_some_and(may))
     }
 
     /// Why a profile excludes a subtool; `None` if it does not.
     pub fn exclusion(&self, profile: &str, name: &str, definition: &Definition) -> Option<String> {
-        let filter = self.filters.get(profile)?;
+        let filter = self.filter(profile)?;
         let requires = constant_requirements(definition);
         let excluded = filter.exclusion(facts(name, definition, &requires))?;
         let key = format!("profiles.{profile}.{}", excluded.key());
@@ -79,7 +88,7 @@ impl Profiles {
 
     /// The privilege for want of which a profile excludes a subtool that it allows by a pattern other than `*`.
     pub fn named_and_lacking(&self, profile: &str, subtool: &Subtool) -> Option<String> {
-        let (filter, rules) = (self.filters.get(profile)?, self.rules.get(profile)?);
+        let Profile { filter, rules } = self.0.get(profile)?;
         let requires = constant_requirements(&subtool.definition);
         let name = subtool.name.as_str();
         let Exclusion::Privilege(missing) = filter.exclusion(facts(name, &subtool.definition, &requires))? else {
@@ -91,17 +100,13 @@ impl Profiles {
 
     /// The first profile of a scope that lacks a privilege.
     pub(crate) fn lacking<'a>(&self, scope: &'a ToolScope, privilege: &str) -> Option<&'a str> {
-        scope.profiles().find(|name| !self.filters.get(*name).is_some_and(|filter| filter.grants(privilege)))
-    }
-
-    /// The names of all profiles.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.filters.keys().map(String::as_str)
+        scope.profiles().find(|name| !self.filter(name).is_some_and(|filter| filter.grants(privilege)))
     }
 
     /// What tells two states of the profiles apart.
     pub(crate) fn stamp(&self) -> String {
-        if self.rules.is_empty() { String::new() } else { format!("{:?}", self.rules) }
+        let rules: BTreeMap<_, _> = self.0.iter().map(|(name, profile)| (name, &profile.rules)).collect();
+        if rules.is_empty() { String::new() } else { format!("{rules:?}") }
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::absent::needed_is_absent;
 use catalog::{Catalog, Sources, SourcesWatch, Subtool, plain_credentials};
 use definition::Definition;
 use dispatcher::{AppliedRateLimit, RateLimitKey, RecoveryInfo};
@@ -413,15 +414,12 @@ fn planned(
     }
 }
 
-/// Why a caller cannot use a subtool that needs others: it does not have one of them, and is not told which.
+/// Why a caller cannot use a subtool that needs others: it does not have one of them.
 fn lacking_dependency(definition: &Definition, catalog: &Catalog, caller: &Caller) -> Option<ErrorBody> {
     let scope = &caller.tool_scope;
     let has = |name: &SubtoolName| catalog.usable(name.as_str(), scope).is_some();
-    if scope.is_everything() || definition.depends_on.iter().all(has) {
-        return None;
-    }
-    let error = ErrorBody::new(Code::UnknownSubtool, "it needs a subtool that this caller does not have");
-    Some(error.hint("do not look for another way; tell the user, who decides what this caller may use"))
+    let is_complete = scope.is_everything() || definition.depends_on.iter().all(has);
+    (!is_complete).then(needed_is_absent)
 }
 
 /// Parses a request from the mailbox. The user id always comes from the mailbox, never from the request itself.

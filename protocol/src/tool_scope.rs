@@ -34,18 +34,22 @@ pub enum InvalidPattern {
     ProfileName(String),
 }
 
-/// Whether a profile can have this name.
-pub fn is_profile_name(name: &str) -> bool {
+/// Fails if no profile can have this name.
+pub fn check_profile_name(name: &str) -> Result<(), InvalidPattern> {
     let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=MAX_PROFILE_CHARS).contains(&name.len()) && name.bytes().all(is_fit) && !name.starts_with('-')
+    let has_length = (1..=MAX_PROFILE_CHARS).contains(&name.len());
+    if has_length && name.bytes().all(is_fit) && !name.starts_with('-') {
+        Ok(())
+    } else {
+        Err(InvalidPattern::ProfileName(name.to_owned()))
+    }
 }
 
 fn check(patterns: &[String]) -> Result<(), InvalidPattern> {
     for pattern in patterns {
         match pattern.strip_prefix(PROFILE) {
             Some(_) if patterns.len() > 1 => return Err(InvalidPattern::ProfileAmongOthers(pattern.clone())),
-            Some(name) if !is_profile_name(name) => return Err(InvalidPattern::ProfileName(name.to_owned())),
-            Some(_) => {}
+            Some(name) => check_profile_name(name)?,
             None => {
                 let wrong = |source| InvalidPattern::Glob { pattern: pattern.clone(), source };
                 Glob::new(pattern).map_err(wrong)?;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use agent_loop::model::ledger::Ledger;
 use agent_loop::model::provider::ToolDefinition;
 use catalog::Catalog;
+use catalog::absent::needed_is_absent;
 use ground::config::Config;
 use ground::results::handover;
 use ground::results::trigger::Trigger;
@@ -178,13 +179,7 @@ impl Delegation {
         if scope.is_everything() || self.subtools.borrow().usable(name, scope).is_some() {
             return None;
         }
-        Some(Self::not_theirs())
-    }
-
-    /// The failure of what needs a subtool that its caller does not have.
-    pub(super) fn not_theirs() -> Failure {
-        let failure = Failure::new(Code::UnknownSubtool, "it needs a subtool that this caller does not have");
-        failure.hint("do not look for another way; tell the user, who decides what this caller may use")
+        Some(needed_is_absent().into())
     }
 
     /// Returns the subtool `name` if the caller may use it.

@@ -476,7 +476,7 @@ impl SessionService {
         let settings = self.settings.current();
         let caller = asker.narrow(&self.caller);
         let read_only = settings.config.restricts_to_reading(&caller);
-        let account = account_of(asker, &self.caller, &settings.config);
+        let account = account_of(asker, &caller, &settings.config);
         LiveParts {
             model_factory: Arc::new(settings.factory(read_only).as_ref().clone().at_expense_of(account)),
             config: settings.config,
@@ -559,9 +559,9 @@ pub(crate) const FIRST_EVENT: EventId = EventId { turn: 0, load: 0, number: 0, i
 pub(crate) const PRINTED_EVENT: EventId = EventId { number: 1, ..FIRST_EVENT };
 pub(crate) const TOLD_EVENT: EventId = EventId { number: 2, ..FIRST_EVENT };
 
-/// The account at whose expense a client asks.
-fn account_of(asker: &Asker, own: &Caller, config: &Config) -> SpendingAccount {
-    SpendingAccount::new(own.uid, asker.key.as_deref(), &asker.narrow(own).tool_scope, config)
+/// The account at whose expense a client asks, who has the rights of this caller.
+fn account_of(asker: &Asker, caller: &Caller, config: &Config) -> SpendingAccount {
+    SpendingAccount::new(caller.uid, asker.key.as_deref(), &caller.tool_scope, config)
 }
 
 fn send_preface(sender: &EventSender, id: EventId, text: &str) {

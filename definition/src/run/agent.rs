@@ -4,7 +4,7 @@ use ground::base::template;
 use ground::config::secret::SecretName;
 use ground::task::failure::Failure;
 use protocol::code::Code;
-use protocol::tool_scope::{ToolScope, is_profile_name};
+use protocol::tool_scope::{ToolScope, check_profile_name};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -63,9 +63,8 @@ impl Settings for Agent {
         if !found.is_empty() {
             return found;
         }
-        if let Some(profile) = self.profile.as_ref().filter(|profile| !is_profile_name(profile)) {
-            let words = format!("`{profile}` is not the name of a profile; use 1 to 32 of the characters a-z 0-9 -");
-            return vec![DefinitionMistake::new("profile", &words)];
+        if let Some(Err(wrong)) = self.profile.as_deref().map(check_profile_name) {
+            return vec![DefinitionMistake::new("profile", &wrong.to_string())];
         }
         let Some(list) = self.subtools.as_ref().filter(|subtools| !subtools.is_string()) else { return Vec::new() };
         let wrong = |problem: &dyn ToString| vec![DefinitionMistake::new("subtools", &problem.to_string())];

@@ -91,11 +91,11 @@ impl AttemptPool {
 
     /// Looks up the values that `task` would replace, and reports [`DaemonEvent::Previewed`].
     pub(super) fn preview(&self, task: Task, definition: Arc<Definition>) {
-        let (settings, data_folder) = (self.settings.current(), Arc::clone(&self.data_folder));
-        let runner_context = Arc::clone(&settings.runner_context);
+        let (rules, data_folder) = (Arc::new(self.settings.clone()), Arc::clone(&self.data_folder));
+        let runner_context = self.settings.runner_context();
         let (background, cancel) = (self.background.clone(), self.background.executor_ended().child_token());
         self.background.spawn(async move {
-            let preview = attempt::preview(task.clone(), definition, runner_context, settings, data_folder, cancel);
+            let preview = attempt::preview(task.clone(), definition, runner_context, rules, data_folder, cancel);
             let found = OffRuntime(Box::pin(preview)).await;
             if !background.send(DaemonEvent::Previewed(Box::new((task, found)))) {
                 tracing::debug!("a preview finished after the executor had ended");

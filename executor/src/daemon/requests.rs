@@ -85,16 +85,15 @@ impl Daemon {
                 Event::refusal(request, error)
             }
             Operation::Forget { session } => answered(self.forget_session(caller.uid, &session)?),
+            Operation::Listing(question) if question.wants_rules => {
+                match self.inbox.intake.settings().sources.profiles().rules_of(&caller.tool_scope) {
+                    Ok(rules) => answered(Answer::Listing(ListingAnswer { rules, ..ListingAnswer::default() })),
+                    Err(error) => Event::refusal(request, error),
+                }
+            }
             Operation::Listing(question) => {
                 let (catalog, settings) = (self.inbox.intake.catalog(), self.inbox.intake.settings());
-                if question.wants_rules {
-                    match settings.sources.profiles().rules_of(&caller.tool_scope) {
-                        Ok(rules) => answered(Answer::Listing(ListingAnswer { rules, ..ListingAnswer::default() })),
-                        Err(error) => Event::refusal(request, error),
-                    }
-                } else {
-                    answered(Answer::Listing(self.listings.answer(&question, &catalog.borrow(), &settings)))
-                }
+                answered(Answer::Listing(self.listings.answer(&question, &catalog.borrow(), &settings)))
             }
             Operation::Status => {
                 let (mailbox, config) = (self.mailbox.root(), self.config_file.path());

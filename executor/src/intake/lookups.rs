@@ -12,19 +12,21 @@ use runner::delegation::too_deep;
 use serde_json::{Map, Value};
 
 use super::policy::{PolicyCase, PolicyDecision};
-use super::settings::{LiveSettings, Settings};
+use super::settings::LiveSettings;
 use super::trust;
 use crate::attempt::lookup::{LookupCall, LookupRules};
 
-impl LookupRules for Settings {
+/// By the rules at the time of the call: an attempt may take long.
+impl LookupRules for LiveSettings {
     fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody> {
         let LookupCall { name, definition, input, caller, is_for_caller } = *call;
+        let settings = self.current();
         let refused = |why: String| ErrorBody::new(Code::RefusedByPolicy, why);
-        if !self.sources.admits(name.as_str(), definition, &caller.tool_scope) {
+        if !settings.sources.admits(name.as_str(), definition, &caller.tool_scope) {
             return Err(refused("it needs a subtool that the caller does not have".to_owned()));
         }
         if definition.run.delegates()
-            && let Some(error) = too_deep(name.as_str(), caller.depth, self.config())
+            && let Some(error) = too_deep(name.as_str(), caller.depth, settings.config())
         {
             return Err(error);
         }
@@ -32,9 +34,9 @@ impl LookupRules for Settings {
         if let Some(error) = trust::beyond_trust(name.as_str(), definition, caller).filter(|_| is_for_caller) {
             return Err(error);
         }
-        LookupRules::check_privileges(self, definition, input, caller)?;
+        settings.sources.check_privileges(definition, input, &caller.tool_scope)?;
         let assurance = Assurance::Page;
-        let ruling = self.policy.decide_for_session(PolicyCase { name, definition, input, caller, assurance });
+        let ruling = settings.policy.decide_for_session(PolicyCase { name, definition, input, caller, assurance });
         match ruling.decision {
             PolicyDecision::Run => Ok(()),
             PolicyDecision::Refuse => Err(refused(format!("`{name}` is refused: {}", ruling.why))),
@@ -45,7 +47,7 @@ impl LookupRules for Settings {
     }
 
     fn admits(&self, name: &str, definition: &Definition, caller: &Caller) -> bool {
-        self.sources.admits(name, definition, &caller.tool_scope)
+        self.current().sources.admits(name, definition, &caller.tool_scope)
     }
 
     fn check_privileges(
@@ -54,26 +56,6 @@ impl LookupRules for Settings {
         input: &Map<String, Value>,
         caller: &Caller,
     ) -> Result<(), ErrorBody> {
-        self.sources.check_privileges(definition, input, &caller.tool_scope)
-    }
-}
-
-/// By the rules at the time of the call: an attempt may take long.
-impl LookupRules for LiveSettings {
-    fn check(&self, call: &LookupCall<'_>) -> Result<(), ErrorBody> {
-        self.current().check(call)
-    }
-
-    fn admits(&self, name: &str, definition: &Definition, caller: &Caller) -> bool {
-        LookupRules::admits(&*self.current(), name, definition, caller)
-    }
-
-    fn check_privileges(
-        &self,
-        definition: &Definition,
-        input: &Map<String, Value>,
-        caller: &Caller,
-    ) -> Result<(), ErrorBody> {
-        LookupRules::check_privileges(&*self.current(), definition, input, caller)
+        self.current().sources.check_privileges(definition, input, &caller.tool_scope)
     }
 }

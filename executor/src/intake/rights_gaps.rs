@@ -1,6 +1,6 @@
 //! What callers may use and lack something for: a subtool that it needs, or a privilege. Allowing one subtool allows no other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use catalog::{Catalog, Subtool, relatives};
 use definition::run::Run;
@@ -29,17 +29,22 @@ fn needed(subtool: &Subtool) -> BTreeSet<SubtoolName> {
 
 /// The gaps of one subtool for callers with a profile: what it needs and they do not have.
 pub fn of_subtool(profile: &str, subtool: &Subtool, catalog: &Catalog) -> Vec<String> {
-    let Ok(scope) = ToolScope::default().within_profile(profile) else { return Vec::new() };
-    let lacks = |name: &SubtoolName| catalog.get(name.as_str()).is_some_and(|needed| !catalog.admits(&needed, &scope));
-    needed(subtool).into_iter().filter(|name| lacks(name)).map(|name| name.to_string()).collect()
+    ToolScope::default()
+        .within_profile(profile)
+        .map(|scope| lacking(&needed(subtool), &scope, catalog))
+        .unwrap_or_default()
+}
+
+fn lacking(needed: &BTreeSet<SubtoolName>, scope: &ToolScope, catalog: &Catalog) -> Vec<String> {
+    let lacks = |name: &SubtoolName| catalog.get(name.as_str()).is_some_and(|other| !catalog.admits(&other, scope));
+    needed.iter().filter(|name| lacks(name)).map(ToString::to_string).collect()
 }
 
 /// The gaps of `[access]` and of each profile, in the order of the subtools.
 pub fn of(config: &Config, catalog: &Catalog) -> Vec<RightsGap> {
     let mut gaps = Vec::new();
-    let names: Vec<_> = config.profiles.keys().map(String::as_str).collect();
-    let scopes: BTreeMap<_, _> =
-        names.iter().filter_map(|name| Some((*name, ToolScope::default().within_profile(name).ok()?))).collect();
+    let scope = |name: &String| ToolScope::default().within_profile(name).ok();
+    let scopes: Vec<_> = config.profiles.keys().filter_map(|name| Some((name, scope(name)?))).collect();
     for subtool in catalog.subtools() {
         let needed = needed(&subtool);
         let hidden: Vec<_> = needed.iter().filter(|name| catalog.is_hidden(name.as_str())).collect();
@@ -48,7 +53,7 @@ pub fn of(config: &Config, catalog: &Catalog) -> Vec<RightsGap> {
         }
         for (profile, scope) in &scopes {
             if catalog.admits(&subtool, scope) {
-                let lacking = of_subtool(profile, &subtool, catalog);
+                let lacking = lacking(&needed, scope, catalog);
                 if !lacking.is_empty() {
                     gaps.push(gap(&format!("profiles.{profile}"), &subtool, &quoted(lacking.iter())));
                 }

@@ -12,7 +12,7 @@ use protocol::code::Code;
 use protocol::error::{ErrorBody, chain};
 use protocol::paths::Paths;
 use protocol::regular_file;
-use protocol::tool_scope::is_profile_name;
+use protocol::tool_scope::check_profile_name;
 use protocol::trust::{self, Distrust};
 use toml::de::{DeTable, DeValue};
 use url::Url;
@@ -194,7 +194,7 @@ impl ConfigText {
         }
         let unknown = config.used_profiles().into_iter().find(|(_, name)| !config.profiles.contains_key(name));
         unknown.map_or(Ok(()), |(path, name)| {
-            let message = if is_profile_name(&name) {
+            let message = if check_profile_name(&name).is_ok() {
                 format!("there is no profile `{name}`; write [profiles.{name}]")
             } else {
                 format!("`{name}` is not the name of a profile; write it without `@`, as in [profiles.NAME]")

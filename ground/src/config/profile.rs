@@ -2,7 +2,7 @@
 
 use protocol::access::AccessRules;
 use protocol::data_class::DataClass;
-use protocol::tool_scope::is_profile_name;
+use protocol::tool_scope::check_profile_name;
 use serde::Deserialize;
 
 use super::{RateLimit, RuleAction, RuleSettings};
@@ -64,9 +64,8 @@ impl ProfileSettings {
 
     /// What is wrong with a profile of this name: the key below it, if it is one, and why.
     pub(super) fn mistake(&self, name: &str) -> Option<(String, String)> {
-        if !is_profile_name(name) {
-            let why = "this is not the name of a profile; use 1 to 32 of the characters a-z 0-9 -";
-            return Some((String::new(), why.to_owned()));
+        if let Err(wrong) = check_profile_name(name) {
+            return Some((String::new(), wrong.to_string()));
         }
         if let Some(unlimited) = self.rate_limits.iter().position(|limit| limit.calls == 0) {
             let why = "0 calls would be no limit; leave it out, or write `allow = []` if there are to be none";

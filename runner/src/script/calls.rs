@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Catalog;
+use catalog::absent::needed_is_absent;
 use futures_util::FutureExt as _;
 use ground::task::name::SubtoolName;
 use ground::task::part_of;
@@ -140,9 +141,10 @@ impl<'a> ScriptCalls<'a> {
         let is_of_caller = self.callable.is_everything();
         let scope = &self.invocation.caller.tool_scope;
         if !is_of_caller && !scope.is_everything() {
-            let excluded = (!self.callable.covers(name)).then(Delegation::not_theirs);
-            if let Some(failure) = excluded.or_else(|| self.delegation.excluded(name, self.invocation)) {
-                return Ok(CallEnd::of_error(failure.error));
+            let excluded = (!self.callable.covers(name)).then(needed_is_absent);
+            let not_theirs = || self.delegation.excluded(name, self.invocation).map(|failure| failure.error);
+            if let Some(error) = excluded.or_else(not_theirs) {
+                return Ok(CallEnd::of_error(error));
             }
         }
         // A call that its caller may not make either is refused like any other of theirs.

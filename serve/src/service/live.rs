@@ -290,7 +290,7 @@ impl LiveSession {
         }
         let Question { id, asker, text, model, limits, .. } = question;
         let (caller, config) = &self.payer;
-        self.model_factory.charge(account_of(&asker, caller, config));
+        self.model_factory.charge(account_of(&asker, &asker.narrow(caller), config));
         self.window.set_asker(asker);
         self.choose_model(model).await?;
         let mut turns = self.log.turns();

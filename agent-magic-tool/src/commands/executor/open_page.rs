@@ -56,7 +56,7 @@ pub(crate) fn refuse_agents(context: &Context) -> Result<(), Error> {
 ///
 /// The link works without any further login, so the caller may print it only to a terminal.
 pub(crate) fn open_page(context: &Context, path: &str) -> Result<PageLink, Error> {
-    let PageLink { link, .. } = make_page_link(context, path)?;
+    let link = make_page_link(context, path)?;
     let folder = context.paths.executor();
     let opened = match browser(context) {
         Some(browser) => open(&browser, &links_folder(&folder), &link)
@@ -68,7 +68,7 @@ pub(crate) fn open_page(context: &Context, path: &str) -> Result<PageLink, Error
 }
 
 /// Creates a link to this path of the page.
-fn make_page_link(context: &Context, path: &str) -> Result<PageLink, Error> {
+fn make_page_link(context: &Context, path: &str) -> Result<String, Error> {
     refuse_agents(context)?;
     let mailbox = Mailbox::open(&context.paths.mailbox)?;
     super::ensure(&mailbox, context)?;
@@ -87,7 +87,7 @@ fn make_page_link(context: &Context, path: &str) -> Result<PageLink, Error> {
             .hint("run it with the `HOME` and `XDG_STATE_HOME` of that one: agent-magic-tool executor page"));
     };
     let secret = make_link(&folder).map_err(|error| Error::io("failed to create a link", &error))?;
-    Ok(PageLink { link: format!("{}{path}#{secret}", site.origin()), opened: false })
+    Ok(format!("{}{path}#{secret}", site.origin()))
 }
 
 #[derive(Debug, clap::Args)]
@@ -102,7 +102,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         return Err(Error::new(Code::HumansOnly, "the link is printed to a terminal, never into a pipe or a file")
             .hint("through ssh with a terminal: ssh -t HOST agent-magic-tool executor page --link"));
     }
-    let PageLink { link, opened } = if args.link { make_page_link(context, "/")? } else { open_page(context, "/")? };
+    let PageLink { link, opened } = if args.link {
+        PageLink { link: make_page_link(context, "/")?, opened: false }
+    } else {
+        open_page(context, "/")?
+    };
     let seconds = LINK_LIFETIME.as_secs();
     if context.output.is_terminal() {
         context
