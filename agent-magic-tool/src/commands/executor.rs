@@ -148,6 +148,9 @@ fn status(context: &Context) -> Result<Exit, Error> {
     }
     let mut status = ask_status(&mailbox, context)?;
     note_config(&status["config"], context);
+    if let Some(problem) = page_problem(&status) {
+        context.output.note(problem);
+    }
     // The executor reads most of its record from memory, and does not notice what happens to a part of the file.
     let damage = sqlite::inspect_small(&context.paths.store()).err().map(|error| damage_of(&error));
     let exit = if damage.is_some() { Exit::Failed } else { Exit::Ok };
@@ -174,6 +177,11 @@ fn note_config(config: &Value, context: &Context) {
     if let Some(keys) = waits_for_restart(config) {
         context.output.note(&format!("takes effect after `agent-magic-tool executor stop`: {keys}"));
     }
+}
+
+/// Why the page is not where the configuration has it.
+pub(super) fn page_problem(status: &Value) -> Option<&str> {
+    status["page"]["problem"].as_str()
 }
 
 /// Says that the executor reads another configuration than this command, as when both have homes of their own and one

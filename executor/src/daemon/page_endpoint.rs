@@ -32,6 +32,8 @@ const POSITIONS_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 pub(super) struct PageEndpoint {
     site: PageSite,
     is_served: bool,
+    /// The port of the setting, if another program had it.
+    taken_port: Option<u16>,
     /// The sessions of the page while it is served.
     sessions: Option<Arc<PageSessions>>,
     approver: Arc<ApproverPresence>,
@@ -65,6 +67,7 @@ impl PageEndpoint {
         Self {
             site,
             is_served: false,
+            taken_port: None,
             sessions: None,
             approver,
             replies: HashMap::new(),
@@ -92,6 +95,7 @@ impl PageEndpoint {
         }
         let wanted = self.site.listen(&folder, page.port);
         let listening = wanted.or_else(|error| {
+            self.taken_port = Some(page.port);
             tracing::warn!(%error, port = page.port, "the page is served at another port: that of the setting is taken");
             self.site.listen(&folder, 0)
         });
@@ -128,6 +132,16 @@ impl PageEndpoint {
     /// The address of the page, while it is served.
     pub(super) fn origin(&self) -> Option<String> {
         self.is_served.then(|| self.site.origin())
+    }
+
+    /// What the user should know about the address of the page.
+    pub(super) fn problem(&self) -> Option<String> {
+        let port = self.taken_port.filter(|_| self.is_served)?;
+        Some(format!(
+            "the page is at port {}: another program had the port {port} of `page.port` when the executor started; when it is \
+             free: agent-magic-tool executor stop",
+            self.site.port
+        ))
     }
 
     /// The id of this executor's record.

@@ -41,6 +41,7 @@ pub(super) fn status(
         "tasks": counts,
         "page": {
             "origin": tasks.page.origin(),
+            "problem": tasks.page.problem(),
             "online": tasks.page.is_open(),
             "keys": tasks.dispatcher.approver_keys().keys.len(),
             "waiting": tasks.dispatcher.confirmations_pending(),

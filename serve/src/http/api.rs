@@ -49,7 +49,7 @@ pub struct SubmitRequest {
     /// A model of the configuration that answers this question only.
     #[serde(default)]
     pub model: Option<String>,
-    /// Whether the answer is waited for.
+    /// Whether the answer is waited for. What commands alone print is always answered at once.
     #[serde(default = "default_true")]
     pub wait: bool,
     /// How many seconds the answer is waited for: 600 unless you say otherwise. The work goes on after that.
@@ -218,7 +218,8 @@ async fn submit(
         };
         (StatusCode::ACCEPTED, Json(SubmitPending { session, id, question, state })).into_response()
     };
-    if !request.wait {
+    // Commands alone have printed what they print already.
+    if !request.wait && question.is_some() {
         return Ok(pending(id).await);
     }
     match tokio::time::timeout(timeout, turn.outcome()).await {

@@ -5,22 +5,23 @@ use protocol::mailbox::Mailbox;
 use serde_json::Value;
 
 use super::Check;
-use crate::commands::executor::{ask_status, foreign_configuration, waits_for_restart};
+use crate::commands::executor::{ask_status, foreign_configuration, page_problem, waits_for_restart};
 
 /// Returns `None` if no executor is running.
 pub(super) fn check(mailbox: &Mailbox, context: &Context) -> Option<Check> {
     const NAME: &str = "live";
     mailbox.executor().ok().flatten()?;
-    let config = match ask_status(mailbox, context) {
-        Ok(mut status) => status["config"].take(),
+    let status = match ask_status(mailbox, context) {
+        Ok(status) => status,
         Err(error) => {
             let message = format!("failed to ask the executor for its configuration: {}", error.body().message);
             return Some(Check::bad(NAME, message, "agent-magic-tool executor status"));
         }
     };
+    let config = &status["config"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let since = text(&config["applied_at"]);
-    if let Some(message) = foreign_configuration(&config, context) {
+    if let Some(message) = foreign_configuration(config, context) {
         let hint = "to use this configuration: agent-magic-tool executor stop; to use both: a folder of its own for each in \
                     AGENT_MAGIC_TOOL_DIR";
         return Some(Check::bad(NAME, message, hint));
@@ -30,7 +31,10 @@ pub(super) fn check(mailbox: &Mailbox, context: &Context) -> Option<Check> {
         let message = format!("the executor still uses the configuration of {since}: {}", text(&problem["message"]));
         return Some(Check::bad(NAME, message, text(&problem["hint"])));
     }
-    Some(match waits_for_restart(&config) {
+    if let Some(problem) = page_problem(&status) {
+        return Some(Check::bad(NAME, problem, "or give `page.port` another number: agent-magic-tool executor status"));
+    }
+    Some(match waits_for_restart(config) {
         None => Check::good(NAME, format!("the executor uses the configuration of {since}")),
         Some(keys) => Check {
             hint: Some("agent-magic-tool executor stop; the next task starts a new one".to_owned()),

@@ -35,6 +35,9 @@ const AGENT_VARIABLES: [&str; 11] = [
     "OPENCODE",
 ];
 
+/// Set in every session of ssh.
+const SSH: &str = "SSH_CONNECTION";
+
 /// A link to the page, and whether a browser was opened with it.
 pub(crate) struct PageLink {
     pub(crate) link: String,
@@ -78,6 +81,9 @@ fn make_page_link(context: &Context, path: &str) -> Result<String, Error> {
         return Err(Error::new(Code::NoExecutor, "the executor serves no page")
             .hint("check `enabled` under [page] in config.toml, then the executor's log"));
     };
+    if let Some(problem) = super::page_problem(&status) {
+        context.output.note(problem);
+    }
     let folder = context.paths.executor();
     let is_own = folder.exists();
     let site = is_own.then(|| PageSite::load_or_create(&folder)).transpose();
@@ -112,6 +118,11 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         context
             .output
             .json(&json!({"page": link, "opened": opened, "works": format!("once, for {seconds} seconds")}))?;
+        if args.link && context.paths.first_set(&[SSH]).is_some() {
+            // The ports that ssh forwards are closed with the session, which may be this command alone.
+            context.output.note("Enter ends this; leave it open as long as you use the page through a port that ssh forwards");
+            io::stdin().read_line(&mut String::new()).map_err(|error| Error::io("failed to read the terminal", &error))?;
+        }
     } else if opened {
         context.output.json(&json!({"opened": true}))?;
     } else {
