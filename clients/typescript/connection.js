@@ -14,12 +14,26 @@ export class ConnectionError extends Error {
   name = "ConnectionError";
 }
 
-/** Where the server is, and the API key that is shown to it. */
+/** An API key, with its id. */
+const KEY = /^amt_([0-9a-f]{8})_[A-Za-z0-9_-]{43}$/;
+
+/** The part of an API key that is no secret. If it is no API key, throws a `TypeError` that does not contain it. */
+export function idOf(key, name = "key") {
+  const found = typeof key === "string" ? KEY.exec(key) : null;
+  if (!found) throw new TypeError(`\`${name}\` is no whole API key, which is \`amt_\`, 8 digits, \`_\` and 43 characters`);
+  return found[1];
+}
+
+/** Where the server is, and the API key that is shown to it, if there is one. */
 export class Connection {
   #key;
 
   constructor(url, key) {
-    this.url = new URL(url);
+    this.url = URL.canParse(url) ? new URL(url) : undefined;
+    if (!["http:", "https:"].includes(this.url?.protocol)) {
+      throw new TypeError(`\`${url}\` is not the URL of a server, like http://127.0.0.1:8790`);
+    }
+    if (key !== undefined) idOf(key);
     this.#key = key;
   }
 
@@ -27,9 +41,9 @@ export class Connection {
     const all = new Headers(headers);
     if (this.#key) all.set("authorization", `Bearer ${this.#key}`);
     if (body !== undefined) all.set("content-type", "application/json");
+    const text = body === undefined ? undefined : JSON.stringify(body);
     let response;
     try {
-      const text = body === undefined ? undefined : JSON.stringify(body);
       response = await fetch(new URL(path, this.url), { method, headers: all, body: text, signal, redirect: "error" });
     } catch (error) {
       throw new ConnectionError(`the server is not there: ${error.cause?.message ?? error.message}`);
@@ -39,17 +53,26 @@ export class Connection {
     throw new ApiError(response.status, answer?.error ?? {});
   }
 
-  /** Sends a request, and returns its answer. */
+  /** Sends a request, and returns the object that it answers. */
   async request(method, path, body, headers) {
     const response = await this.#fetch(method, path, { body, headers });
-    return response.json();
+    const answer = await response.json().catch(() => undefined);
+    if (answer === null || typeof answer !== "object" || Array.isArray(answer)) throw strange("no JSON object");
+    return answer;
   }
 
-  /** Opens a stream of events, as `{id, name, data}`. It ends quietly when it is aborted or the server is gone. */
+  /** Opens a stream of events, as `{id, name, data}`. Ends quietly when it is aborted, the server is gone or data is not JSON. */
   async stream(path, { headers, signal } = {}) {
     const response = await this.#fetch("GET", path, { headers, signal });
-    return events(response.body);
+    if (/^text\/event-stream *(;|$)/i.test(response.headers.get("content-type"))) return events(response.body);
+    await response.body?.cancel().catch(() => {});
+    throw strange("no stream");
   }
+}
+
+/** Another program than ours answered. */
+function strange(what) {
+  return new ConnectionError(`the server's answer is ${what}; is this URL that of \`agent-magic-tool serve\`?`);
 }
 
 async function* events(body) {
@@ -62,17 +85,30 @@ async function* events(body) {
       const lines = (rest + value).split("\n");
       rest = lines.pop();
       for (const line of lines.map((line) => line.replace(/\r$/, ""))) {
-        const [, field, text] = /^([^:]*):? ?(.*)$/.exec(line);
+        const [, field, text] = /^([^:]*):? ?(.*)$/s.exec(line);
         if (field === "id") id = text;
         else if (field === "event") name = text;
         else if (field === "data") data.push(text);
         else if (line === "") {
-          if (data.length > 0) yield { id, name, data: JSON.parse(data.join("\n")) };
+          if (data.length > 0) {
+            const value = parsed(data.join("\n"));
+            if (value === undefined) return;
+            yield { id, name, data: value };
+          }
           [name, data] = ["message", []];
         }
       }
     }
   } finally {
     await reader.cancel().catch(() => {});
+  }
+}
+
+/** The value of a JSON text; `undefined` if it is none. */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
   }
 }

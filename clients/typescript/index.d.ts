@@ -14,22 +14,31 @@ export class ApiError extends Error {
 /** The server is not there, or broke off. */
 export class ConnectionError extends Error {}
 
-/** What happens in a session. */
-export interface StreamEvent {
-  name: "tok" | "task" | "gate" | "note" | "restart" | "done";
-  data: SessionEvent;
-}
+/** What happens in a session, by its name: that is its type, and `tok` for a text. */
+export type StreamEvent = {
+  [T in Exclude<SessionEvent["type"], "error">]: { name: T extends "text" ? "tok" : T; data: Extract<SessionEvent, { type: T }> };
+}[Exclude<SessionEvent["type"], "error">];
 
-/** A program that asks. On the server's own machine it needs no key. */
+/** What may be said about a question, apart from the question. */
+export type AskOptions = Omit<SubmitRequest, "message" | "wait" | "session"> & {
+  /** An id of your choice, or the number of a session. Without it a new session begins. */
+  session?: string | number;
+};
+
+/**
+ * A program that asks, with an API key that has the scopes `ask` and `read`.
+ *
+ * Without a key, the server takes it for a program of its own user, which has all rights. Only loopback allows that.
+ */
 export class Client {
   readonly url: string;
   constructor(options?: { url?: string; key?: string });
   /** Asks a question, and yields what happens until it is answered. The last event is `done`. */
-  ask(message: string, options?: Omit<SubmitRequest, "message" | "wait">): AsyncGenerator<StreamEvent, void>;
+  ask(message: string, options?: AskOptions): AsyncGenerator<StreamEvent, void>;
   /** Asks a question, and returns its answer. */
-  answer(message: string, options?: Omit<SubmitRequest, "message" | "wait">): Promise<TurnOutcome>;
+  answer(message: string, options?: AskOptions): Promise<TurnOutcome>;
   /** What a session is doing. */
-  state(session: string): Promise<SessionState>;
+  state(session: string | number): Promise<SessionState>;
   /** A decider with another key, for what is asked with the key of this client alone. */
   decidedBy(key: string, policy?: Policy): Decider;
 }
@@ -73,26 +82,30 @@ export interface Outcome {
 /**
  * Follows what waits, and decides it. While it runs, calls of other clients wait for it though no page is open.
  *
- * `askedBy` is the API key of one client: only what is asked with that is decided. Without it, everything is that waits, also
- * what your programs in a terminal ask.
+ * `askedBy` is the API key of one client: only what is asked with that is decided. If it is left out, everything is that waits,
+ * also what your programs in a terminal ask.
  */
 export class Decider {
   constructor(options: { url?: string; key: string; policy?: Policy; askedBy?: string });
   policy: Policy;
   /** What was decided in the background. */
   readonly outcomes: Outcome[];
-  /** What ended it in the background. */
+  /** The error that ended it in the background, which is there as soon as it has ended. */
   readonly error?: unknown;
   /** What waits now. */
   gates(): Promise<Gate[]>;
-  /** What waits now, and then what comes, again when it shows something else. Ends with `close`. */
+  /**
+   * What waits now, and then what comes, again when it shows something else. Ends with `close`.
+   *
+   * Throws `ConnectionError` if the server is not there at first. If it goes away later, it is waited for.
+   */
   follow(): AsyncGenerator<Gate, void>;
-  /** Decides what waits and what comes. Ends with `close`. */
+  /** Decides what waits and what comes, as `follow` yields it. Ends with `close`. */
   run(): AsyncGenerator<Outcome, void>;
-  /** Decides one gate by the policy, for exactly what it shows. A policy that fails decides nothing. */
+  /** Decides one gate by the policy, for exactly what it shows. A policy that fails or returns no verdict decides nothing. */
   decide(gate: Gate): Promise<Outcome>;
   /** Has it run in the background. It is there when the promise is fulfilled. */
   start(): Promise<this>;
-  /** Stops to follow. What was decided stays decided. */
+  /** Stops to follow. What was decided stays decided. Rejects with the error that ended it in the background, if one did. */
   close(): Promise<void>;
 }

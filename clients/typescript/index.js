@@ -1,7 +1,7 @@
 // Ask `agent-magic-tool serve`, and decide by a policy what waits for a human.
 
-import { ApiError, Connection, ConnectionError } from "./connection.js";
-import { approveAll, byKind, bySubtool, kindOf, rejectAll } from "./policy.js";
+import { ApiError, Connection, ConnectionError, idOf } from "./connection.js";
+import { approveAll, byKind, bySubtool, kindOf, rejectAll, verdictOf } from "./policy.js";
 
 export { ApiError, ConnectionError, approveAll, byKind, bySubtool, kindOf, rejectAll };
 
@@ -11,11 +11,24 @@ const RETRIES = 30;
 
 const pause = (signal) =>
   new Promise((resolve) => {
-    const timer = setTimeout(resolve, 1000);
-    signal?.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+    const end = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, 1000);
+    signal?.addEventListener("abort", end);
   });
 
-/** A program that asks. On the server's own machine it needs no key. */
+/** What a policy threw, in words. */
+const words = (error) =>
+  error instanceof Error || typeof error === "string" ? `${error}` : `it threw a value of type ${typeof error}`;
+
+/**
+ * A program that asks, with an API key that has the scopes `ask` and `read`.
+ *
+ * Without a key, the server takes it for a program of its own user, which has all rights. Only loopback allows that.
+ */
 export class Client {
   #connection;
   #key;
@@ -29,16 +42,24 @@ export class Client {
   /** Asks a question, and yields what happens until it is answered. The last event is `done`. */
   async *ask(message, options = {}) {
     const headers = { "idempotency-key": crypto.randomUUID() };
-    const asked = await this.#connection.request("POST", "/api/v1/submit", { ...options, message, wait: false }, headers);
-    const which = asked.question ? `question=${asked.question}` : "until=turn";
-    const path = `/api/v1/stream/${encodeURIComponent(asked.id)}?${which}`;
+    const body = { ...options, message, wait: false };
+    if (typeof body.session === "number") body.session = String(body.session);
+    const asked = await this.#connection.request("POST", "/api/v1/submit", body, headers);
+    if ("answer" in asked) {
+      // Commands alone are no question: what they print is answered at once.
+      const { id: _, ...outcome } = asked;
+      yield { name: "done", data: { type: "done", ...outcome } };
+      return;
+    }
+    if (!asked.question) throw new ConnectionError("the server has neither an answer nor a question to follow");
+    const path = `/api/v1/stream/${encodeURIComponent(asked.id)}?question=${asked.question}`;
     let lastId;
     for (let failures = 0; failures <= RETRIES; failures += 1) {
       try {
         for await (const { id, name, data } of await this.#connection.stream(path, {
           headers: lastId ? { "last-event-id": lastId } : {},
         })) {
-          [lastId, failures] = [id, 0];
+          [lastId, failures] = [id ?? lastId, 0];
           // The server stops, and the turn goes on when it is back.
           if (name === "error" && data.error?.code === "no-executor") break;
           if (name === "error") throw new ApiError(200, data.error);
@@ -82,7 +103,12 @@ const ONLY_ON_THE_PAGE = {
 /** The gate is no longer what was shown. If it still waits, it comes again. */
 const MISSED = ["stale", "already-decided", "not-found"];
 
-/** Follows what waits, and decides it. While it runs, calls of other clients wait for it though no page is open. */
+/**
+ * Follows what waits, and decides it. While it runs, calls of other clients wait for it though no page is open.
+ *
+ * `askedBy` is the API key of one client: only what is asked with that is decided. If it is left out, everything is that waits,
+ * also what your programs in a terminal ask.
+ */
 export class Decider {
   #connection;
   #askedBy;
@@ -90,16 +116,19 @@ export class Decider {
   #stream;
   #work;
 
-  constructor({ url = HERE, key, policy = rejectAll, askedBy }) {
+  constructor(options) {
+    const { url = HERE, key, policy = rejectAll } = options;
+    const own = idOf(key);
     this.#connection = new Connection(url, key);
-    this.#askedBy = askedBy === undefined ? undefined : idOf(askedBy);
-    if (this.#askedBy === idOf(key)) {
+    // `undefined` does not leave it out, as it may come from a setting that is missing.
+    this.#askedBy = "askedBy" in options ? idOf(options.askedBy, "askedBy") : undefined;
+    if (this.#askedBy === own) {
       throw new TypeError("a key never approves what was asked with it; decide with another one");
     }
     this.policy = policy;
     /** What was decided in the background. */
     this.outcomes = [];
-    /** What ended it in the background. */
+    /** The error that ended it in the background, which is there as soon as it has ended. */
     this.error = undefined;
   }
 
@@ -109,42 +138,45 @@ export class Decider {
     return gates.filter((gate) => this.#isOurs(gate));
   }
 
-  /** What waits now, and then what comes, again when it shows something else. Ends with `close`. */
+  /**
+   * What waits now, and then what comes, again when it shows something else. Ends with `close`.
+   *
+   * Throws `ConnectionError` if the server is not there at first. If it goes away later, it is waited for.
+   */
   async *follow() {
+    let wasThere = false;
     while (!this.#closing.signal.aborted) {
       try {
         const stream = this.#stream ?? (await this.#open());
-        this.#stream = undefined;
+        [this.#stream, wasThere] = [undefined, true];
         for await (const { name, data } of stream) {
           if (name === "error") throw new ApiError(403, data.error);
           if (name === "gate" && this.#isOurs(data)) yield data;
         }
       } catch (error) {
-        if (!(error instanceof ConnectionError)) throw error;
+        if (!(error instanceof ConnectionError && (wasThere || this.#closing.signal.aborted))) throw error;
       }
       if (!this.#closing.signal.aborted) await pause(this.#closing.signal);
     }
   }
 
-  /** Decides what waits and what comes. Ends with `close`. */
+  /** Decides what waits and what comes, as `follow` yields it. Ends with `close`. */
   async *run() {
     for await (const gate of this.follow()) yield await this.decide(gate);
   }
 
-  /** Decides one gate by the policy, for exactly what it shows. A policy that fails decides nothing. */
+  /** Decides one gate by the policy, for exactly what it shows. A policy that fails or returns no verdict decides nothing. */
   async decide(gate) {
     const { id, digest, own } = gate;
     const needs = { ...gate.needs };
     const left = (reason) => ({ gate, result: "left", reason });
     let verdict;
     try {
-      verdict = await this.policy(gate);
+      verdict = verdictOf(await this.policy(gate));
     } catch (error) {
-      return left(`the policy failed: ${error}`);
+      return left(`the policy failed: ${words(error)}`);
     }
-    if (verdict === undefined || verdict === null) return left("the policy leaves it to a human");
-    if (typeof verdict === "boolean") verdict = { approve: verdict };
-    if (typeof verdict.approve !== "boolean") return left(`the policy returned ${JSON.stringify(verdict)}, which is no verdict`);
+    if (verdict === undefined) return left("the policy leaves it to a human");
     const body = { decision: verdict.approve ? "approve" : "deny", digest, note: verdict.note };
     if (verdict.approve) {
       if (own) return left("it was asked with this very key, which can only deny it");
@@ -176,10 +208,11 @@ export class Decider {
     return this;
   }
 
-  /** Stops to follow. What was decided stays decided. */
+  /** Stops to follow. What was decided stays decided. Rejects with the error that ended it in the background, if one did. */
   async close() {
     this.#closing.abort();
     await this.#work;
+    if (this.error !== undefined) throw this.error;
   }
 
   #open() {
@@ -189,11 +222,4 @@ export class Decider {
   #isOurs(gate) {
     return this.#askedBy === undefined || (gate.asked_by.key ?? "").split(".").pop() === this.#askedBy;
   }
-}
-
-/** The part of an API key that is no secret. */
-function idOf(key) {
-  const [start, id, ...secret] = String(key).split("_");
-  if (start !== "amt" || secret.length === 0) throw new TypeError("this is not an API key, which begins with amt_");
-  return id;
 }

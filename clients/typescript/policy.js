@@ -3,6 +3,19 @@
 // A policy is any function of a gate. It returns `true` to approve, `false` to deny, nothing to leave it to a human on
 // the page, or `{approve, note, answer}`.
 
+/** The verdict in what a policy returned, ready to be sent, if there is one. Throws a `TypeError` if it is no verdict. */
+export function verdictOf(found) {
+  if (found === undefined || found === null) return undefined;
+  const { approve, note, answer } = typeof found === "boolean" ? { approve: found } : found;
+  if (typeof approve !== "boolean") throw new TypeError(`it returned a value of type ${typeof found}, which is no verdict`);
+  if (!["string", "undefined"].includes(typeof (note ?? undefined))) {
+    throw new TypeError(`its note is of type ${typeof note}, and no text`);
+  }
+  if (answer === undefined || answer === null) return { approve, note };
+  if (!isPlain(answer)) throw new TypeError("its answer is no object with the fields of the form");
+  return { approve, note, answer: JSON.parse(JSON.stringify(answer)) };
+}
+
 /** Denies everything. */
 export const rejectAll = () => false;
 
@@ -42,8 +55,12 @@ function matches(pattern, name) {
 
 /** Refuses `"no"` and the like, which would count as a yes. */
 function checked(rules) {
+  if (!isPlain(rules)) throw new TypeError("rules are an object of names and true or false");
   const own = new Map(Object.entries(rules));
   const wrong = [...own].filter(([, allowed]) => typeof allowed !== "boolean").map(([name]) => name);
   if (wrong.length > 0) throw new TypeError(`a rule is true or false: ${wrong.join(", ")}`);
   return own;
 }
+
+/** Whether it is an object with fields, and not a list, a `Map` or the like. */
+const isPlain = (value) => Object.prototype.toString.call(value) === "[object Object]";

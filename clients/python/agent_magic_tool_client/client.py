@@ -27,30 +27,40 @@ class Event:
 
 
 class Client:
-    """A program that asks. On the server's own machine it needs no key."""
+    """A program that asks, with an API key that has the scopes `ask` and `read`.
+
+    Without a key, the server takes it for a program of its own user, which has all rights. Only loopback allows that.
+    """
 
     def __init__(self, url: str = "http://127.0.0.1:8790", key: str | None = None, *,
                  tls: ssl.SSLContext | None = None) -> None:
         self.url, self.key, self.tls = url, key, tls
         self.connection = Connection(url, key, tls)
 
-    def ask(self, message: str, *, session: str | None = None, **more: Any) -> Iterator[Event]:
+    def ask(self, message: str, *, session: str | int | None = None, **more: Any) -> Iterator[Event]:
         """Asks a question, and yields what happens until it is answered. The last event is `done`.
 
-        `more` are other fields of `SubmitRequest`. Raises `ApiError` if the question ends without an answer.
+        `session` is an id of your choice, or the number of a session; `more` are other fields of `SubmitRequest`. Raises
+        `ApiError` if the question ends without an answer.
         """
-        body = {"message": message, "session": session, **more, "wait": False}
+        body = {"message": message, **more, "wait": False}
+        if session is not None:
+            body["session"] = str(session)
         asked = self.connection.request("POST", "/api/v1/submit", body, {"Idempotency-Key": str(uuid.uuid4())})
-        path = f"/api/v1/stream/{quote(asked['id'], safe='')}?" + (
-            f"question={asked['question']}" if asked.get("question") else "until=turn")
-        return self._follow(path)
+        if "answer" in asked:
+            # Commands alone are no question: what they print is answered at once.
+            outcome = {name: value for name, value in asked.items() if name != "id"}
+            return iter([Event("done", {"type": "done", **outcome})])
+        if not asked.get("question"):
+            raise ConnectionError("the server has neither an answer nor a question to follow")
+        return self._follow(f"/api/v1/stream/{quote(asked['id'], safe='')}?question={asked['question']}")
 
     def _follow(self, path: str) -> Iterator[Event]:
         last_id, failures = None, 0
         while True:
             try:
-                for last_id, name, data in self.connection.stream(path, {"Last-Event-ID": last_id} if last_id else {}):
-                    failures = 0
+                for event_id, name, data in self.connection.stream(path, {"Last-Event-ID": last_id} if last_id else {}):
+                    last_id, failures = event_id or last_id, 0
                     error = data.get("error", {}) if name == "error" else {}
                     if error.get("code") == "no-executor":
                         break  # The server stops, and the turn goes on when it is back.
@@ -67,14 +77,14 @@ class Client:
                 raise ConnectionError("the stream of the session ended before the answer")
             time.sleep(1)
 
-    def answer(self, message: str, *, session: str | None = None, **more: Any) -> TurnOutcome:
+    def answer(self, message: str, *, session: str | int | None = None, **more: Any) -> TurnOutcome:
         """Asks a question, and returns its answer."""
         *_, last = self.ask(message, session=session, **more)
         return last.data
 
-    def state(self, session: str) -> SessionState:
+    def state(self, session: str | int) -> SessionState:
         """What a session is doing."""
-        return self.connection.request("GET", f"/api/v1/session/{quote(session, safe='')}")
+        return self.connection.request("GET", f"/api/v1/session/{quote(str(session), safe='')}")
 
     def decided_by(self, key: str, policy: Policy = reject_all) -> Decider:
         """A decider with another key, for what is asked with the key of this client alone."""

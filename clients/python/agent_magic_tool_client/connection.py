@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import ssl
 from typing import Any, Iterator
@@ -11,6 +12,8 @@ from urllib.parse import urlsplit
 
 #: A stream says at least every 25 seconds that it is alive.
 SILENCE = 60.0
+#: An API key, with its id.
+KEY = re.compile(r"amt_([0-9a-f]{8})_[A-Za-z0-9_-]{43}")
 
 
 class ApiError(Exception):
@@ -24,16 +27,27 @@ class ApiError(Exception):
         super().__init__(f"{self.message} ({self.code})" + (f"; {self.hint}" if self.hint else ""))
 
 
+def id_of(key: str, name: str = "key") -> str:
+    """The part of an API key that is no secret. If it is no API key, raises a `ValueError` that does not contain it."""
+    found = KEY.fullmatch(key) if isinstance(key, str) else None
+    if found is None:
+        raise ValueError(f"`{name}` is no whole API key, which is `amt_`, 8 digits, `_` and 43 characters")
+    return found[1]
+
+
 class Connection:
-    """Where the server is, and the API key that is shown to it."""
+    """Where the server is, and the API key that is shown to it, if there is one."""
 
     def __init__(self, url: str, key: str | None, context: ssl.SSLContext | None = None) -> None:
         self.url, self.key, self.context = urlsplit(url), key, context
         if self.url.scheme not in ("http", "https") or not self.url.hostname:
             raise ValueError(f"{url!r} is not the URL of a server, like http://127.0.0.1:8790")
+        self.port = self.url.port  # Raises `ValueError` if it is no number.
+        if key is not None:
+            id_of(key)
 
     def _open(self, timeout: float | None) -> http.client.HTTPConnection:
-        host, port = self.url.hostname or "", self.url.port
+        host, port = self.url.hostname or "", self.port
         if self.url.scheme == "https":
             return http.client.HTTPSConnection(host, port, timeout=timeout, context=self.context)
         return http.client.HTTPConnection(host, port, timeout=timeout)
@@ -56,14 +70,21 @@ class Connection:
     def request(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] = {}, timeout: float | None = 60.0
     ) -> Any:
-        """Sends a request, and returns its answer. Raises `ApiError`, or `OSError` if the server is not there."""
+        """Sends a request, and returns the object that it answers. Raises `ApiError`, or `OSError` if the server is not there."""
         connection = self._open(timeout)
         try:
-            return json.loads(self._send(connection, method, path, body, headers).read())
+            text = self._send(connection, method, path, body, headers).read()
         except http.client.HTTPException as error:
             raise ConnectionError(f"the server did not answer: {error!r}") from error
         finally:
             connection.close()
+        try:
+            answer = json.loads(text)
+        except ValueError as error:
+            raise ConnectionError("the server's answer is not JSON; is this URL that of `agent-magic-tool serve`?") from error
+        if not isinstance(answer, dict):
+            raise ConnectionError("the server's answer is no object; is this URL that of `agent-magic-tool serve`?")
+        return answer
 
     def stream(self, path: str, headers: dict[str, str] = {}) -> Stream:
         """Opens a stream of events."""
@@ -72,7 +93,10 @@ class Connection:
             connection.connect()
             # Kept: a stream is closed by another thread than the one that reads.
             stream_socket = connection.sock
-            return Stream(self._send(connection, "GET", path, None, headers), stream_socket)
+            response = self._send(connection, "GET", path, None, headers)
+            if response.headers.get_content_type() != "text/event-stream":
+                raise ConnectionError("the server's answer is no stream; is this URL that of `agent-magic-tool serve`?")
+            return Stream(response, stream_socket)
         except http.client.HTTPException as error:
             connection.close()
             raise ConnectionError(f"the server did not answer: {error!r}") from error
@@ -82,7 +106,7 @@ class Connection:
 
 
 class Stream:
-    """Server-sent events, as `(id, name, data)`. Ends quietly when it is closed or the server is gone."""
+    """Server-sent events, as `(id, name, data)`. Ends quietly when it is closed, the server is gone or data is not JSON."""
 
     def __init__(self, response: http.client.HTTPResponse, stream_socket: Any) -> None:
         self.response, self.socket = response, stream_socket

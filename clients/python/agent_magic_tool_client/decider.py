@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Iterator, Literal
 
 from .api_types import Gate
-from .connection import ApiError, Connection, Stream
-from .policy import Policy, Verdict, reject_all
+from .connection import ApiError, Connection, Stream, id_of
+from .policy import Policy, reject_all, verdict_of
 
 #: The page alone decides these.
 ONLY_ON_THE_PAGE = {
@@ -18,6 +18,8 @@ ONLY_ON_THE_PAGE = {
 }
 #: The gate is no longer what was shown. If it still waits, it comes again.
 MISSED = ("stale", "already-decided", "not-found")
+#: In place of `asked_by`: all that waits. `None` is not that, as it may come from a setting that is missing.
+ALL: Any = object()
 
 
 @dataclass(frozen=True)
@@ -34,23 +36,26 @@ class Outcome:
 class Decider:
     """Follows what waits, and decides it. While it runs, calls of other clients wait for it though no page is open.
 
-    `asked_by` is the API key of one client: only what is asked with that is decided. Without it, everything is that waits,
-    also what your programs in a terminal ask. Use it as a context manager to have it run in the background:
+    `asked_by` is the API key of one client: only what is asked with that is decided. If it is left out, everything is that
+    waits, also what your programs in a terminal ask. Use it as a context manager to have it run in the background:
 
         with Decider(url, key, by_kind({"read": True})) as decider:
             ...
         print(decider.outcomes)
+
+    If an error ended it in the background, leaving the context raises that.
     """
 
-    def __init__(self, url: str, key: str, policy: Policy = reject_all, *, asked_by: str | None = None,
+    def __init__(self, url: str, key: str, policy: Policy = reject_all, *, asked_by: str = ALL,
                  tls: ssl.SSLContext | None = None) -> None:
+        own = id_of(key)
         self.connection, self.policy = Connection(url, key, tls), policy
-        self.asked_by = None if asked_by is None else id_of(asked_by)
-        if self.asked_by == id_of(key):
+        self.asked_by = None if asked_by is ALL else id_of(asked_by, "asked_by")
+        if self.asked_by == own:
             raise ValueError("a key never approves what was asked with it; decide with another one")
         #: What was decided in the background.
         self.outcomes: list[Outcome] = []
-        #: What ended it in the background.
+        #: The error that ended it in the background, which is there as soon as it has ended.
         self.error: Exception | None = None
         self._closed = threading.Event()
         self._stream: Stream | None = None
@@ -61,13 +66,20 @@ class Decider:
         return [gate for gate in self.connection.request("GET", "/api/v1/gates")["gates"] if self._is_ours(gate)]
 
     def follow(self) -> Iterator[Gate]:
-        """What waits now, and then what comes, again when it shows something else. Ends with `close`."""
+        """What waits now, and then what comes, again when it shows something else. Ends with `close`.
+
+        Raises `OSError` if the server is not there at first. If it goes away later, it is waited for.
+        """
+        was_there = False
         while not self._closed.is_set():
             try:
                 stream = self._stream or self._open()
             except OSError:
+                if not was_there:
+                    raise
                 self._closed.wait(1)
                 continue
+            was_there = True
             for _, name, data in stream:
                 if name == "error":
                     raise ApiError(403, data["error"])
@@ -77,34 +89,31 @@ class Decider:
             self._closed.wait(1)
 
     def run(self) -> Iterator[Outcome]:
-        """Decides what waits and what comes. Ends with `close`."""
+        """Decides what waits and what comes, as `follow` yields it. Ends with `close`."""
         for gate in self.follow():
             yield self.decide(gate)
 
     def decide(self, gate: Gate) -> Outcome:
-        """Decides one gate by the policy, for exactly what it shows. A policy that fails decides nothing."""
+        """Decides one gate by the policy, for exactly what it shows. A policy that fails or returns no verdict decides nothing."""
         identity, digest, needs = gate["id"], gate["digest"], dict(gate["needs"])
         is_own = gate.get("own", False)
         try:
-            found = self.policy(gate)
+            verdict = verdict_of(self.policy(gate))
         except Exception as error:
             return Outcome(gate, "left", f"the policy failed: {error!r}")
-        if found is None:
+        if verdict is None:
             return Outcome(gate, "left", "the policy leaves it to a human")
-        if not isinstance(found, (bool, Verdict)):
-            return Outcome(gate, "left", f"the policy returned {found!r}, which is no verdict")
-        verdict = found if isinstance(found, Verdict) else Verdict(found)
-        body: dict[str, Any] = {"decision": "approve" if verdict.approve is True else "deny", "digest": digest}
+        body: dict[str, Any] = {"decision": "approve" if verdict.approve else "deny", "digest": digest}
         if verdict.note is not None:
             body["note"] = verdict.note
-        if body["decision"] == "approve":
+        if verdict.approve:
             if is_own:
                 return Outcome(gate, "left", "it was asked with this very key, which can only deny it")
             how = needs["how"]
             if how == "word":
                 body["word"] = needs["word"]
             elif how == "answer" and verdict.answer is not None:
-                body["answer"] = dict(verdict.answer)
+                body["answer"] = verdict.answer
             elif how != "click":
                 return Outcome(gate, "left", ONLY_ON_THE_PAGE.get(how, "it asks a question, and the policy has no answer"))
         try:
@@ -115,7 +124,7 @@ class Decider:
             return Outcome(gate, "left", str(error))
         except OSError as error:
             return Outcome(gate, "left", f"the server is not there: {error}")
-        return Outcome(gate, "approved" if body["decision"] == "approve" else "denied")
+        return Outcome(gate, "approved" if verdict.approve else "denied")
 
     def __enter__(self) -> Decider:
         self._open()
@@ -123,8 +132,10 @@ class Decider:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.close()
+        if kind is None and self.error is not None:
+            raise self.error
 
     def close(self) -> None:
         """Stops to follow. What was decided stays decided."""
@@ -149,11 +160,3 @@ class Decider:
 
     def _is_ours(self, gate: Gate) -> bool:
         return self.asked_by is None or (gate["asked_by"].get("key") or "").rpartition(".")[2] == self.asked_by
-
-
-def id_of(key: str) -> str:
-    """The part of an API key that is no secret."""
-    parts = key.split("_")
-    if len(parts) < 3 or parts[0] != "amt":
-        raise ValueError("this is not an API key, which begins with amt_")
-    return parts[1]

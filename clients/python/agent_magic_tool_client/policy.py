@@ -6,9 +6,11 @@ page, or a `Verdict`, which has room for a note and an answer.
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
-from typing import Any, Callable, Literal, Mapping, Union
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Literal, Union
 
 from .api_types import Gate
 
@@ -27,6 +29,22 @@ class Verdict:
 
 
 Policy = Callable[[Gate], Union[bool, Verdict, None]]
+
+
+def verdict_of(found: object) -> Verdict | None:
+    """The verdict in what a policy returned, ready to be sent. Raises `TypeError` or `ValueError` if it is none."""
+    if found is None:
+        return None
+    verdict = found if isinstance(found, Verdict) else Verdict(found)  # type: ignore[arg-type]
+    if not isinstance(verdict.approve, bool):
+        raise TypeError(f"it returned a value of type {type(verdict.approve).__name__}, which is neither True nor False")
+    if not isinstance(verdict.note, (str, type(None))):
+        raise TypeError(f"its note is of type {type(verdict.note).__name__}, and no text")
+    if verdict.answer is None:
+        return verdict
+    if not isinstance(verdict.answer, Mapping):
+        raise TypeError(f"its answer is of type {type(verdict.answer).__name__}, and no mapping")
+    return replace(verdict, answer=json.loads(json.dumps(dict(verdict.answer), allow_nan=False)))
 
 
 def reject_all(gate: Gate) -> bool:
@@ -77,5 +95,7 @@ def matches(pattern: str, name: str) -> bool:
 
 def check_rules(rules: Mapping[Any, bool]) -> None:
     """Refuses `"no"` and the like, which would count as a yes."""
+    if not isinstance(rules, Mapping):
+        raise TypeError(f"rules are a mapping of names to True or False, not of type {type(rules).__name__}")
     if wrong := [name for name, allowed in rules.items() if not isinstance(allowed, bool)]:
         raise TypeError(f"a rule is True or False: {', '.join(map(str, wrong))}")
