@@ -30,7 +30,7 @@ export type SubmitRequest = {
   session?: string | null;
   /** A model of the configuration that answers this question only. */
   model?: string | null;
-  /** Whether the answer is waited for. */
+  /** Whether the answer is waited for. What commands alone print is always answered at once. */
   wait?: boolean;
   /** How many seconds the answer is waited for: 600 unless you say otherwise. The work goes on after that. */
   timeout?: number | null;

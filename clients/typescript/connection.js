@@ -104,7 +104,7 @@ async function* events(body) {
   }
 }
 
-/** The value of a JSON text; `undefined` if it is none. */
+/** The value of a JSON text; `undefined` if it is not JSON. */
 function parsed(text) {
   try {
     return JSON.parse(text);

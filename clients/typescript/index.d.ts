@@ -22,7 +22,7 @@ export type StreamEvent = {
 /** What may be said about a question, apart from the question. */
 export type AskOptions = Omit<SubmitRequest, "message" | "wait" | "session"> & {
   /** An id of your choice, or the number of a session. Without it a new session begins. */
-  session?: string | number;
+  session?: string | number | null;
 };
 
 /**

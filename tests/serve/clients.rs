@@ -1,6 +1,7 @@
 //! Our own client libraries, for Python and for JavaScript: they ask, and decide by a policy what waits for a human.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
@@ -9,6 +10,14 @@ use crate::agent::aimock::Model;
 use crate::page::human::Human;
 use crate::skip::skip;
 use crate::world::{World, until};
+
+/// The `node_modules` of the tests of `serve`.
+const PACKAGES: &str = "AGENT_MAGIC_TOOL_TEST_SERVE_NODE";
+
+/// What the examples of the documents take for granted.
+const AROUND_EXAMPLES: &str = "declare const ASK_KEY: string, DECIDE_KEY: string;
+declare const process: { stdout: { write(text: string): void } };
+";
 
 /// The languages, by their programs.
 const LANGUAGES: [(&str, &str); 2] = [("python3", "own_client.py"), ("node", "own_client.mjs")];
@@ -19,7 +28,7 @@ fn root() -> PathBuf {
 
 /// The languages that are installed.
 fn languages() -> Vec<(&'static str, &'static str)> {
-    let is_there = |program: &str| std::process::Command::new(program).arg("--version").output().is_ok();
+    let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
     LANGUAGES
         .into_iter()
         .filter(|(program, _)| {
@@ -30,6 +39,18 @@ fn languages() -> Vec<(&'static str, &'static str)> {
             found
         })
         .collect()
+}
+
+/// Runs a script of this folder, which imports our client.
+fn run_script(world: &World, program: &str, script: &str, arguments: &[&str]) -> Output {
+    let file = root().join("tests/serve").join(script);
+    world
+        .within(program, &[&file.display().to_string()])
+        .args(arguments)
+        .env("PYTHONPATH", root().join("clients/python"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .expect("it starts")
 }
 
 /// A server, a key that asks, and one that a human lets decide.
@@ -71,14 +92,7 @@ impl Setup {
 
     /// Runs our client in this language.
     fn client(&self, (program, script): (&str, &str), command: &Value) -> Value {
-        let file = root().join("tests/serve").join(script);
-        let ran = self
-            .world
-            .within(program, &[&file.display().to_string(), &self.server.url(), &command.to_string()])
-            .env("PYTHONPATH", root().join("clients/python"))
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .output()
-            .expect("it starts");
+        let ran = run_script(&self.world, program, script, &[&self.server.url(), &command.to_string()]);
         serde_json::from_slice(&ran.stdout)
             .unwrap_or_else(|_| panic!("{program}: {}", String::from_utf8_lossy(&ran.stderr)))
     }
@@ -156,6 +170,27 @@ fn both_clients_ask_and_decide_by_each_policy() {
     }
     let history = setup.human.get("/history").body;
     assert!(history.contains("approved with API key decider") && history.contains("denied with API key decider"));
+}
+
+#[test]
+fn what_commands_print_is_an_answer_without_a_turn() {
+    let Some(setup) = Setup::new() else { return };
+    for language in languages() {
+        let keys = json!({"ask_key": setup.asker, "decide_key": setup.decider, "message": "!help"});
+        let done = setup.client(language, &keys);
+        assert_eq!(done["events"], json!(["done"]), "{language:?}: {done}");
+        assert!(done["answer"].as_str().is_some_and(|answer| answer.contains("!model")), "{language:?}: {done}");
+    }
+}
+
+#[test]
+fn both_clients_refuse_what_is_wrong_and_go_on_after_a_stream_broke_off() {
+    let world = World::new();
+    for (program, script) in languages() {
+        let ran = run_script(&world, program, &script.replace("own_client", "own_client_faults"), &[]);
+        let printed = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(printed, "all good\n", "{program}");
+    }
 }
 
 #[test]
@@ -266,5 +301,110 @@ fn the_types_of_the_clients_are_those_of_the_openapi_document_and_their_versions
     assert!(read("python/agent_magic_tool_client/__init__.py").contains(&format!("\n__version__ = \"{version}\"\n")));
     for file in package["files"].as_array().expect("a list") {
         read(&format!("typescript/{}", file.as_str().expect("a name")));
+    }
+    let license = std::fs::read_to_string(root().join("LICENSE")).expect("readable");
+    assert!(read("python/LICENSE") == license && read("typescript/LICENSE") == license, "they have the same license");
+}
+
+/// Runs a command to its end, and returns what it prints.
+#[track_caller]
+fn done(command: &mut Command) -> String {
+    let ran = command.output().expect("it starts");
+    let printed = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(ran.status.success(), "{command:?}: {printed}{}", String::from_utf8_lossy(&ran.stderr));
+    printed
+}
+
+/// The only file of this folder whose name ends like this.
+fn file_with(folder: &Path, end: &str) -> PathBuf {
+    let files = std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());
+    let mut found: Vec<_> = files.filter(|path| path.to_string_lossy().ends_with(end)).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.remove(0)
+}
+
+#[test]
+fn the_python_client_is_built_and_installed_as_a_package() {
+    let world = World::new();
+    let folder = world.folder();
+    // A build leaves files in the folder.
+    done(world.within("cp", &["-r"]).arg(root().join("clients/python")).arg("source"));
+    // With the environment and the settings of this user: `pip` installs what builds the package from where they say.
+    let build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir=wheels", "./source"];
+    let Ok(built) = Command::new("python3").args(build).current_dir(&folder).output() else {
+        return skip("there is no python3 for our client");
+    };
+    let said = String::from_utf8_lossy(&built.stderr);
+    if said.contains("No module named pip") || said.contains("No matching distribution found for setuptools") {
+        return skip(&format!("pip cannot build our client: {said}"));
+    }
+    assert!(built.status.success(), "{said}");
+    let wheel = file_with(&folder.join("wheels"), ".whl").display().to_string();
+    done(&mut world.within("python3", &["-m", "venv", "installed"]));
+    let bin = folder.join("installed/bin");
+    done(&mut world.within(bin.join("pip"), &["install", "--quiet", "--no-deps", "--no-index", &wheel]));
+    let script = "import importlib.metadata as m, agent_magic_tool_client as c\n\
+                  d = m.distribution('agent-magic-tool-client')\n\
+                  names = {f.name for f in d.files}\n\
+                  assert {'LICENSE', 'py.typed', 'api_types.py'} <= names and c.by_kind, names\n\
+                  assert 'pip install' in d.metadata.get_payload() and d.metadata['License-Expression'] == 'Apache-2.0'\n\
+                  print(d.version, c.__version__)";
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(done(&mut world.within(bin.join("python"), &["-c", script])), format!("{version} {version}\n"));
+    let help = done(&mut world.within(bin.join("agent-magic-tool-decide"), &["--help"]));
+    assert!(help.contains("--by-kind"), "{help}");
+}
+
+#[test]
+fn the_typescript_client_is_packed_and_installed_as_a_package() {
+    let world = World::new();
+    if Command::new("npm").arg("--version").output().is_err() {
+        return skip("there is no npm for our client");
+    }
+    let source = root().join("clients/typescript").display().to_string();
+    done(&mut world.within("npm", &["pack", "--offline", "--silent", &source]));
+    let package = file_with(&world.folder(), ".tgz").display().to_string();
+    std::fs::write(world.folder().join("package.json"), r#"{"type": "module"}"#).expect("written");
+    done(&mut world.within("npm", &["install", "--offline", "--silent", "--no-audit", "--no-fund", &package]));
+    let installed = world.folder().join("node_modules/agent-magic-tool-client");
+    for file in ["LICENSE", "README.md", "index.d.ts", "api-types.d.ts"] {
+        assert!(installed.join(file).exists(), "{file}");
+    }
+    let text = std::fs::read_to_string(installed.join("package.json")).expect("readable");
+    assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON")["version"], env!("CARGO_PKG_VERSION"));
+    let script = "import { Client, Decider, byKind } from 'agent-magic-tool-client'; new Client(); console.log(typeof Decider, typeof byKind)";
+    let printed = done(&mut world.within("node", &["--input-type=module", "--eval", script]));
+    assert_eq!(printed, "function function\n");
+}
+
+#[test]
+fn typescript_accepts_the_examples() {
+    let Some(packages) = std::env::var_os(PACKAGES).map(PathBuf::from) else {
+        return skip(&format!("{PACKAGES} does not name the node packages, of which `typescript` is one"));
+    };
+    let world = World::new();
+    let folder = world.folder();
+    std::fs::create_dir(folder.join("node_modules")).expect("made");
+    let library = folder.join("node_modules/agent-magic-tool-client");
+    std::os::unix::fs::symlink(root().join("clients/typescript"), library).expect("linked");
+    let check = |source: &str| {
+        std::fs::write(folder.join("example.mts"), format!("{AROUND_EXAMPLES}{source}")).expect("written");
+        let mut compiler = Command::new("node");
+        compiler.arg(packages.join("typescript/bin/tsc"));
+        compiler.args(["--noEmit", "--strict", "--module", "nodenext", "--target", "es2022", "example.mts"]);
+        let ran = compiler.current_dir(&folder).output().expect("node starts");
+        (ran.status.success(), String::from_utf8_lossy(&ran.stdout).into_owned())
+    };
+    for document in ["clients/typescript/README.md", "docs/api-clients.md"] {
+        let text = std::fs::read_to_string(root().join(document)).expect("readable");
+        let (_, rest) = text.split_once("```js\n").expect("an example");
+        let (example, _) = rest.split_once("```\n").expect("its end");
+        let (is_valid, printed) = check(example);
+        assert!(is_valid, "{document}: {printed}");
+        // The check finds what is wrong.
+        let wrong = example.replace("data.text", "data.answer").replace(".answer)", ".answers)");
+        assert_ne!(wrong, example, "{document}");
+        let (is_valid, printed) = check(&wrong);
+        assert!(!is_valid && printed.contains("answer"), "{document}: {printed}");
     }
 }

@@ -25,7 +25,8 @@ const plain = ({ gate, result, reason }) => ({ subtool: gate.subtool, result, re
 async function main() {
   const [[name, rules]] = Object.entries(command.policy ?? { reject_all: null });
   const [key, policy] = [command.decide_key, POLICIES[name](rules)];
-  if (command.gates) return { gates: await new Decider({ url, key, askedBy: command.ask_key ?? undefined }).gates() };
+  const askedBy = "ask_key" in command ? { askedBy: command.ask_key } : {};
+  if (command.gates) return { gates: await new Decider({ url, key, ...askedBy }).gates() };
   if (command.gate) return plain(await new Decider({ url, key, policy }).decide(command.gate));
   const client = new Client({ url, key: command.ask_key });
   const decider = name === "reject_all" ? client.decidedBy(key) : client.decidedBy(key, policy);
@@ -33,7 +34,6 @@ async function main() {
   const events = [];
   for await (const event of client.ask(command.message)) events.push(event);
   await decider.close();
-  if (decider.error) throw decider.error;
   const names = [...new Set(events.map((event) => event.name))].sort();
   return { answer: events.at(-1).data.answer, events: names, outcomes: decider.outcomes.map(plain) };
 }

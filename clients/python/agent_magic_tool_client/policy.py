@@ -32,7 +32,7 @@ Policy = Callable[[Gate], Union[bool, Verdict, None]]
 
 
 def verdict_of(found: object) -> Verdict | None:
-    """The verdict in what a policy returned, ready to be sent. Raises `TypeError` or `ValueError` if it is none."""
+    """The verdict in what a policy returned, ready to be sent. Raises `TypeError` or `ValueError` if it is no verdict."""
     if found is None:
         return None
     verdict = found if isinstance(found, Verdict) else Verdict(found)  # type: ignore[arg-type]
