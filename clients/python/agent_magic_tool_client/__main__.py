@@ -10,7 +10,7 @@ from typing import Any
 
 from .connection import ApiError
 from .decider import Decider
-from .policy import approve_all, by_kind, by_subtool, reject_all
+from .policy import Policy, approve_all, by_kind, by_subtool, reject_all
 
 
 def rules(text: str) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def decider_of(given: argparse.Namespace) -> Decider:
     key = os.environ.get("AGENT_MAGIC_TOOL_DECIDE_KEY")
     if not key:
         parser.error("set AGENT_MAGIC_TOOL_DECIDE_KEY to an API key that may decide")
-    policy = reject_all
+    policy: Policy = reject_all
     try:
         if given.approve_all:
             policy = approve_all

@@ -75,7 +75,7 @@ class Decider:
             try:
                 stream = self._stream or self._open()
             except OSError:
-                if not was_there:
+                if not (was_there or self._closed.is_set()):
                     raise
                 self._closed.wait(1)
                 continue
@@ -109,7 +109,7 @@ class Decider:
         if verdict.approve:
             if is_own:
                 return Outcome(gate, "left", "it was asked with this very key, which can only deny it")
-            how = needs["how"]
+            how = str(needs["how"])
             if how == "word":
                 body["word"] = needs["word"]
             elif how == "answer" and verdict.answer is not None:
