@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use protocol::data_class::DataClass;
 
-use super::driver::{TaskReporter, Tools};
+use super::driver::{CallOrigin, TaskReporter, Tools};
 use crate::model::conversation::{ToolCall, ToolResult};
 use crate::model::provider::ToolDefinition;
 
@@ -40,13 +40,13 @@ impl Tools for WithClientTools {
     fn call<'a>(
         &'a self,
         call: &'a ToolCall,
-        key: &'a str,
+        origin: CallOrigin,
         report: TaskReporter,
     ) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>> {
         if self.has(call) {
             return Box::pin(async { ToolResult { only_reads: true, ..ToolResult::new(call, NOT_ALONE, 0) } });
         }
-        self.own.call(call, key, report)
+        self.own.call(call, origin, report)
     }
 
     fn needs_human<'a>(&'a self, call: &'a ToolCall) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ground::results::trigger::Trigger;
+use protocol::caller::CallBudget;
 use protocol::code::{Code, Exit};
 use protocol::command_executor::{CallProgress, OpenedTask};
 use protocol::data_class::DataClass;
@@ -28,12 +29,11 @@ pub trait Tools: Send + Sync {
     /// Returns the offered tools, which are the same for every request.
     fn definitions(&self) -> Vec<ToolDefinition>;
 
-    /// Performs one call. `key` identifies the call: it is the same if the call is repeated after a crash. `report` is
-    /// told of each task as soon as it exists, which may be long before the call has ended.
+    /// Performs one call. `report` is told of each task as soon as it exists, which may be long before the call has ended.
     fn call<'a>(
         &'a self,
         call: &'a ToolCall,
-        key: &'a str,
+        origin: CallOrigin,
         report: TaskReporter,
     ) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>>;
 
@@ -45,6 +45,15 @@ pub trait Tools: Send + Sync {
 
     /// Makes sure that an executor runs. Called regularly while the loop waits for open tasks.
     fn ensure_executor(&self);
+}
+
+/// Where a call comes from.
+#[derive(Debug)]
+pub struct CallOrigin {
+    /// Identifies the call: it is the same if the call is repeated after a crash.
+    pub key: String,
+    /// The question, and how many calls may be made for it; `None` if there is no limit.
+    pub budget: Option<CallBudget>,
 }
 
 /// Is told what a running call does.
@@ -407,11 +416,18 @@ impl Driver {
         })
     }
 
+    fn call_budget(&self) -> Option<CallBudget> {
+        let calls = self.machine.budget().calls;
+        let asked = self.machine.entries().iter().filter(|entry| matches!(entry, JournalEntry::Asked { .. })).count();
+        (calls > 0).then(|| CallBudget { question: format!("{}-{asked}", self.journal.header.id), calls })
+    }
+
     /// Performs the calls of one turn in order, since a later call may depend on an earlier one.
     fn call(&mut self, turn: usize, calls: Vec<ToolCall>) -> Work {
         let tools = Arc::clone(&self.tools);
         let observer = Arc::clone(&self.observer);
         let session = self.journal.label();
+        let budget = self.call_budget();
         let decisions = (self.hold_turns && calls.len() > 1).then(|| self.trigger.again());
         // A call that was stopped may still report to the old one.
         self.opened = Arc::new(Mutex::new(Some(Vec::new())));
@@ -422,7 +438,8 @@ impl Driver {
                 let call = &calls[number];
                 observer.observe(LoopEvent::Call(call));
                 let report = reporter(&call.id, &opened, &observer);
-                let result = tools.call(call, &format!("{session}-{turn}-{number}"), report).await;
+                let origin = CallOrigin { key: format!("{session}-{turn}-{number}"), budget: budget.clone() };
+                let result = tools.call(call, origin, report).await;
                 observer.observe(LoopEvent::Result(&result));
                 result
             };

@@ -247,6 +247,11 @@ impl Machine {
         (self.settings.steps, self.settings.budget) = (steps, budget);
     }
 
+    /// What the current question may use.
+    pub fn budget(&self) -> Budget {
+        self.settings.budget
+    }
+
     pub fn entries(&self) -> &[JournalEntry] {
         &self.entries
     }
@@ -439,7 +444,7 @@ impl Machine {
 
     /// Makes the next request, or stops if the request limit or the budget is reached.
     fn request_step(&mut self, effects: &mut Vec<MachineEffect>) {
-        let Budget { tokens, cost } = self.settings.budget;
+        let Budget { tokens, cost, .. } = self.settings.budget;
         let spending = self.progress.spending;
         let is_used_up = (tokens > 0 && spending.usage.input.saturating_add(spending.usage.output) >= tokens)
             || (cost > 0.0 && spending.cost >= cost);

@@ -12,7 +12,7 @@ use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
 use serde_json::Value;
 
-use super::driver::{TaskReporter, Tools};
+use super::driver::{CallOrigin, TaskReporter, Tools};
 use crate::model::conversation::{ToolCall, ToolResult};
 use crate::model::provider::ToolDefinition;
 
@@ -40,8 +40,9 @@ impl OneTool {
 
     /// Runs `command` on a thread where it may block. The command continues if the future is dropped.
     /// Also returns the class of the results that it names.
-    async fn run(&self, command: &str, key: &str, report: TaskReporter) -> (CommandOutput, Option<DataClass>) {
-        let (executor, command, key) = (self.executor(), command.to_owned(), key.to_owned());
+    async fn run(&self, command: &str, origin: CallOrigin, report: TaskReporter) -> (CommandOutput, Option<DataClass>) {
+        let CallOrigin { key, budget } = origin;
+        let (executor, command) = (self.executor().for_question(budget), command.to_owned());
         let execute = move || {
             let output = executor.execute_and_report(&command, &key, &*report);
             (output, executor.class_of_named(&command))
@@ -62,7 +63,7 @@ impl Tools for OneTool {
     fn call<'a>(
         &'a self,
         call: &'a ToolCall,
-        key: &'a str,
+        origin: CallOrigin,
         report: TaskReporter,
     ) -> Pin<Box<dyn Future<Output = ToolResult> + Send + 'a>> {
         Box::pin(async move {
@@ -70,7 +71,7 @@ impl Tools for OneTool {
                 Ok(command) => command,
                 Err(error) => return refused(call, &error),
             };
-            let (output, data_class) = self.run(command, key, report).await;
+            let (output, data_class) = self.run(command, origin, report).await;
             let text = match output.status {
                 // Some providers reject an empty result.
                 _ if output.text.is_empty() => NO_OUTPUT.to_owned(),

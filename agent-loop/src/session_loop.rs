@@ -171,13 +171,13 @@ fn settings(config: &Config, options: &LoopOptions) -> LoopSettings {
     let (agent, brief) = (&config.agent, options.brief.as_ref());
     let steps = options.steps.unwrap_or(agent.steps);
     let client_tools: Vec<_> = options.client_tools.iter().map(|tool| tool.name.clone()).collect();
-    let budget = Budget { tokens: agent.tokens, cost: agent.cost };
+    let budget = Budget::of(agent);
     LoopSettings {
         steps: brief.and_then(|brief| brief.steps).map_or(steps, |limit| steps.min(limit)),
         reflect_after: agent.reflect_after,
         diagnose: agent.diagnose,
         retries: agent.retries,
-        budget: brief.map_or(budget, |brief| budget.lowered(brief.tokens, brief.cost)),
+        budget: brief.map_or(budget, |brief| budget.lowered(brief.tokens, brief.cost, None)),
         tools: [one_tool::definition().name].into_iter().chain(client_tools.iter().cloned()).collect(),
         client_tools,
     }

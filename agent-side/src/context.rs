@@ -61,6 +61,7 @@ impl Context {
             read_only: paths.read_only(),
             unattended: false,
             trust: paths.trust(),
+            call_budget: paths.call_budget(),
             tool_scope,
         };
         Self { paths, output, stdin: Stdin::Process, caller, dispatch }

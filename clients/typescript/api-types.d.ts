@@ -18,6 +18,8 @@ export type SubmitLimits = {
   tokens?: number | null;
   /** The highest cost, in the currency of the configured prices. */
   cost?: number | null;
+  /** The most calls of subtools, by whatever makes them. */
+  calls?: number | null;
   /** After how many seconds the work is stopped. */
   deadline?: number | null;
 };

@@ -33,6 +33,8 @@ pub enum RateLimitKey {
         name: String,
         per: PositiveDuration,
     },
+    /// All calls for this question of our own loop.
+    Question(String),
 }
 
 /// A rate limit that applies to a call.
@@ -55,6 +57,7 @@ impl AppliedRateLimit {
             RateLimitKey::Tool(tool) => format!("`{tool}` allows"),
             RateLimitKey::Tag(tag) => format!("the subtools with the tag `{tag}` allow"),
             RateLimitKey::Profile { name, .. } => format!("the profile `{name}` allows"),
+            RateLimitKey::Question(_) => "a question may make".to_owned(),
         }
     }
 }
@@ -66,6 +69,8 @@ enum WindowOwner {
     User(u32),
     /// A client of a server that several share, or all other callers of a user together.
     Client(u32, Option<String>),
+    /// All who work for one question of this user.
+    Question(u32),
 }
 
 impl WindowOwner {
@@ -74,6 +79,7 @@ impl WindowOwner {
         match key {
             // What a caller calls its session changes nothing.
             RateLimitKey::Profile { .. } => vec![Self::Client(caller.uid, caller.client().map(str::to_owned))],
+            RateLimitKey::Question(_) => vec![Self::Question(caller.uid)],
             RateLimitKey::Tool(_) | RateLimitKey::Tag(_) => {
                 vec![Self::Session(queue_key(caller)), Self::User(caller.uid)]
             }
@@ -82,7 +88,7 @@ impl WindowOwner {
 
     fn max_calls(&self, limit: RateLimit) -> u32 {
         match self {
-            Self::Session(_) | Self::Client(..) => limit.calls,
+            Self::Session(_) | Self::Client(..) | Self::Question(_) => limit.calls,
             Self::User(_) => limit.calls.saturating_mul(MAX_SHARES_PER_USER),
         }
     }
@@ -94,6 +100,7 @@ impl WindowOwner {
             Self::Session(_) => format!("a session {calls} per {}", limit.per),
             Self::User(_) => format!("a user {calls} per {} in all sessions", limit.per),
             Self::Client(_, Some(_)) => format!("a client {calls} per {}", limit.per),
+            Self::Question(_) => calls,
             Self::Client(_, None) => format!("{calls} per {} to all who have it without a key", limit.per),
         }
     }
@@ -139,6 +146,11 @@ impl RateLimits {
         let last_to_leave = window.calls.get(window.calls.len() - max_calls).map_or(now, |at| *at);
         let wait = per - now.duration_since(last_to_leave);
         let message = format!("{} {}", applied.subject(), key.0.share(limit));
+        if let RateLimitKey::Question(_) = applied.key {
+            return Some(ErrorBody::new(Code::BudgetExhausted, message).hint(
+                "answer from what you have, and say what is missing; the user can ask again, or raise `calls` under [agent]",
+            ));
+        }
         Some(
             ErrorBody::new(Code::RateLimited, message)
                 .hint(format!("try again in {}s", wait.as_secs() + 1))

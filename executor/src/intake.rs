@@ -23,8 +23,9 @@ use ground::task::name::SubtoolName;
 use ground::task::notes::TaskNotes;
 use ground::task::question_key::QUESTION;
 use jiff::Timestamp;
-use protocol::caller::Caller;
+use protocol::caller::{CallBudget, Caller};
 use protocol::code::Code;
+use protocol::duration::PositiveDuration;
 use protocol::error::ErrorBody;
 use protocol::layout::compact_bytes;
 use protocol::mailbox::TakenRequest;
@@ -56,6 +57,10 @@ pub mod rights_gaps;
 mod ruling;
 pub mod settings;
 pub mod targets;
+/// How long the calls for a question are counted. After a restart those are that have not ended, or as long as rate limits
+/// look back.
+const QUESTION_WINDOW: PositiveDuration = PositiveDuration::from_secs(24 * 60 * 60);
+
 /// Adds to the plan of a dry run what it lacks, when it would start, and whether it would read all pages.
 fn complete_plan(plan: &mut Value, missing: Option<ErrorBody>, run_at: Option<Timestamp>, all_pages: bool) {
     if let Some(missing) = missing {
@@ -251,8 +256,8 @@ impl Intake {
         RecoveryInfo { definition, reassessed, sent, had_ended: false }
     }
 
-    /// The rate limits of a call: those of the subtool, which the configuration can replace, of its tags, and of the
-    /// caller's profiles.
+    /// The rate limits of a call: those of the subtool, which the configuration can replace, of its tags, of the
+    /// caller's profiles, and of the question that it is made for.
     pub fn rate_limits(&self, tool: &SubtoolName, caller: &Caller) -> Vec<AppliedRateLimit> {
         let (settings, catalog) = (self.settings(), self.catalog.borrow());
         let configured = &settings.config().rate_limits;
@@ -270,7 +275,11 @@ impl Intake {
             let key = |limit: &RateLimit| RateLimitKey::Profile { name: name.to_owned(), per: limit.per };
             limits.unwrap_or_default().iter().map(move |limit| AppliedRateLimit::new(key(limit), *limit))
         });
-        own.into_iter().chain(tags.filter_map(of_tag)).chain(of_profiles).collect()
+        let of_question = caller.call_budget.as_ref().map(|CallBudget { question, calls }| {
+            let limit = RateLimit { calls: *calls, per: QUESTION_WINDOW, auto_disable: false };
+            AppliedRateLimit::new(RateLimitKey::Question(question.clone()), limit)
+        });
+        own.into_iter().chain(tags.filter_map(of_tag)).chain(of_profiles).chain(of_question).collect()
     }
 
     /// The longest window of any rate limit, at least.

@@ -46,6 +46,31 @@ pub struct Caller {
     /// Which subtools the caller may use.
     #[serde(default, skip_serializing_if = "ToolScope::is_everything")]
     pub tool_scope: ToolScope,
+    /// The question that the call is made for, if it is made for one of our own loop.
+    pub call_budget: Option<CallBudget>,
+}
+
+/// How many calls may be made for a question, by whatever makes them: the model, a script, steps, a sub-agent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallBudget {
+    /// Names the question among all of its user.
+    pub question: String,
+    pub calls: u32,
+}
+
+impl CallBudget {
+    /// As it stands in `AGENT_MAGIC_TOOL_CALL_BUDGET`.
+    pub fn to_env_value(&self) -> String {
+        format!("{}:{}", self.calls, self.question)
+    }
+
+    /// Of a value that cannot be read, the least is taken.
+    pub fn from_env_value(value: &str) -> Self {
+        let read = value.split_once(':').and_then(|(calls, question)| Some((calls.parse().ok()?, question)));
+        let (calls, question) = read.unwrap_or((1, value));
+        Self { question: question.to_owned(), calls }
+    }
 }
 
 impl Caller {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::caller::Caller;
+use crate::caller::{CallBudget, Caller};
 use crate::code::Code;
 use crate::data_class::DataClass;
 use crate::error::ErrorBody;
@@ -126,6 +126,13 @@ impl CommandExecutor {
     #[must_use]
     pub fn trusted_with(mut self, trust: DataClass) -> Self {
         self.caller = self.caller.trusted_with(trust);
+        self
+    }
+
+    /// Sets the question that the lines work for, unless the caller itself works for one.
+    #[must_use]
+    pub fn for_question(mut self, question: Option<CallBudget>) -> Self {
+        self.caller.call_budget = self.caller.call_budget.or(question);
         self
     }
 

@@ -11,6 +11,7 @@ use std::{fs, io};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::caller::CallBudget;
 use crate::code::Code;
 use crate::data_class::DataClass;
 use crate::digest;
@@ -25,6 +26,8 @@ pub const DEPTH: &str = "AGENT_MAGIC_TOOL_DEPTH";
 pub const READ_ONLY: &str = "AGENT_MAGIC_TOOL_READ_ONLY";
 /// The most sensitive data that the model of the caller may get.
 pub const TRUST: &str = "AGENT_MAGIC_TOOL_TRUST";
+/// The question that a command works for, and how many calls may be made for it.
+pub const CALL_BUDGET: &str = "AGENT_MAGIC_TOOL_CALL_BUDGET";
 /// The variable that an agent loop sets to `1` if it wakes the caller when a task is final.
 pub const WAKES: &str = "AGENT_MAGIC_TOOL_WAKES";
 /// The variable with the caller's tool scope, as lists of names and globs.
@@ -156,6 +159,11 @@ impl Paths {
     /// The most sensitive data that the caller's model may get, from `AGENT_MAGIC_TOOL_TRUST`, if it is set.
     pub fn trust(&self) -> Option<DataClass> {
         word(TRUST).map(|class| DataClass::from_env_value(&class))
+    }
+
+    /// The question that the caller works for, from `AGENT_MAGIC_TOOL_CALL_BUDGET`, if it is set.
+    pub fn call_budget(&self) -> Option<CallBudget> {
+        word(CALL_BUDGET).map(|value| CallBudget::from_env_value(&value))
     }
 
     /// The user's home folder.

@@ -13,7 +13,7 @@ use std::thread;
 use crate::caller::Caller;
 use crate::code::{Code, Exit};
 use crate::error::ErrorBody;
-use crate::paths::{CAPTURED, DEPTH, READ_ONLY, SESSION, TOOL_SCOPE, TRUST, WAKES};
+use crate::paths::{CALL_BUDGET, CAPTURED, DEPTH, READ_ONLY, SESSION, TOOL_SCOPE, TRUST, WAKES};
 use crate::task::TaskId;
 
 const IF_NO_APPROVER: &str = "--if-no-approver";
@@ -86,6 +86,9 @@ impl ProgramShell {
         }
         if let Some(trust) = caller.trust {
             command.env(TRUST, trust.as_str());
+        }
+        if let Some(question) = &caller.call_budget {
+            command.env(CALL_BUDGET, question.to_env_value());
         }
         if !caller.tool_scope.is_everything() {
             command.env(TOOL_SCOPE, caller.tool_scope.to_env_value());

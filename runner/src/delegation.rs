@@ -19,14 +19,14 @@ use ground::config::Config;
 use ground::results::handover;
 use ground::results::trigger::Trigger;
 use ground::task::question_key::{QUESTION, QuestionKey};
-use protocol::caller::Caller;
+use protocol::caller::{CallBudget, Caller};
 use protocol::code::Code;
 use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
 use protocol::handover::{PendingRequest, Reply};
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation, RunRequest};
-use protocol::paths::{DEPTH, Paths, READ_ONLY, TOOL_SCOPE, TRUST};
+use protocol::paths::{CALL_BUDGET, DEPTH, Paths, READ_ONLY, TOOL_SCOPE, TRUST};
 use protocol::task::{State, TaskId};
 use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
@@ -297,6 +297,7 @@ impl Delegation {
             (TRUST, caller.trust.map(|trust| trust.as_str().to_owned())),
             (TOOL_SCOPE, (!scope.is_everything()).then(|| scope.to_env_value())),
             (READ_ONLY, caller.read_only.then(|| "1".to_owned())),
+            (CALL_BUDGET, caller.call_budget.as_ref().map(CallBudget::to_env_value)),
         ];
         command
             .envs(self.environment.iter().map(|(name, value)| (name, value)))

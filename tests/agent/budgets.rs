@@ -1,10 +1,10 @@
 //! Budgets over sessions, tasks and sub-agents, and what is recorded of the spending.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::story::entries_of;
 use super::stub::{Stub, StubAnswer};
-use crate::world::{Transcript, World};
+use crate::world::{Transcript, World, program};
 
 /// A model that runs `command` first, then reads the result if it is told to, and answers.
 fn running(command: &'static str) -> Stub {
@@ -177,4 +177,58 @@ fn the_prompt_says_what_happens_to_changes() {
     assert!(prompt(&[]).contains("a call that changes something runs at once"));
     world.configure("[confirm]\nwrites = \"refuse\"\n");
     assert!(prompt(&[]).contains("a call that changes something is refused"));
+}
+
+#[test]
+fn the_calls_for_a_question_are_counted_whatever_makes_them() {
+    const MANY: [&str; 9] = ["agent-magic-tool run note --wait"; 9];
+    let program = program();
+    let by_program = format!("for n in 1 2 3 4 5 6 7 8 9; do {} run note --wait || exit 1; done", program.display());
+    let nested = |run: Value| json!({"description": "Notes nine times.", "input": {}, "annotations": {"readOnlyHint": true}, "run": run});
+    let steps: Vec<Value> = (0..9).map(|number| json!({"name": format!("s{number}"), "subtool": "note"})).collect();
+    for (way, commands, done) in [
+        ("the model", MANY.to_vec(), 4),
+        (
+            "a script",
+            vec!["agent-magic-tool script --wait <<'EOF'\nfor (let n = 0; n < 9; n++) await note({})\nEOF"],
+            3,
+        ),
+        ("scripts", vec!["agent-magic-tool script --wait <<'EOF'\nawait note({}); await note({})\nEOF"; 3], 2),
+        ("steps", vec!["agent-magic-tool run by_steps --wait"], 3),
+        ("a program", vec!["agent-magic-tool run by_program --wait"], 3),
+        ("a sub-agent", vec!["agent-magic-tool run ask_agent prompt='Note it' --wait"], 3),
+        ("all", ["agent-magic-tool run by_steps --wait", "agent-magic-tool run by_program --wait"].to_vec(), 3),
+    ] {
+        let world = World::new();
+        world.define(
+            "own.json",
+            &json!({
+                "note": {
+                    "description": "Notes that it was called.", "input": {}, "annotations": {"readOnlyHint": true},
+                    "run": {"process": {"argv": ["sh", "-c", "echo called >>called"]}}
+                },
+                "by_steps": nested(json!({"steps": steps})),
+                "by_program": nested(json!({"process": {"argv": ["sh", "-c", by_program], "env": {"AGENT_MAGIC_TOOL_DIR": world.mailbox()}}})),
+            }),
+        );
+        let stub = Stub::answering(move |request, _| {
+            let body = String::from_utf8_lossy(&request.body).into_owned();
+            if body.contains("\"role\":\"tool\"") {
+                StubAnswer::says("Done.")
+            } else if body.contains("Do it") {
+                StubAnswer::runs("", &commands)
+            } else {
+                StubAnswer::runs("", &MANY)
+            }
+        });
+        world.configure(&stub.configuration("calls = 4\nreflect_after = 0\n", ""));
+        let called = || std::fs::read_to_string(world.folder().join("called")).unwrap_or_default().lines().count();
+        for question in 1..=2 {
+            let ran = ask(&world, "Do it");
+            assert_eq!(ran.json()["answer"], "Done.", "{way}: {ran}");
+            assert_eq!(called(), question * done, "{way}: each question has its own calls\n{ran}");
+        }
+        let read = stub.received().iter().map(|it| String::from_utf8_lossy(&it.body).into_owned()).collect::<String>();
+        assert!(read.contains("a question may make 4 calls"), "{way}: the model is told\n{read}");
+    }
 }

@@ -1,12 +1,12 @@
 //! The page from another machine, through ssh: a fixed port is forwarded to the same port there, and the link works there.
 
 use std::fs;
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
-use ground::page_client::link::make_link;
 use ground::page_client::proof::{ChallengeAnswer, ProvenRequest, SessionKey};
 use ground::page_client::site::PageSite;
 use serde_json::{Value, json};
@@ -15,18 +15,23 @@ use super::http::{self, Answer};
 use super::human::Human;
 use crate::free_port::free_port;
 use crate::skip::skip;
-use crate::world::{World, until};
+use crate::world::{Lines, World, full_program, until, wait_for_end};
 
 const SSHD: &str = "/usr/sbin/sshd";
 
-/// A server of OpenSSH, and a client of it that forwards a port. Both end with it.
+/// A server of OpenSSH, and a client of it that forwards a port and has `executor page --link` run there. Both end with it.
 struct Tunnel {
-    processes: Vec<Child>,
+    server: Child,
+    client: Child,
+    /// The keyboard of the client.
+    keys: ChildStdin,
+    /// What it shows.
+    lines: Lines,
 }
 
 impl Drop for Tunnel {
     fn drop(&mut self) {
-        for process in &mut self.processes {
+        for process in [&mut self.client, &mut self.server] {
             process.kill().ok();
             process.wait().ok();
         }
@@ -41,8 +46,17 @@ fn key(folder: &Path, name: &str) -> PathBuf {
 }
 
 impl Tunnel {
+    /// The secret of the link that it shows.
+    fn secret(&self) -> String {
+        loop {
+            if let Some((_, secret)) = self.lines.next().split_once("/#") {
+                return secret.split('"').next().expect("a part").to_owned();
+            }
+        }
+    }
+
     /// Forwards `from`, as if that were another machine's loopback, to this port here; `None` without a server.
-    fn open(folder: &Path, from: SocketAddr, port: u16) -> Option<Self> {
+    fn open(world: &World, folder: &Path, from: SocketAddr, port: u16) -> Option<Self> {
         if !Path::new(SSHD).exists() || !nix::unistd::geteuid().is_root() {
             skip("no sshd, or no root to run it as: Debian's openssh-server");
             return None;
@@ -62,20 +76,26 @@ impl Tunnel {
             authorized.display()
         );
         fs::write(&config, text).expect("written");
-        let quiet = |command: &mut Command| {
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
-        };
-        let server = quiet(Command::new(SSHD).args(["-D", "-f"]).arg(&config));
-        let mut tunnel = Self { processes: vec![server] };
+        let mut server = Command::new(SSHD);
+        server.args(["-D", "-f"]).arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let server = server.spawn().expect("it starts");
         until("sshd listens", || TcpStream::connect(("127.0.0.1", own)).is_ok());
         let forward = format!("{from}:127.0.0.1:{port}");
         let options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "ExitOnForwardFailure=yes"];
+        let words = format!(
+            "exec env HOME={} AGENT_MAGIC_TOOL_DIR={} {} executor page --link",
+            world.home().display(),
+            world.mailbox().display(),
+            full_program().display()
+        );
         let mut client = Command::new("ssh");
-        client.args(["-F", "none", "-N", "-L", &forward, "-p", &own.to_string(), "-i"]).arg(&user);
-        client.args(options.iter().flat_map(|option| ["-o", option])).arg("root@127.0.0.1");
-        tunnel.processes.push(quiet(&mut client));
-        until("the port is forwarded", || TcpStream::connect(from).is_ok());
-        Some(tunnel)
+        client.args(["-F", "none", "-tt", "-L", &forward, "-p", &own.to_string(), "-i"]).arg(&user);
+        client.args(options.iter().flat_map(|option| ["-o", option])).args(["root@127.0.0.1", &words]);
+        client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut client = client.spawn().expect("it starts");
+        let keys = client.stdin.take().expect("piped");
+        let lines = Lines::of(client.stdout.take().expect("piped"));
+        Some(Self { server, client, keys, lines })
     }
 }
 
@@ -105,12 +125,12 @@ fn a_human_at_another_machine_decides_through_ssh() {
     assert_eq!(site.port, port);
     let there = SocketAddr::from(([127, 0, 0, 2], port));
     let folder = tempfile::tempdir().expect("a folder");
-    let Some(_tunnel) = Tunnel::open(folder.path(), there, port) else { return };
+    let Some(mut tunnel) = Tunnel::open(&world, folder.path(), there, port) else { return };
+    let secret = tunnel.secret();
 
     // Without the link, a browser there sees and decides nothing.
     let card = format!("/card/{id}");
     assert_eq!(send(there, &site, "GET", &card, "", "").status, 401);
-    let secret = make_link(&world.executor_folder()).expect("a link");
     let login = json!({"secret": secret}).to_string();
     let signed_in = send(there, &site, "POST", "/login", "", &login);
     assert_eq!(signed_in.status, 200, "{}", signed_in.body);
@@ -136,7 +156,11 @@ fn a_human_at_another_machine_decides_through_ssh() {
     assert_eq!(decided.status, 200, "{}", decided.body);
     assert_ne!(send(there, &site, "POST", "/decide", &headers, &decision).status, 200, "the proof is spent");
     assert_eq!(world.end_of(&id)["status"], "succeeded");
-    drop(Human::of(&world));
+    // The command waits, because the port is forwarded no longer when it has ended.
+    assert!(tunnel.client.try_wait().expect("it can be asked").is_none());
+    tunnel.keys.write_all(b"\n").expect("typed");
+    assert!(wait_for_end(&mut tunnel.client).success());
+    TcpStream::connect(there).expect_err("nothing is forwarded");
 }
 
 #[test]
@@ -152,4 +176,15 @@ fn the_link_is_printed_to_a_terminal_alone_and_a_taken_port_is_no_end_of_the_pag
     assert_ne!(human.site.port, port);
     let log = fs::read_to_string(world.log()).expect("a log");
     assert!(log.contains("the page is served at another port"), "{log}");
+    let told = format!("another program had the port {port} of `page.port`");
+    let status = world.run(&["executor", "status"]);
+    assert!(status.stderr.contains(&told) && status.stdout.contains(&told), "{status}");
+    let doctor = world.run(&["doctor"]);
+    assert!(doctor.stdout.contains(&told), "{doctor}");
+    drop(taken);
+    world.run(&["executor", "stop"]);
+    world.run(&["executor", "page", "--link"]);
+    world.run(&["tasks"]);
+    let status = world.run(&["executor", "status"]);
+    assert!(!status.stdout.contains(&told), "{status}");
 }

@@ -1,5 +1,7 @@
 //! What a loop spends on models, and may spend.
 
+use ground::config::AgentSettings;
+
 use super::Machine;
 use crate::model::conversation::{ModelTurn, TaskSpending, TokenUsage};
 
@@ -16,16 +18,28 @@ pub struct Spending {
 pub struct Budget {
     pub tokens: u64,
     pub cost: f64,
+    /// Of subtools, by the model and whatever it calls.
+    pub calls: u32,
 }
 
 impl Budget {
+    /// The budget of a question, as configured.
+    pub fn of(agent: &AgentSettings) -> Self {
+        Self { tokens: agent.tokens, cost: agent.cost, calls: agent.calls }
+    }
+
     /// The same, or less where a limit is lower. A limit of nothing leaves the least, since 0 means no limit.
     #[must_use]
-    pub fn lowered(self, tokens: Option<u64>, cost: Option<f64>) -> Self {
+    pub fn lowered(self, tokens: Option<u64>, cost: Option<f64>, calls: Option<u32>) -> Self {
         let tokens = tokens.filter(|limit| self.tokens == 0 || *limit < self.tokens).map(|limit| limit.max(1));
         let cost = cost.filter(|limit| self.cost <= 0.0 || *limit < self.cost);
         let cost = cost.map(|limit| limit.max(f64::MIN_POSITIVE));
-        Self { tokens: tokens.unwrap_or(self.tokens), cost: cost.unwrap_or(self.cost) }
+        let calls = calls.filter(|limit| self.calls == 0 || *limit < self.calls).map(|limit| limit.max(1));
+        Self {
+            tokens: tokens.unwrap_or(self.tokens),
+            cost: cost.unwrap_or(self.cost),
+            calls: calls.unwrap_or(self.calls),
+        }
     }
 }
 

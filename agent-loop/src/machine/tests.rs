@@ -199,7 +199,7 @@ fn after_the_last_step_there_is_one_request_without_tools() {
 #[test]
 fn a_used_up_budget_prevents_another_request() {
     let mut machine = asked();
-    machine.settings.budget = Budget { tokens: 15, cost: 0.0 };
+    machine.settings.budget = Budget { tokens: 15, ..Budget::default() };
     effects_of(&mut machine, calls(&["a"]));
     assert_eq!(effects_of(&mut machine, called()), ["called", "stopped", "done: budget_exhausted"]);
 }
@@ -212,7 +212,7 @@ fn what_a_sub_agent_spent_counts_once_towards_the_budget_of_the_question() {
         cost: 0.5,
     };
     let mut machine = asked();
-    machine.settings.budget = Budget { tokens: 1000, cost: 0.0 };
+    machine.settings.budget = Budget { tokens: 1000, ..Budget::default() };
     effects_of(&mut machine, calls(&["run"]));
     effects_of(&mut machine, delegated());
     effects_of(&mut machine, says("on its way"));

@@ -21,6 +21,7 @@ class SubmitLimits(TypedDict):
     steps: NotRequired[int | None]
     tokens: NotRequired[int | None]
     cost: NotRequired[float | None]
+    calls: NotRequired[int | None]
     deadline: NotRequired[float | None]
 
 

@@ -27,6 +27,8 @@ pub struct AgentSettings {
     pub tokens: u64,
     /// The highest cost per question, in the currency of the prices; 0 means no limit.
     pub cost: f64,
+    /// The most calls of subtools per question, by whatever makes them; 0 means no limit.
+    pub calls: u32,
     /// The most tokens of a user per day, over all sessions and tasks; 0 means no limit.
     pub tokens_per_day: u64,
     /// The highest cost of a user per day; 0 means no limit.

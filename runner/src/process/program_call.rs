@@ -15,7 +15,7 @@ use ground::task::failure::{Failure, Retry};
 use ground::task::fingerprint::{FileRole, Fingerprint, check_shown};
 use protocol::code::Code;
 use protocol::paths::home_folder;
-use protocol::paths::{DEPTH, TOOL_SCOPE};
+use protocol::paths::{CALL_BUDGET, DEPTH, TOOL_SCOPE};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
@@ -105,6 +105,9 @@ impl ProgramCall {
         }
         if !invocation.caller.tool_scope.is_everything() {
             env.push((TOOL_SCOPE.to_owned(), VariableValue::Text(invocation.caller.tool_scope.to_env_value())));
+        }
+        if let Some(question) = &invocation.caller.call_budget {
+            env.push((CALL_BUDGET.to_owned(), VariableValue::Text(question.to_env_value())));
         }
         let stdin = values.value(process.stdin.as_ref())?.map(fields::as_text);
         let has_nul = folder.as_os_str().as_encoded_bytes().contains(&0)

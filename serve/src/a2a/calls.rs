@@ -119,6 +119,7 @@ impl CallDesk {
                 steps: own.limits.steps,
                 tokens: own.limits.tokens,
                 cost: own.limits.cost,
+                calls: own.limits.calls,
                 deadline: own.limits.deadline.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             },
             repeat_key,

@@ -210,6 +210,7 @@ pub(super) struct LimitsMetadata {
     pub steps: Option<u32>,
     pub tokens: Option<u64>,
     pub cost: Option<f64>,
+    pub calls: Option<u32>,
     /// In seconds.
     pub deadline: Option<f64>,
 }

@@ -75,6 +75,9 @@ pub struct SubmitLimits {
     /// The highest cost, in the currency of the configured prices.
     #[serde(default)]
     pub cost: Option<f64>,
+    /// The most calls of subtools, by whatever makes them.
+    #[serde(default)]
+    pub calls: Option<u32>,
     /// After how many seconds the work is stopped.
     #[serde(default)]
     pub deadline: Option<f64>,
@@ -194,6 +197,7 @@ async fn submit(
         steps: request.limits.steps,
         tokens: request.limits.tokens,
         cost: request.limits.cost,
+        calls: request.limits.calls,
         deadline: seconds("limits.deadline", request.limits.deadline)?,
     };
     let repeat_key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);

@@ -162,7 +162,7 @@ impl LiveSession {
         if let Some(asked) = owed.asked.last().filter(|_| *log.activity().borrow() != Activity::Idle) {
             log.hold(asked.turn, quotas.resumed_turn(&asked.question.asker));
         }
-        let limits = (config.agent.steps, Budget { tokens: config.agent.tokens, cost: config.agent.cost });
+        let limits = (config.agent.steps, Budget::of(&config.agent));
         let ended = CancellationToken::new();
         watch_tasks(&tracker, Arc::clone(&log), watch, ended.clone());
         tracker.spawn({

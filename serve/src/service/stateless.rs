@@ -80,8 +80,7 @@ pub(super) async fn ask(
         trigger,
         observer: Arc::new(keeper),
     };
-    let (steps, budget) =
-        limits.lower(config.agent.steps, Budget { tokens: config.agent.tokens, cost: config.agent.cost });
+    let (steps, budget) = limits.lower(config.agent.steps, Budget::of(&config.agent));
     let steps = steps.saturating_add(requests_so_far(&entries));
     let own_caller = caller.clone();
     let options =

@@ -130,6 +130,7 @@ pub struct QuestionLimits {
     pub steps: Option<u32>,
     pub tokens: Option<u64>,
     pub cost: Option<f64>,
+    pub calls: Option<u32>,
     /// When the work on it is stopped.
     pub deadline: Option<Duration>,
 }
@@ -137,7 +138,7 @@ pub struct QuestionLimits {
 impl QuestionLimits {
     /// The limits of the question: those of the configuration, or lower ones.
     pub(super) fn lower(self, steps: u32, budget: Budget) -> (u32, Budget) {
-        (self.steps.map_or(steps, |limit| limit.min(steps)), budget.lowered(self.tokens, self.cost))
+        (self.steps.map_or(steps, |limit| limit.min(steps)), budget.lowered(self.tokens, self.cost, self.calls))
     }
 }
 
@@ -510,10 +511,17 @@ mod tests {
             ((25, 1_000, 0.0), cost(0.0), (25, 1_000, f64::MIN_POSITIVE)),
             ((25, 1_000, 0.0), cost(9.0), (25, 1_000, 9.0)),
         ] {
-            let budget = Budget { tokens: max_tokens, cost: max_cost };
-            let (steps, Budget { tokens, cost }) = asked.lower(max_steps, budget);
+            let budget = Budget { tokens: max_tokens, cost: max_cost, calls: 0 };
+            let (steps, Budget { tokens, cost, .. }) = asked.lower(max_steps, budget);
             let is_same = (steps, tokens) == (expected.0, expected.1) && cost.total_cmp(&expected.2).is_eq();
             assert!(is_same, "{asked:?}: {steps} {tokens} {cost}, not {expected:?}");
+        }
+        for (most, asked, expected) in
+            [(9, None, 9), (9, Some(5), 5), (9, Some(10), 9), (9, Some(0), 1), (0, Some(5), 5)]
+        {
+            let limits = QuestionLimits { calls: asked, ..none };
+            let (_, Budget { calls, .. }) = limits.lower(1, Budget { calls: most, ..Budget::default() });
+            assert_eq!(calls, expected, "{asked:?} of {most}");
         }
     }
 }
