@@ -18,6 +18,7 @@ use super::one_tool;
 use crate::model::ledger::{Budgeted, ChargedAccount, Ledger, SpendingAccount};
 use crate::model::prompt::{self, PromptMode, PromptSection};
 use crate::model::provider::client::{ModelClient, trust_of};
+use crate::model::provider::embeddings::Embeddings;
 use crate::model::registry::ModelRegistry;
 use crate::model::view::ContextBounds;
 
@@ -100,8 +101,23 @@ impl ModelFactory {
         let (native_calls, bounds) = (chosen.model.tools, ContextBounds { messages: chosen.model.max_context, tokens });
         let (name, trust) = (chosen.name.clone(), trust_of(&chosen.model));
         let client = ModelClient::new(chosen, self.stream, &self.clients, &self.secrets).await?;
-        let client = Budgeted::new(client, Some(Arc::clone(&self.ledger)), self.account.clone());
-        Ok(ActiveModel { name, provider: Arc::new(client), system, native_calls, bounds, trust })
+        Ok(ActiveModel { name, provider: Arc::new(self.budgeted(client)), system, native_calls, bounds, trust })
+    }
+
+    /// Returns a vector for each text by the model of this name, of `dimensions` numbers if the model can shorten them.
+    pub async fn embed(
+        &self,
+        name: &str,
+        texts: Vec<String>,
+        dimensions: Option<usize>,
+    ) -> Result<Embeddings, ErrorBody> {
+        let chosen = self.models.choose_embedder(name)?;
+        let client = ModelClient::new(chosen, false, &self.clients, &self.secrets).await?;
+        Ok(self.budgeted(client).embed(texts, dimensions).await?)
+    }
+
+    fn budgeted(&self, client: ModelClient) -> Budgeted<ModelClient> {
+        Budgeted::new(client, Some(Arc::clone(&self.ledger)), self.account.clone())
     }
 
     /// Like [`Self::activate`], for a caller outside a runtime. Blocks while the key is read.

@@ -6,6 +6,7 @@
 
 mod chat;
 mod demands;
+mod embed;
 pub(crate) mod errors;
 mod format;
 mod generate;
@@ -35,7 +36,7 @@ use crate::proxy::failure::ProxyFailure;
 const OLLAMA_VERSION: &str = "0.12.0";
 
 /// What Ollama can do with models, and a session cannot.
-const REFUSED: [&str; 8] = ["pull", "push", "delete", "create", "copy", "embed", "embeddings", "blobs/{digest}"];
+const REFUSED: [&str; 6] = ["pull", "push", "delete", "create", "copy", "blobs/{digest}"];
 
 /// The type of a streamed answer: one JSON document in each line.
 const LINES: &str = "application/x-ndjson";
@@ -53,7 +54,9 @@ pub fn router() -> Router<Arc<ServeState>> {
             .route(&path("ps"), get(models::running).fallback(wrong_method))
             .route(&path("show"), post(models::show).fallback(wrong_method))
             .route(&path("chat"), post(chat::answer).fallback(wrong_method))
-            .route(&path("generate"), post(generate::answer).fallback(wrong_method));
+            .route(&path("generate"), post(generate::answer).fallback(wrong_method))
+            .route(&path("embed"), post(embed::answer).fallback(wrong_method))
+            .route(&path("embeddings"), post(embed::answer_one).fallback(wrong_method));
         REFUSED.iter().fold(router, |router, name| router.route(&path(name), any(refused)))
     };
     Router::new().route("/", get(root)).merge(below("/api")).merge(below("/v1/api"))
@@ -97,7 +100,6 @@ fn head(model: &str) -> Value {
 
 /// Adds the fields of the last document.
 fn finish(document: &mut Value, end: &AnswerEnd) {
-    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let used = end.outcome.usage;
     document["done"] = true.into();
     document["done_reason"] = done_reason(end.outcome.stop_reason).into();
@@ -107,6 +109,10 @@ fn finish(document: &mut Value, end: &AnswerEnd) {
     document["prompt_eval_duration"] = nanos(end.thinking).into();
     document["eval_count"] = used.output_tokens.into();
     document["eval_duration"] = nanos(end.total.saturating_sub(end.thinking)).into();
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn done_reason(reason: StopReason) -> &'static str {

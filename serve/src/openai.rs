@@ -1,12 +1,13 @@
 //! OpenAI's API: its official SDKs, and every program that takes a base URL, talk to a session of ours as to a model.
 //!
-//! `/v1/models`, `/v1/chat/completions`, `/v1/responses` and `/v1/completions`. What counts of a request, and which
+//! `/v1/models`, `/v1/chat/completions`, `/v1/responses`, `/v1/completions` and `/v1/embeddings`. What counts of a request, and which
 //! session answers it, is said in [`crate::proxy::question`].
 
 mod chat;
 mod completion_format;
 mod completions;
 mod demands;
+mod embeddings;
 pub(crate) mod errors;
 mod models;
 mod responses;
@@ -29,7 +30,7 @@ use crate::proxy::failure::ProxyFailure;
 use crate::proxy::request::ProxyRequest;
 use crate::service::turn::TurnUsage;
 
-const OFFERED: &str = "/v1/chat/completions, /v1/responses, /v1/completions and /v1/models";
+const OFFERED: &str = "/v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings and /v1/models";
 
 /// The routes of OpenAI's clients. All of them are below `/v1`.
 pub fn router() -> Router<Arc<ServeState>> {
@@ -38,6 +39,7 @@ pub fn router() -> Router<Arc<ServeState>> {
         .route("/v1/models/{*id}", get(models::one).fallback(wrong_method))
         .route("/v1/chat/completions", post(chat::complete).fallback(wrong_method))
         .route("/v1/completions", post(completions::complete).fallback(wrong_method))
+        .route("/v1/embeddings", post(embeddings::create).fallback(wrong_method))
         .route("/v1/responses", post(responses::create).fallback(wrong_method))
         .route("/v1/responses/{id}", get(responses::stored).delete(responses::forget).fallback(wrong_method))
         .route("/v1/responses/{id}/{*rest}", any(responses::unknown_part))

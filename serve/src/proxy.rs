@@ -8,6 +8,7 @@
 pub(crate) mod answer;
 mod conversation;
 pub(crate) mod demands;
+pub(crate) mod embedding;
 pub(crate) mod failure;
 pub(crate) mod format;
 pub(crate) mod message;

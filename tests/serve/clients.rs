@@ -331,14 +331,14 @@ fn the_python_client_is_built_and_installed_as_a_package() {
     done(world.within("cp", &["-r"]).arg(root().join("clients/python")).arg("source"));
     // With the environment and the settings of this user: `pip` installs what builds the package from where they say.
     let build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir=wheels", "./source"];
-    let Ok(built) = Command::new("python3").args(build).current_dir(&folder).output() else {
+    let Ok(made) = Command::new("python3").args(build).current_dir(&folder).output() else {
         return skip("there is no python3 for our client");
     };
-    let said = String::from_utf8_lossy(&built.stderr);
+    let said = String::from_utf8_lossy(&made.stderr);
     if said.contains("No module named pip") || said.contains("No matching distribution found for setuptools") {
         return skip(&format!("pip cannot build our client: {said}"));
     }
-    assert!(built.status.success(), "{said}");
+    assert!(made.status.success(), "{said}");
     let wheel = file_with(&folder.join("wheels"), ".whl").display().to_string();
     done(&mut world.within("python3", &["-m", "venv", "installed"]));
     let bin = folder.join("installed/bin");

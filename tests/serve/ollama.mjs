@@ -50,12 +50,17 @@ async function models(client) {
   return { names: capabilities.includes("completion") && version ? names : [] };
 }
 
+async function embed(client, request, common) {
+  const { embeddings, model, prompt_eval_count } = await client.embed({ ...common, input: request.message });
+  return { vectors: embeddings, usage: { prompt_tokens: prompt_eval_count }, model };
+}
+
 for (const request of JSON.parse(requests)) {
   const common = { model: request.model ?? "llama3", ...request.more };
   const headers = { Authorization: `Bearer ${key}`, ...request.headers };
   const client = new Ollama({ host: url + (request.path ?? ""), headers });
   try {
-    show({ answer: await { chat, generate, models }[request.api](client, request, common) });
+    show({ answer: await { chat, generate, models, embed }[request.api](client, request, common) });
   } catch (error) {
     show({ error: { kind: error.constructor.name, status: error.status_code, message: error.message } });
   }

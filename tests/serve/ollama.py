@@ -1,6 +1,6 @@
 """Ollama's SDK for Python, unchanged.
 
-python ollama.py URL KEY REQUESTS, with the requests and the output of openai.py; "api" is "chat" or "generate".
+python ollama.py URL KEY REQUESTS, with the requests and the output of openai.py; "api" is "chat", "generate", "models" or "embed".
 """
 
 import json
@@ -65,12 +65,21 @@ def models(client, _request, _common):
     return {"names": names}
 
 
+def embed(client, request, common):
+    answer = client.embed(input=request["message"], **common)
+    one = client.embeddings(prompt=request["message"][0], **common)
+    assert list(one.embedding) == list(answer.embeddings[0]), "the older route says the same"
+    vectors = [list(vector) for vector in answer.embeddings]
+    return {"vectors": vectors, "usage": {"prompt_tokens": answer.prompt_eval_count}, "model": answer.model}
+
+
 for request in requests:
     common = {"model": request.get("model", "llama3")} | request.get("more", {})
     headers = {"Authorization": f"Bearer {key}"} | request.get("headers", {})
     client = ollama.Client(host=url + request.get("path", ""), headers=headers)
     try:
-        show(answer={"chat": chat, "generate": generate, "models": models}[request["api"]](client, request, common))
+        apis = {"chat": chat, "generate": generate, "models": models, "embed": embed}
+        show(answer=apis[request["api"]](client, request, common))
     except ollama.ResponseError as error:
         show(error={"kind": "ResponseError", "status": error.status_code, "message": error.error})
     except Exception as error:

@@ -66,10 +66,15 @@ async function models() {
   return { names: one.id === names[0] ? names : [] };
 }
 
+async function embed(request, common, options) {
+  const { data, usage, model } = await client.embeddings.create({ ...common, input: request.message }, options);
+  return { vectors: data.map(({ embedding }) => embedding), usage, model };
+}
+
 for (const request of JSON.parse(requests)) {
   const common = { model: request.model ?? "gpt-5", ...request.more };
   try {
-    const api = { chat, responses, completions, models }[request.api];
+    const api = { chat, responses, completions, models, embed }[request.api];
     show({ answer: await api(request, common, { headers: request.headers }) });
   } catch (error) {
     const { status, code, param, message } = error;

@@ -2,7 +2,7 @@
 
 python openai.py URL KEY REQUESTS
 
-REQUESTS is a JSON list of {"api": "chat" | "responses" | "completions" | "models" | "chain", "stream", "message" | "messages", "model",
+REQUESTS is a JSON list of {"api": "chat" | "responses" | "completions" | "models" | "chain" | "embed", "stream", "message" | "messages", "model",
 "headers", "more"}. Each piece of a stream is printed as {"piece"}, each answer as {"answer"}, each error as {"error"}.
 Every object is checked against the SDK's own types, also for fields that those do not have.
 """
@@ -103,6 +103,13 @@ def models(_request, _common):
     return {"names": names}
 
 
+def embed(request, common):
+    # The SDK asks for base64, and decodes it.
+    answer = check(client.embeddings.create(input=request["message"], **common))
+    assert [one.index for one in answer.data] == list(range(len(answer.data)))
+    return {"vectors": [one.embedding for one in answer.data], "usage": answer.usage.to_dict(), "model": answer.model}
+
+
 def chain(request, common):
     """Asks, goes on from the response, reads both again, and deletes the first."""
     first = client.responses.create(input=request["message"], **common)
@@ -119,7 +126,8 @@ def chain(request, common):
 for request in requests:
     common = {"model": request.get("model", "gpt-5"), "extra_headers": request.get("headers", {})}
     common |= request.get("more", {})
-    api = {"chat": chat, "responses": responses, "completions": completions, "models": models, "chain": chain}[request["api"]]
+    apis = {"chat": chat, "responses": responses, "completions": completions, "models": models, "chain": chain, "embed": embed}
+    api = apis[request["api"]]
     try:
         show(answer=api(request, common))
     except openai.APIStatusError as error:

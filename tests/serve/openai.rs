@@ -327,7 +327,14 @@ fn errors_have_the_form_of_their_protocol() {
         (("GET", "/v1/responses/resp_1", String::new()), 404, "response_not_found", Value::Null),
         (("POST", "/v1/completions", json!({"prompt": [1, 2]}).to_string()), 400, "invalid-input", json!("prompt")),
         (("GET", "/v1/models/gpt-5", String::new()), 404, "model_not_found", json!("model")),
-        (("POST", "/v1/embeddings", json!({"input": "x"}).to_string()), 404, "unknown_url", Value::Null),
+        (("POST", "/v1/audio/speech", json!({"input": "x"}).to_string()), 404, "unknown_url", Value::Null),
+        (("POST", "/v1/embeddings", json!({"input": "x"}).to_string()), 400, "invalid-input", json!("model")),
+        (
+            ("POST", "/v1/embeddings", json!({"input": "x", "model": "openai"}).to_string()),
+            404,
+            "model_not_found",
+            json!("model"),
+        ),
         (("DELETE", "/v1/models", String::new()), 405, "method_not_allowed", Value::Null),
     ];
     for ((method, path, body), status, code, param) in cases {
@@ -356,7 +363,7 @@ fn errors_have_the_form_of_their_protocol() {
         ("POST", "/api/show", json!({"model": "llama3"}), 404, "no model `llama3`"),
         ("POST", "/api/pull", json!({"model": "llama3"}), 404, "not offered"),
         ("DELETE", "/api/delete", json!({"model": "llama3"}), 404, "not offered"),
-        ("POST", "/v1/api/embed", json!({"model": "llama3"}), 404, "not offered"),
+        ("POST", "/v1/api/embed", json!({"model": "llama3"}), 404, "no model `llama3` makes embeddings"),
         ("GET", "/api/chat", json!({}), 405, "GET is not allowed"),
     ];
     for (method, path, body, status, message) in cases {

@@ -18,6 +18,8 @@ use protocol::tool_scope::ToolScope;
 use serde::{Deserialize, Serialize};
 
 use super::conversation::ModelTurn;
+use super::provider::client::ModelClient;
+use super::provider::embeddings::Embeddings;
 use super::provider::{FailureClass, ModelFailure, ModelRequest, Provider, TextListener, TurnFuture};
 use super::registry::rounded_cost;
 
@@ -228,8 +230,28 @@ impl<P: Provider> Budgeted<P> {
     }
 
     async fn answer(&self, request: ModelRequest, on_text: TextListener<'_>) -> Result<ModelTurn, ModelFailure> {
-        let Some(ledger) = &self.ledger else { return self.model.ask(request, on_text).await };
+        let account = self.open_account()?;
+        let turn = self.model.ask(request, on_text).await?;
+        self.record(&account, &turn);
+        Ok(turn)
+    }
+}
+
+impl Budgeted<ModelClient> {
+    /// Returns a vector for each text, of `dimensions` numbers if the model can shorten them.
+    pub async fn embed(&self, texts: Vec<String>, dimensions: Option<usize>) -> Result<Embeddings, ModelFailure> {
+        let account = self.open_account()?;
+        let embeddings = self.model.embed(texts, dimensions).await?;
+        self.record(&account, &embeddings.spent);
+        Ok(embeddings)
+    }
+}
+
+impl<P> Budgeted<P> {
+    /// The account that the next request is charged to, if it may spend anything.
+    fn open_account(&self) -> Result<SpendingAccount, ModelFailure> {
         let account = self.account.current();
+        let Some(ledger) = &self.ledger else { return Ok(account) };
         if let Some(name) = &account.unknown {
             let message = format!("there is no profile `{name}`, so who has it may use no model");
             return Err(ModelFailure { class: FailureClass::Budget, message, retry_after: None });
@@ -239,12 +261,15 @@ impl<P: Provider> Budgeted<P> {
             let message = format!("the models' budget of this day is used up: {used_up}; the day ends at 00:00 UTC");
             return Err(ModelFailure { class: FailureClass::Budget, message, retry_after: None });
         }
-        let turn = self.model.ask(request, on_text).await?;
-        // The answer is paid for, so a failure here must not lose it.
-        if let Err(error) = ledger.record(&account, &turn, protocol::clock::now()) {
+        Ok(account)
+    }
+
+    /// The answer is paid for, so a failure here must not lose it.
+    fn record(&self, account: &SpendingAccount, turn: &ModelTurn) {
+        let Some(ledger) = &self.ledger else { return };
+        if let Err(error) = ledger.record(account, turn, protocol::clock::now()) {
             tracing::error!(%error, "failed to record what a request cost");
         }
-        Ok(turn)
     }
 }
 

@@ -16,6 +16,7 @@ use super::answer_options::AnswerOptions;
 use super::conversation::{Image, ModelTurn, RawMessage, ToolCall, ToolResult};
 
 pub mod client;
+pub mod embeddings;
 mod ending;
 mod ollama;
 mod optional;

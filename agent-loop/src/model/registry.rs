@@ -36,16 +36,17 @@ impl ChosenModel {
 #[derive(Debug, Clone)]
 pub struct ModelRegistry {
     models: BTreeMap<String, ModelSettings>,
+    /// Those that make embeddings and answer no questions.
+    embedders: BTreeMap<String, ModelSettings>,
     default: String,
 }
 
 impl ModelRegistry {
     pub fn new(config: &Config) -> Self {
         let enabled = config.models.iter().filter(|(_, model)| model.enabled);
-        Self {
-            models: enabled.map(|(name, model)| (name.clone(), model.clone())).collect(),
-            default: config.agent.model.clone(),
-        }
+        let enabled = enabled.map(|(name, model)| (name.clone(), model.clone()));
+        let (embedders, models) = enabled.partition(|(_, model)| model.embeddings);
+        Self { models, embedders, default: config.agent.model.clone() }
     }
 
     /// Returns the model with this name, or the default model if `name` is `None`.
@@ -60,13 +61,33 @@ impl ModelRegistry {
             return Ok(ChosenModel { name: wanted.to_owned(), model: model.clone() });
         }
         let names = self.names();
-        let hint = if names.is_empty() {
+        let hint = if self.embedders.contains_key(wanted) {
+            "it makes embeddings and answers no questions; name another one".to_owned()
+        } else if names.is_empty() {
             "no models are configured: add `[models.NAME]` to the configuration".to_owned()
         } else {
             did_you_mean(nearest(wanted, names.iter().copied(), 3))
                 .unwrap_or_else(|| format!("available models: {}", names.join(", ")))
         };
         Err(ErrorBody::new(Code::NoModel, format!("no model named `{wanted}`")).hint(hint))
+    }
+
+    /// Returns the model of this name that makes embeddings.
+    pub fn choose_embedder(&self, name: &str) -> Result<ChosenModel, ErrorBody> {
+        if let Some(model) = self.embedders.get(name) {
+            return Ok(ChosenModel { name: name.to_owned(), model: model.clone() });
+        }
+        let names = self.embedders();
+        let hint = match names.as_slice() {
+            [] => "no model makes any: set `embeddings = true` under [models.NAME] of one that does".to_owned(),
+            names => format!("those that do: {}", names.join(", ")),
+        };
+        Err(ErrorBody::new(Code::NoModel, format!("no model named `{name}` makes embeddings")).hint(hint))
+    }
+
+    /// Returns the names of the models that make embeddings.
+    pub fn embedders(&self) -> Vec<&str> {
+        self.embedders.keys().map(String::as_str).collect()
     }
 
     /// Like [`Self::choose`], for a model or agent that delegates to this one.
@@ -85,7 +106,7 @@ impl ModelRegistry {
         Err(ErrorBody::new(Code::NoModel, message).hint(hint))
     }
 
-    /// Returns the names of all enabled models.
+    /// Returns the names of all enabled models that answer questions.
     pub fn names(&self) -> Vec<&str> {
         self.models.keys().map(String::as_str).collect()
     }

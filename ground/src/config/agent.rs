@@ -73,6 +73,9 @@ pub struct ModelSettings {
     /// Whether the model takes images. Absent: those of a provider of images do, and those at a `url` of their own do not.
     #[serde(default)]
     pub images: Option<bool>,
+    /// Whether the model makes embeddings, which `serve` passes on, and answers no questions.
+    #[serde(default)]
+    pub embeddings: bool,
     /// The most messages in one request.
     #[serde(default = "default_max_context")]
     pub max_context: usize,
@@ -162,8 +165,15 @@ pub(super) fn check(agent: &AgentSettings, models: &BTreeMap<String, ModelSettin
     if let Some(name) = models.keys().find(|name| name.is_empty() || name.contains(char::is_whitespace)) {
         return Err(format!("`[models]`: `{name}` is not a valid name; it must not be empty or contain whitespace"));
     }
+    let has_none = |model: &ModelSettings| model.embeddings && model.provider == ProviderKind::Anthropic;
+    if let Some((name, _)) = models.iter().find(|(_, model)| has_none(model)) {
+        return Err(format!("`[models.{name}]`: the provider `anthropic` makes no embeddings"));
+    }
     match models.get(&agent.model) {
         _ if agent.model.is_empty() => Ok(()),
+        Some(model) if model.embeddings => {
+            Err(format!("`agent.model` names `{}`, which makes embeddings and answers no questions", agent.model))
+        }
         Some(model) if model.enabled => Ok(()),
         Some(_) => Err(format!("`agent.model` names `{}`, which is not enabled", agent.model)),
         None => Err(format!("`agent.model` names `{}`, which is not in `[models]`", agent.model)),
@@ -172,7 +182,7 @@ pub(super) fn check(agent: &AgentSettings, models: &BTreeMap<String, ModelSettin
 
 /// Without a chosen model, the only one that is enabled is the default.
 pub(super) fn choose_the_only_model(agent: &mut AgentSettings, models: &BTreeMap<String, ModelSettings>) {
-    let mut enabled = models.iter().filter(|(_, model)| model.enabled).map(|(name, _)| name);
+    let mut enabled = models.iter().filter(|(_, model)| model.enabled && !model.embeddings).map(|(name, _)| name);
     if agent.model.is_empty()
         && let (Some(only), None) = (enabled.next(), enabled.next())
     {
@@ -218,6 +228,12 @@ mod tests {
         assert_eq!(read(two).expect("it loads").agent.model, "");
         let one_enabled = format!("{two}enabled = false\n");
         assert_eq!(read(&one_enabled).expect("it loads").agent.model, "a");
+        let one_answers = format!("{two}embeddings = true\n");
+        assert_eq!(read(&one_answers).expect("it loads").agent.model, "a");
+        let error = read(&format!("[agent]\nmodel = \"b\"\n{one_answers}")).expect_err("no answers");
+        assert!(error.ends_with("`agent.model` names `b`, which makes embeddings and answers no questions"), "{error}");
+        let none = read("[models.a]\nprovider = \"anthropic\"\nembeddings = true\n").expect_err("no embeddings");
+        assert!(none.ends_with("`[models.a]`: the provider `anthropic` makes no embeddings"), "{none}");
     }
 
     #[test]

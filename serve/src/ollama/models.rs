@@ -1,4 +1,4 @@
-//! The models: the agent itself; for a client that keeps its history, also those that it may name.
+//! The models: the agent itself; for a client that keeps its history, also those that it may name; and those that make embeddings.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::{OllamaResult, without_tag};
 use crate::http::{HttpClient, ServeState};
 use crate::proxy::AGENT_MODEL;
+use crate::proxy::embedding::embedders_for;
 use crate::proxy::failure::ProxyFailure;
 use crate::proxy::question::models_for;
 use crate::proxy::request::{ProxyRequest, client_of};
@@ -27,7 +28,8 @@ pub(super) async fn list(State(state): State<Arc<ServeState>>, request: Request)
 
 /// The list of models in Ollama's form.
 pub(crate) fn tags(state: &ServeState, client: &HttpClient) -> Json<Value> {
-    let models: Vec<_> = models_for(state, client).iter().map(|name| listed(name)).collect();
+    let names = [models_for(state, client), embedders_for(state, client)].concat();
+    let models: Vec<_> = names.iter().map(|name| listed(name)).collect();
     Json(json!({ "models": models }))
 }
 
@@ -52,11 +54,15 @@ pub(super) async fn show(State(state): State<Arc<ServeState>>, request: Request)
     let name = request.text("model")?.or(request.text("name")?);
     let name = name.ok_or_else(|| ProxyFailure::invalid("model", "`model` is missing; send the name of a model"))?;
     let name = without_tag(name);
+    let embedders = embedders_for(&state, &request.client);
+    if embedders.iter().any(|known| known == name) {
+        return Ok(Json(shown(name, 0, "embedding")).into_response());
+    }
     let known = models_for(&state, &request.client);
     if !known.iter().any(|known| known == name) {
-        return Err(ProxyFailure::unknown_model(name, &known).into());
+        return Err(ProxyFailure::unknown_model(name, &[known, embedders].concat()).into());
     }
-    Ok(Json(shown(name, window(&state, name))).into_response())
+    Ok(Json(shown(name, window(&state, name), "completion")).into_response())
 }
 
 /// The context window of a model; the agent's is that of its default model.
@@ -78,14 +84,14 @@ fn listed(name: &str) -> Value {
     })
 }
 
-fn shown(name: &str, window: u64) -> Value {
+fn shown(name: &str, window: u64, capability: &str) -> Value {
     json!({
         "modelfile": format!("FROM {name}\n"),
         "parameters": "",
         "template": "",
         "details": details(),
         "model_info": {"general.architecture": "agent", "general.basename": name, "agent.context_length": window},
-        "capabilities": ["completion"],
+        "capabilities": [capability],
         "modified_at": MODIFIED_AT,
     })
 }
@@ -112,7 +118,7 @@ mod tests {
         assert_eq!(fields, ["name", "model", "modified_at", "size", "digest", "details"]);
         assert_eq!(model["name"], "agent-magic-tool:latest");
         assert_eq!(model["digest"].as_str().expect("a digest").len(), 64);
-        let shown = shown("sonnet", 200_000);
+        let shown = shown("sonnet", 200_000, "completion");
         assert_eq!(shown["model_info"]["agent.context_length"], 200_000);
         assert_eq!(shown["capabilities"], json!(["completion"]));
     }

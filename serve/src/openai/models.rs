@@ -1,4 +1,4 @@
-//! `/v1/models`, for clients of Anthropic and Ollama in their own form: the agent itself; for a client that keeps its history, also the models that it may name.
+//! `/v1/models`, for clients of Anthropic and Ollama in their own form: the agent itself; for a client that keeps its history, also the models that it may name; and those that make embeddings.
 
 use std::sync::Arc;
 
@@ -8,10 +8,12 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 use super::errors::OpenAiError;
-use crate::http::ServeState;
 use crate::http::model_protocol::{is_anthropic_client, is_ollama_client};
+use crate::http::{HttpClient, ServeState};
 use crate::proxy::AGENT_MODEL;
+use crate::proxy::embedding::embedders_for;
 use crate::proxy::failure::ProxyFailure;
+use crate::proxy::question::models_for;
 use crate::proxy::request::client_of;
 
 pub(super) async fn list(State(state): State<Arc<ServeState>>, request: Request) -> Response {
@@ -21,8 +23,7 @@ pub(super) async fn list(State(state): State<Arc<ServeState>>, request: Request)
     if is_anthropic_client(request.headers()) {
         return crate::anthropic::list(&state, &client_of(&request));
     }
-    let models = crate::proxy::question::models_for(&state, &client_of(&request));
-    let models: Vec<_> = models.iter().map(|name| document(name)).collect();
+    let models: Vec<_> = listed(&state, &client_of(&request)).iter().map(|name| document(name)).collect();
     Json(json!({"object": "list", "data": models})).into_response()
 }
 
@@ -31,11 +32,16 @@ pub(super) async fn one(State(state): State<Arc<ServeState>>, Path(name): Path<S
     if is_anthropic_client(request.headers()) {
         return crate::anthropic::one(&state, &client, &name).into_response();
     }
-    let known = crate::proxy::question::models_for(&state, &client);
+    let known = listed(&state, &client);
     if !known.contains(&name) {
         return OpenAiError::from(ProxyFailure::unknown_model(&name, &known)).into_response();
     }
     Json(document(&name)).into_response()
+}
+
+/// The models that a client may name: those that answer, then those that make embeddings.
+fn listed(state: &ServeState, client: &HttpClient) -> Vec<String> {
+    [models_for(state, client), embedders_for(state, client)].concat()
 }
 
 /// A model. When it was made is not known here, and the field is obligatory.

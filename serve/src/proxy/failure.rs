@@ -35,6 +35,15 @@ impl ProxyFailure {
         let failure = Self::new(StatusCode::NOT_FOUND, "model_not_found", message);
         Self { param: Some("model".to_owned()), ..failure }
     }
+
+    pub(crate) fn unknown_embedder(name: &str, known: &[String]) -> Self {
+        let which = match known {
+            [] => "none does here".to_owned(),
+            known => format!("those that do are {}", known.join(", ")),
+        };
+        let message = format!("no model `{name}` makes embeddings; {which}");
+        Self { param: Some("model".to_owned()), ..Self::new(StatusCode::NOT_FOUND, "model_not_found", message) }
+    }
 }
 
 impl From<ErrorBody> for ProxyFailure {

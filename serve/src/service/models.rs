@@ -2,6 +2,7 @@
 //! can do what a client's conversation needs. What it cannot do is refused, and never left out.
 
 use agent_loop::model::conversation::{Image, ImageSource};
+use agent_loop::model::provider::embeddings::Embeddings;
 use agent_loop::model::registry::ChosenModel;
 use agent_loop::model::view;
 use agent_loop::one_tool;
@@ -10,9 +11,9 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use tokio::sync::watch;
 
-use super::SessionService;
 use super::info::ModelInfo;
-use crate::service::turn::{ClientConversation, ClientMessage};
+use super::{SessionService, account_of};
+use crate::service::turn::{Asker, ClientConversation, ClientMessage};
 
 impl SessionService {
     /// Why no question can be answered now, if no model is configured. A changed configuration may change that.
@@ -31,6 +32,27 @@ impl SessionService {
             is_default: name == settings.config.agent.model,
         });
         listed.collect()
+    }
+
+    /// The names of the models that make embeddings.
+    pub(crate) fn embedders(&self) -> Vec<String> {
+        let settings = self.settings.current();
+        settings.factory(false).models().embedders().into_iter().map(str::to_owned).collect()
+    }
+
+    /// Returns a vector for each text by the model of this name, at the expense of who asks.
+    pub(crate) async fn embed(
+        &self,
+        asker: &Asker,
+        model: &str,
+        texts: Vec<String>,
+        dimensions: Option<usize>,
+    ) -> Result<Embeddings, ErrorBody> {
+        let _permit = self.quotas.turn(asker)?;
+        let settings = self.settings.current();
+        let account = account_of(asker, &asker.narrow(&self.caller), &settings.config);
+        let factory = settings.factory(false).as_ref().clone().at_expense_of(account);
+        factory.embed(model, texts, dimensions).await
     }
 
     /// About how many tokens our own prompt and tool have in a request to this model.

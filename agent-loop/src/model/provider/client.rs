@@ -32,11 +32,11 @@ const MAX_PAUSES: usize = 8;
 /// One model with its API key.
 #[derive(Debug)]
 pub struct ModelClient {
-    genai: genai::Client,
-    target: ServiceTarget,
+    pub(super) genai: genai::Client,
+    pub(super) target: ServiceTarget,
     http: reqwest::Client,
     url: Url,
-    chosen: ChosenModel,
+    pub(super) chosen: ChosenModel,
     streams: bool,
 }
 
@@ -212,7 +212,7 @@ impl ModelClient {
 
     /// Returns a failure for the user. The message of a remote provider goes to the log only, since it may quote the
     /// request; what a server on this machine or in this network says is about that server.
-    fn failure(&self, error: &RequestError) -> ModelFailure {
+    pub(super) fn failure(&self, error: &RequestError) -> ModelFailure {
         tracing::warn!(model = self.chosen.name, error = %error.message, "the model request failed");
         let name = &self.chosen.name;
         let (class, message) = match (error.status, error.kind) {
@@ -324,7 +324,7 @@ fn with_message_of(error: RequestError, ending: Ending) -> RequestError {
     }
 }
 
-fn request_error(error: &genai::Error) -> RequestError {
+pub(super) fn request_error(error: &genai::Error) -> RequestError {
     use genai::webc::Error as WebError;
     // The error inside a stream's error says more.
     let error = match error {
@@ -412,7 +412,7 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
-fn token_usage(usage: &ProviderUsage) -> TokenUsage {
+pub(super) fn token_usage(usage: &ProviderUsage) -> TokenUsage {
     let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0);
     let cached = usage.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);
     TokenUsage { input: count(usage.prompt_tokens), output: count(usage.completion_tokens), cached: count(cached) }
