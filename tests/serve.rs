@@ -20,6 +20,7 @@ mod decide;
 mod demands;
 mod door;
 pub(crate) mod echo_model;
+mod frameworks;
 mod generated;
 mod limits;
 mod load;
