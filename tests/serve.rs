@@ -21,6 +21,7 @@ mod demands;
 mod door;
 pub(crate) mod echo_model;
 mod embeddings;
+mod frameworks;
 mod generated;
 mod limits;
 mod load;

@@ -9,7 +9,8 @@ use crate::agent::stub::{Stub, StubAnswer};
 use crate::world::World;
 
 /// A picture of one pixel.
-const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+pub(super) const PNG: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /// Where a client asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

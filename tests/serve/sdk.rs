@@ -3,7 +3,11 @@
 //! `AGENT_MAGIC_TOOL_TEST_SERVE_PYTHON` names the folder of a Python with `openai`, `anthropic` and `ollama`,
 //! `AGENT_MAGIC_TOOL_TEST_SERVE_NODE` the `node_modules` with the packages of these names. Without them, the tests that
 //! need them print that they are skipped.
+//!
+//! `AGENT_MAGIC_TOOL_TEST_FRAMEWORKS_PYTHON` and `AGENT_MAGIC_TOOL_TEST_FRAMEWORKS_NODE` name the same for frameworks that are
+//! built on such SDKs.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -14,6 +18,8 @@ use crate::world::Lines;
 
 const PYTHON: &str = "AGENT_MAGIC_TOOL_TEST_SERVE_PYTHON";
 const NODE: &str = "AGENT_MAGIC_TOOL_TEST_SERVE_NODE";
+const FRAMEWORKS_PYTHON: &str = "AGENT_MAGIC_TOOL_TEST_FRAMEWORKS_PYTHON";
+const FRAMEWORKS_NODE: &str = "AGENT_MAGIC_TOOL_TEST_FRAMEWORKS_NODE";
 
 /// One SDK.
 #[derive(Debug, Clone)]
@@ -29,16 +35,17 @@ pub(super) fn all() -> Option<Vec<Sdk>> {
         skip(&format!("{PYTHON} and {NODE} do not name the SDKs of `openai` and `ollama`"));
         return None;
     };
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/serve");
-    let of = |script: &'static str| {
-        let file = folder.join(script);
-        let words = match file.extension().and_then(|extension| extension.to_str()) {
-            Some("py") => vec![Path::new(&python).join("python"), file],
-            _ => vec![PathBuf::from("node"), file, PathBuf::from(&node)],
-        };
-        Sdk { script, words }
-    };
+    let of = |script| Sdk::of(script, &python, &node);
     Some(["openai.py", "openai.mjs", "anthropic.py", "ollama.py", "ollama.mjs"].map(of).into())
+}
+
+/// The frameworks for Python, and those for JavaScript; `None`, with a note on standard error, if they are not installed.
+pub(super) fn frameworks() -> Option<[Sdk; 2]> {
+    let (Some(python), Some(node)) = (std::env::var_os(FRAMEWORKS_PYTHON), std::env::var_os(FRAMEWORKS_NODE)) else {
+        skip(&format!("{FRAMEWORKS_PYTHON} and {FRAMEWORKS_NODE} do not name frameworks for agents"));
+        return None;
+    };
+    Some(["frameworks.py", "frameworks.mjs"].map(|script| Sdk::of(script, &python, &node)))
 }
 
 /// The SDK of Anthropic.
@@ -52,6 +59,16 @@ pub(super) fn openai() -> Option<Vec<Sdk>> {
 }
 
 impl Sdk {
+    /// The SDK that this script uses, from the folder of a Python or of modules for Node.
+    fn of(script: &'static str, python: &OsStr, node: &OsStr) -> Self {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/serve").join(script);
+        let words = match file.extension().and_then(OsStr::to_str) {
+            Some("py") => vec![Path::new(python).join("python"), file],
+            _ => vec![PathBuf::from("node"), file, PathBuf::from(node)],
+        };
+        Self { script, words }
+    }
+
     pub(super) fn is_openai(&self) -> bool {
         self.script.starts_with("openai")
     }
