@@ -27,6 +27,7 @@ mod limits;
 mod load;
 mod once;
 mod openai;
+mod passed_on;
 mod restarts;
 mod revoke;
 mod sdk;

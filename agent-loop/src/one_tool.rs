@@ -119,6 +119,7 @@ pub fn definition() -> ToolDefinition {
         name: text("name"),
         description: text("description"),
         parameters: definition["parameters"].clone(),
+        strict: None,
     }
 }
 

@@ -383,7 +383,7 @@ impl Intake {
             ..Task::accepted(id, tool, hash, subtool.definition.effect_class(), input, caller, now)
         };
         if decision == PolicyDecision::Ask {
-            let confirmation = self.confirmation(&task, &subtool.definition, &ruling, run.reason, now);
+            let confirmation = self.confirmation(&task, &subtool.definition, (&ruling, wait), run.reason, now);
             task.confirmation = Some(Box::new(confirmation));
         }
         Ok(ValidRun::Task { task: Box::new(task), definition: Arc::clone(&subtool.definition) })

@@ -197,6 +197,8 @@ codes! {
     ProcessFailed = "process-failed", Exit::Failed;
     /// The language model gave no answer.
     ModelFailed = "model-failed", Exit::Failed;
+    /// The provider of the language model rejected the request, and would reject it again.
+    ModelRejected = "model-rejected", Exit::Failed;
     /// The first argument is not on the subtool's `allow` list.
     NotAllowed = "not-allowed", Exit::Failed;
     /// A script threw an error, or exceeded one of its limits.

@@ -16,7 +16,12 @@ use crate::error::ErrorBody;
 use crate::paths::{CALL_BUDGET, CAPTURED, DEPTH, READ_ONLY, SESSION, TOOL_SCOPE, TRUST, WAKES};
 use crate::task::TaskId;
 
-const IF_NO_APPROVER: &str = "--if-no-approver";
+pub const IF_NO_APPROVER: &str = "--if-no-approver";
+
+/// Whether the words of a `run` say what is to happen if no human has the page open.
+pub fn says_what_without_approver(words: &[String]) -> bool {
+    words.iter().any(|word| word == IF_NO_APPROVER || word.starts_with("--if-no-approver="))
+}
 
 /// Runs one `agent-magic-tool` call for an agent.
 pub trait Shell: Send + Sync + Debug {
@@ -71,8 +76,7 @@ impl ProgramShell {
         let (verb, rest) = words.split_at(usize::from(!words.is_empty()));
         command.args(verb);
         // An option that the line has already stays; the command takes it only once.
-        let decides = |word: &String| word == IF_NO_APPROVER || word.starts_with("--if-no-approver=");
-        if caller.unattended && verb == ["run"] && !rest.iter().any(decides) {
+        if caller.unattended && verb == ["run"] && !says_what_without_approver(rest) {
             command.arg("--if-no-approver=fail");
         }
         command.args(rest).envs(self.environment.iter().map(|(name, value)| (name, value)));

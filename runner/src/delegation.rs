@@ -199,7 +199,7 @@ impl Delegation {
         })?;
         let definition = &found.definition;
         let (description, parameters) = (definition.description.clone(), definition.input.clone().into());
-        Ok(ToolDefinition { name: name.to_owned(), description, parameters })
+        Ok(ToolDefinition { name: name.to_owned(), description, parameters, strict: None })
     }
 
     /// Runs `tool` for the caller of the invocation and for a model that may get data up to `trust`, and waits until

@@ -313,7 +313,7 @@ impl<'a> ModelSession<'a> {
 
 /// Tells a model without native tool calls about the tool, and how to write a call as text.
 fn text_call_instructions(tool: &ToolDefinition) -> String {
-    let ToolDefinition { name, description, parameters } = tool;
+    let ToolDefinition { name, description, parameters, strict: _ } = tool;
     format!(
         "You have one tool, `{name}`: {description}\nIts arguments as JSON Schema: {parameters}\n\
          To call it, write this and nothing else in your answer:\n\

@@ -128,7 +128,7 @@ mod tests {
             ),
             (
                 json!({"message": "x", "limits": {"step": 1}}),
-                "there is no field `limits.step`; the fields there are `steps`, `tokens`, `cost`, `deadline`",
+                "there is no field `limits.step`; the fields there are `steps`, `tokens`, `cost`, `calls`, `deadline`",
             ),
             (
                 json!({"message": "x", "when_busy": "never"}),

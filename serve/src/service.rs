@@ -14,6 +14,7 @@ use ground::config::Config;
 use ground::results::trigger::Trigger;
 use protocol::caller::Caller;
 use protocol::code::Code;
+use protocol::duration::PositiveDuration;
 use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
@@ -82,6 +83,8 @@ pub struct ServiceContext {
     pub forget_results: ResultsForgetter,
     /// How long a call that needs a human waits for one to open the page.
     pub approver_window: Duration,
+    /// How long a task waits for a key that decides, if that is bounded.
+    pub gate_window: Option<PositiveDuration>,
     /// How long a session without work stays in memory.
     pub idle: Duration,
 }
@@ -131,7 +134,8 @@ enum AskedPlace {
 impl SessionService {
     /// Opens the service. The caller starts it with [`Self::start`] inside a runtime.
     pub fn open(context: ServiceContext, stopping: CancellationToken) -> Result<Arc<Self>, ErrorBody> {
-        let ServiceContext { paths, config, shell, caller, forget_results, approver_window, idle } = context;
+        let ServiceContext { paths, config, shell, caller, forget_results, approver_window, gate_window, idle } =
+            context;
         let mailbox = Mailbox::open(&paths.mailbox).map_err(|error| {
             ErrorBody::new(Code::BadMailbox, chain(&error)).hint("see what is wrong: agent-magic-tool doctor")
         })?;
@@ -155,7 +159,7 @@ impl SessionService {
             caller,
             forget_results,
             forget_tasks: OnceLock::new(),
-            approvers: approver_window::Approvers::new(approver_window),
+            approvers: approver_window::Approvers::new(approver_window, gate_window),
             idle,
             index: SessionIndex::read(store)?,
             ledger: Arc::new(ledger),

@@ -51,7 +51,7 @@ fn a_client_with_its_own_history_gives_instructions_and_limits() {
     let requests = json!([
         {"api": "messages", "stream": true, "model": "openai", "message": "echo one", "more": more},
         {"api": "count", "model": "anthropic", "message": "echo one"},
-        {"api": "messages", "model": "anthropic", "message": "echo one", "more": {"extra_body": {"top_k": 5}}},
+        {"api": "messages", "model": "openai", "message": "echo one", "more": {"extra_body": {"top_k": 5}}},
     ]);
     let answers = sdk.run(&server.url(), &key, &requests);
     assert_eq!(answers[0]["answer"]["text"], "one one one one one one one one", "{}", answers[0]);

@@ -200,3 +200,39 @@ fn a_client_that_decides_sees_what_waits_at_once_and_calls_wait_for_it() {
     }
     assert_eq!(ask(&asker, 5), "No one is there to approve it.");
 }
+
+#[test]
+fn a_task_waits_for_a_key_as_long_as_the_window_and_for_the_page_longer() {
+    let Some((world, _model)) = world_with_model("[serve]\ngate_window = \"1s\"\n") else { return };
+    let human = Human::of(&world);
+    let phone = world.make_deciding_key(&human, "phone");
+    let server = Server::start(&world);
+    let ask = |number: u32| {
+        let message = format!("run: agent-magic-tool run note text={number}");
+        server.ask(&format!("s{number}"), &message)["answer"].clone()
+    };
+    let mut gates = server.events("/api/v1/gates/stream", &bearer(&phone));
+    let told = ask(1);
+    let waited = gates.next().expect("a gate");
+    assert_eq!(waited.name, "gate");
+    assert_eq!(gates.next().expect("an event").name, "gone");
+    let ended = world.result_file(waited.data["id"].as_str().expect("an id"));
+    assert_eq!(
+        (&ended["status"], &ended["error"]["message"]),
+        (&json!("expired"), &json!("no human answered within 1s")),
+        "{told}"
+    );
+    // With the page open, it waits for the human.
+    let _page = human.open_page();
+    thread::scope(|scope| {
+        let answer = scope.spawn(|| ask(2));
+        let gate = gates.next().expect("a gate");
+        let expires =
+            gate.data["expires_at"].as_str().and_then(|at| at.parse::<jiff::Timestamp>().ok()).expect("a time");
+        assert!(expires.duration_since(jiff::Timestamp::now()).as_secs() > 60, "{}", gate.data);
+        let id = gate.data["id"].as_str().expect("an id");
+        let yes = json!({"decision": "approve", "digest": gate.data["digest"]}).to_string();
+        assert_eq!(server.request("POST", &format!("/api/v1/gate/{id}"), &bearer(&phone), &yes).status, 200);
+        assert_eq!(answer.join().expect("an answer"), "The note is written.");
+    });
+}

@@ -1,4 +1,4 @@
-//! Frameworks for agents, unchanged: LangChain, pydantic-ai and OpenAI's Agents SDK for Python, Vercel's AI SDK for JavaScript.
+//! Frameworks for agents, unchanged: `LangChain`, pydantic-ai and OpenAI's Agents SDK for Python, Vercel's AI SDK for JavaScript.
 //! They ask, stream, call tools of their own, demand a form, show a picture, keep conversations apart, and wait for a human.
 
 use serde_json::{Value, json};
@@ -249,8 +249,8 @@ fn a_task_that_waits_for_a_human_goes_on_in_every_framework() {
                 }
                 let path = format!("/api/v1/gate/{}", gate["id"].as_str().expect("an id"));
                 let approval = json!({"decision": "approve", "digest": gate["digest"]}).to_string();
-                let decided = server.request("POST", &path, &decider, &approval);
-                assert_eq!(decided.status, 200, "{request}: {}", decided.body);
+                let approved = server.request("POST", &path, &decider, &approval);
+                assert_eq!(approved.status, 200, "{request}: {}", approved.body);
                 let printed = run.end();
                 let answer = printed["answer"].as_str().unwrap_or_else(|| panic!("{request}: {printed}"));
                 assert!(answer.ends_with("The note is written."), "{request}: {answer}");

@@ -268,7 +268,7 @@ fn only_transient_failures_are_retried() {
         effects_of(&mut machine, failed(FailureClass::Connection)),
         ["give up", "stopped", "done: provider_failed"]
     );
-    for class in [FailureClass::Auth, FailureClass::ClientError, FailureClass::Configuration] {
+    for class in [FailureClass::Auth, FailureClass::Rejected, FailureClass::Configuration] {
         let mut machine = asked();
         assert_eq!(effects_of(&mut machine, failed(class)), ["give up", "stopped", "done: provider_failed"]);
     }

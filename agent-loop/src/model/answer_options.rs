@@ -8,11 +8,15 @@ use serde_json::Value;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AnswerOptions {
     pub tool_choice: ToolChoice,
+    /// Whether the model makes one call in a turn at most.
+    pub one_call: bool,
     pub format: Option<OutputFormat>,
     /// The most tokens of one answer; it only lowers what the configuration says.
     pub max_tokens: Option<u32>,
     pub temperature: Option<f64>,
     pub top_p: Option<f64>,
+    /// Among how many of the likeliest tokens the model chooses.
+    pub top_k: Option<u32>,
     /// Texts before which an answer ends.
     pub stop: Vec<String>,
     /// Whether the model is asked for its reasoning.
@@ -37,7 +41,18 @@ pub enum OutputFormat {
     /// Any JSON.
     Json,
     /// JSON that a schema allows.
-    Schema { name: String, schema: Value },
+    Schema(OutputSchema),
+}
+
+/// The schema of an answer, as the client gave it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputSchema {
+    pub name: String,
+    pub description: Option<String>,
+    pub schema: Value,
+    /// Whether the answer certainly keeps to it, for which OpenAI demands a schema of a narrower form; `None` if the client
+    /// left that to the provider.
+    pub strict: Option<bool>,
 }
 
 impl AnswerOptions {
@@ -54,11 +69,14 @@ impl AnswerOptions {
 
     /// The name of a wanted option that the API of this provider has no field for.
     pub fn unknown_to(&self, provider: ProviderKind) -> Option<&'static str> {
-        let is_schema = matches!(self.format, Some(OutputFormat::Schema { .. }));
+        let is_schema = matches!(self.format, Some(OutputFormat::Schema(_)));
         match provider {
             ProviderKind::Anthropic if self.format.is_some() && !is_schema => Some("JSON without a schema"),
             ProviderKind::Ollama if self.tool_choice != ToolChoice::Auto => Some("a choice of tools"),
             ProviderKind::OpenaiResponses if !self.stop.is_empty() => Some("stop texts"),
+            ProviderKind::Openai | ProviderKind::OpenaiResponses | ProviderKind::Gemini if self.top_k.is_some() => {
+                Some("`top_k`")
+            }
             _ => None,
         }
     }
@@ -77,6 +95,9 @@ mod tests {
         assert_eq!(json.unknown_to(ProviderKind::Openai), None);
         assert_eq!(forced.unknown_to(ProviderKind::Ollama), Some("a choice of tools"));
         assert_eq!(stopped.unknown_to(ProviderKind::OpenaiResponses), Some("stop texts"));
+        let likeliest = AnswerOptions { top_k: Some(5), ..AnswerOptions::default() };
+        assert_eq!(likeliest.unknown_to(ProviderKind::Openai), Some("`top_k`"));
+        assert_eq!(likeliest.unknown_to(ProviderKind::Anthropic), None);
         assert_eq!(AnswerOptions::default().unknown_to(ProviderKind::Ollama), None);
     }
 

@@ -55,6 +55,8 @@ pub struct ToolDefinition {
     pub description: String,
     /// A JSON Schema.
     pub parameters: Value,
+    /// Whether the arguments certainly keep to the schema; `None` leaves that to the provider.
+    pub strict: Option<bool>,
 }
 
 /// Why a request failed.
@@ -88,7 +90,8 @@ pub enum FailureClass {
     /// The response could not be parsed.
     BadAnswer,
     Auth,
-    ClientError,
+    /// The provider rejected what was asked, and would again.
+    Rejected,
     Configuration,
     /// The user's budget of the day is used up.
     Budget,
@@ -99,13 +102,17 @@ impl FailureClass {
     pub fn is_transient(self) -> bool {
         match self {
             Self::Connection | Self::RateLimit | Self::ServerError | Self::BadAnswer => true,
-            Self::Auth | Self::ClientError | Self::Configuration | Self::Budget => false,
+            Self::Auth | Self::Rejected | Self::Configuration | Self::Budget => false,
         }
     }
 
     /// Returns the error code of a failure that is not retried.
     pub fn code(self) -> Code {
-        if self == Self::Budget { Code::BudgetExhausted } else { Code::ModelFailed }
+        match self {
+            Self::Budget => Code::BudgetExhausted,
+            Self::Rejected => Code::ModelRejected,
+            _ => Code::ModelFailed,
+        }
     }
 }
 

@@ -11,7 +11,6 @@ use agent_loop::model::prompt::PromptMode;
 use agent_loop::model::view;
 use agent_loop::model_factory::ModelFactory;
 use agent_loop::session::{Session, SessionOptions};
-use agent_side::commands::run::if_no_approver;
 use agent_side::commands::tasks;
 use agent_side::context::Context;
 use agent_side::error::Error;
@@ -22,7 +21,6 @@ use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
 use protocol::command_executor::definition;
 use protocol::error::chain;
-use protocol::mailbox::request::IfNoApprover;
 use serde_json::{Value, json};
 
 use crate::profile;
@@ -69,8 +67,8 @@ pub(crate) struct Args {
     profile: Option<String>,
     /// If a task needs approval and no human has the page open: `fail` refuses it, `wait` waits for a human;
     /// by default it waits on a terminal and fails elsewhere
-    #[arg(long, value_name = "WHAT", value_parser = if_no_approver())]
-    if_no_approver: Option<IfNoApprover>,
+    #[arg(long, value_name = "WHAT", value_parser = ["wait", "fail"])]
+    if_no_approver: Option<String>,
     /// Print one JSON document: the answer, how the question ended, its cost, the open tasks; also if it failed
     #[arg(long)]
     json: bool,
@@ -158,8 +156,8 @@ fn open(
     context: &Context,
 ) -> Result<Session, Error> {
     let newest = if args.continue_newest { Some(newest(sessions, context)?) } else { None };
-    let unattended = match args.if_no_approver {
-        Some(given) => given == IfNoApprover::Fail,
+    let unattended = match &args.if_no_approver {
+        Some(given) => given == "fail",
         None => !context.output.stderr_is_terminal(),
     };
     let options = SessionOptions {

@@ -228,7 +228,8 @@ impl Announcer for OutputAnnouncer<'_> {
 fn service_context(config: Config, caller: Caller, context: &Context) -> ServiceContext {
     // The server itself forgets what its clients delete, whatever they may do.
     let (paths, own_caller, dispatch) = (context.paths.clone(), context.caller.clone(), context.dispatch);
-    let (approver_window, idle) = (config.serve.approver_window.get(), config.serve.idle.get());
+    let serve = &config.serve;
+    let (approver_window, gate_window, idle) = (serve.approver_window.get(), serve.gate_window, serve.idle.get());
     ServiceContext {
         paths: context.paths.clone(),
         config,
@@ -247,6 +248,7 @@ fn service_context(config: Config, caller: Caller, context: &Context) -> Service
             forgotten.map(|(_, open)| open).map_err(|error| ErrorBody::clone(error.body()))
         }),
         approver_window,
+        gate_window,
         idle,
     }
 }

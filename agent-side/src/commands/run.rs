@@ -1,6 +1,5 @@
 //! `run`: delegates a task, and returns as soon as its result file exists.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use protocol::code::Exit;
 use protocol::command_executor::DEFAULT_WAIT;
 use protocol::duration::PositiveDuration;
@@ -75,17 +74,10 @@ pub struct Options {
     /// Why you want this, in one sentence, for the human who has to confirm it
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// What to do if a human must confirm it but the page is not open anywhere: wait, or fail at once
-    #[arg(long, value_name = "wait|fail", default_value = "wait", hide_default_value = true, value_parser = if_no_approver())]
+    /// What to do if a human must confirm it but the page is not open anywhere: wait, wait at most so long (30s), or fail
+    /// at once
+    #[arg(long, value_name = "wait|fail|DURATION", default_value = "wait", hide_default_value = true)]
     if_no_approver: IfNoApprover,
-}
-
-/// The parser of `--if-no-approver`.
-pub fn if_no_approver() -> impl TypedValueParser<Value = IfNoApprover> {
-    PossibleValuesParser::new(["wait", "fail"]).map(|choice| match choice.as_str() {
-        "fail" => IfNoApprover::Fail,
-        _ => IfNoApprover::Wait,
-    })
 }
 
 pub fn run(args: Args, context: &Context) -> Result<Exit, Error> {

@@ -66,7 +66,7 @@ impl Intake {
     fn asked_anew(&self, task: &Task, definition: &Definition, ruling: &PolicyRuling, now: Timestamp) -> Confirmation {
         let reason = task.confirmation.as_ref().and_then(|asked| asked.reason.clone());
         let as_asked = Task { input: task.asked_input().clone(), ..task.clone() };
-        self.confirmation(&as_asked, definition, ruling, reason, now)
+        self.confirmation(&as_asked, definition, (ruling, ApproverWait::Waits), reason, now)
     }
 
     /// Judges a task that an earlier executor accepted. `definition` is `None` if it is gone or changed.

@@ -26,6 +26,8 @@ use crate::attempt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ApproverWait {
     Waits,
+    /// This long at most.
+    WaitsFor(Duration),
     /// The call asks to be refused, and can be made again without that.
     RefusedByOption,
     /// The caller's session never waits.
@@ -37,7 +39,22 @@ impl ApproverWait {
         match option {
             _ if caller.unattended => Self::RefusedBySession,
             IfNoApprover::Wait => Self::Waits,
+            IfNoApprover::Within(duration) => Self::WaitsFor(duration.get()),
             IfNoApprover::Fail => Self::RefusedByOption,
+        }
+    }
+}
+
+impl ApproverWait {
+    fn is_refusal(self) -> bool {
+        matches!(self, Self::RefusedByOption | Self::RefusedBySession)
+    }
+
+    /// How long a decision is waited for, of `usual` at most.
+    fn of_usual(self, usual: Duration, is_page_open: bool) -> Duration {
+        match self {
+            Self::WaitsFor(most) if !is_page_open => usual.min(most),
+            _ => usual,
         }
     }
 }
@@ -48,13 +65,14 @@ impl Intake {
         &self,
         task: &Task,
         definition: &Definition,
-        ruling: &PolicyRuling,
+        (ruling, wait): (&PolicyRuling, ApproverWait),
         reason: Option<String>,
         now: Timestamp,
     ) -> Confirmation {
         // A scheduled task can be approved until its scheduled time, plus the usual wait.
         let until_start = task.run_at.map(|at| Duration::try_from(now.duration_until(at)).unwrap_or_default());
-        let wait = self.settings().config().confirm.wait.get() + until_start.unwrap_or_default();
+        let usual = self.settings().config().confirm.wait.get();
+        let wait = wait.of_usual(usual, self.approver.is_present()) + until_start.unwrap_or_default();
         let instance = self.instance.clone();
         // A task whose program or file is gone by now fails when it starts, and says why.
         let invocation = attempt::invocation(task, seal::shown(&task.input));
@@ -145,7 +163,7 @@ impl Intake {
                 ErrorBody::new(Code::NoApprover, format!("`{tool}` needs a human, and the page is disabled"))
                     .hint("tell the user to set `enabled = true` under [page] in config.toml"),
             ),
-            PolicyDecision::Ask if wait != ApproverWait::Waits && !self.approver.is_present() => {
+            PolicyDecision::Ask if wait.is_refusal() && !self.approver.is_present() => {
                 let needs = match &definition.run {
                     Run::AskUser(_) => "a human's answer",
                     _ => "a human's approval",

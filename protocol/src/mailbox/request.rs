@@ -1,11 +1,14 @@
 //! The format of requests, and of answers that are not result files.
 
+use std::str::FromStr;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::caller::Caller;
 use crate::data_class::DataClass;
+use crate::duration::PositiveDuration;
 use crate::error::ErrorBody;
 use crate::json;
 use crate::mailbox::for_callers::{ListingAnswer, ListingQuestion};
@@ -117,13 +120,49 @@ pub struct RunRequest {
     pub found_by: Option<String>,
 }
 
+/// Written as `wait`, `fail`, or a duration like `30s`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(into = "String", try_from = "String")]
 pub enum IfNoApprover {
+    /// Wait for one as long as the configuration says.
     #[default]
     Wait,
+    /// Wait for a decision this long, if that is less.
+    Within(PositiveDuration),
     /// Refuse the request.
     Fail,
+}
+
+impl FromStr for IfNoApprover {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "wait" => Ok(Self::Wait),
+            "fail" => Ok(Self::Fail),
+            text => {
+                text.parse().map(Self::Within).map_err(|_| "it is `wait`, `fail`, or a duration like `30s`".to_owned())
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for IfNoApprover {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<IfNoApprover> for String {
+    fn from(choice: IfNoApprover) -> Self {
+        match choice {
+            IfNoApprover::Wait => "wait".to_owned(),
+            IfNoApprover::Fail => "fail".to_owned(),
+            IfNoApprover::Within(duration) => duration.to_string(),
+        }
+    }
 }
 
 /// The answer to a request. An accepted `run` has no answer; its result file takes that role.

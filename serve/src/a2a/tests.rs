@@ -96,6 +96,7 @@ pub(crate) fn stopped_service() -> (Arc<SessionService>, Paths) {
         caller: Caller::default(),
         forget_results: Box::new(|_| Ok(Vec::new())),
         approver_window: Duration::ZERO,
+        gate_window: None,
         idle: Duration::ZERO,
     };
     (SessionService::open(context, stopping).expect("a service"), paths)

@@ -4,10 +4,7 @@ use agent_loop::model::conversation::{Image, ImageSource, ToolCall};
 use serde_json::Value;
 
 use crate::proxy::failure::ProxyFailure;
-use crate::proxy::message::{self, ClientResult, ClientText, SenderRole};
-
-/// What stands in a result for an image of it, which follows as one of the user.
-const IMAGE_OF_RESULT: &str = "(The image follows.)";
+use crate::proxy::message::{self, ClientText, SenderRole};
 
 /// Reads the list `messages`.
 pub(super) fn read(messages: &Value) -> Result<Vec<ClientText>, ProxyFailure> {
@@ -91,25 +88,20 @@ fn add_image(source: &Value, read: &mut ClientText) {
 
 fn add_result(block: &Value, read: &mut ClientText) {
     let mut result = ClientText::new(SenderRole::Tool, &read.place, "");
+    if block["is_error"] == true {
+        result.add_text("[The tool failed.]");
+    }
     match &block["content"] {
-        Value::String(text) => result.text.clone_from(text),
-        Value::Array(blocks) => {
-            for one in blocks {
-                self::block(one, &mut result);
-                if one["type"] == "image" {
-                    result.add_text(IMAGE_OF_RESULT);
-                }
-            }
-        }
+        Value::String(text) => result.add_text(text),
+        Value::Array(blocks) => blocks.iter().for_each(|one| self::block(one, &mut result)),
         _ => {}
     }
+    result.end_result(block["tool_use_id"].as_str().unwrap_or_default().to_owned(), None);
+    read.results.append(&mut result.results);
     read.images.append(&mut result.images);
     if let Some(part) = &result.foreign_part {
         read.add_foreign(part);
     }
-    let failed = if block["is_error"] == true { "[The tool failed.]\n" } else { "" };
-    let call = block["tool_use_id"].as_str().unwrap_or_default().to_owned();
-    read.results.push(ClientResult { call, name: None, text: format!("{failed}{}", result.text) });
 }
 
 #[cfg(test)]
@@ -117,6 +109,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::proxy::message::ClientResult;
 
     #[test]
     fn blocks_of_every_kind_are_read() {
@@ -137,7 +130,7 @@ mod tests {
         let result = ClientResult {
             call: "1".to_owned(),
             name: None,
-            text: format!("[The tool failed.]\nno\n{IMAGE_OF_RESULT}"),
+            text: "[The tool failed.]\nno\n(The image follows.)".to_owned(),
         };
         assert_eq!((read[2].text.as_str(), &read[2].results, read[2].images.len()), ("and?", &vec![result], 1));
         assert_eq!(read[3].text, "a letter");

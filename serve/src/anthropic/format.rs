@@ -107,7 +107,7 @@ impl AnswerFormat for MessageFormat {
 }
 
 fn text_block(text: &str) -> Value {
-    json!({"type": "text", "text": text, "citations": null})
+    json!({"type": "text", "text": text})
 }
 
 fn tool_use(call: &ToolCall) -> Value {

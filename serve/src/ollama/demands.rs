@@ -16,7 +16,7 @@ pub(super) fn read(request: &ProxyRequest) -> Result<Demands, ProxyFailure> {
         None => {}
         Some(Value::String(text)) if text.is_empty() => {}
         Some(Value::String(text)) if text == "json" => demands.set_format("format", OutputFormat::Json),
-        Some(schema) => demands.set_schema("format", None, schema)?,
+        Some(schema) => demands.set_strict_schema("format", schema)?,
     }
     match request.field("think") {
         None => {}

@@ -1,6 +1,6 @@
 //! What a request of OpenAI's clients demands beside its messages.
 
-use agent_loop::model::answer_options::OutputFormat;
+use agent_loop::model::answer_options::{OutputFormat, OutputSchema};
 use serde_json::Value;
 
 use crate::proxy::demands::{self, Demands, NumberFields};
@@ -22,13 +22,13 @@ pub(super) fn read(request: &ProxyRequest) -> Result<Demands, ProxyFailure> {
         demands::add_function(&mut demands, &place, tool)?;
     }
     choice(&mut demands, request.field("tool_choice"))?;
-    demands.one_call = request.flag("parallel_tool_calls")? == Some(false);
+    demands.answers.one_call = request.flag("parallel_tool_calls")? == Some(false);
     match request.field("response_format") {
         None => {}
         Some(format) => set_format(&mut demands, "response_format", format, &format["json_schema"])?,
     }
     if let Some(format) = request.field("text").and_then(|text| text.get("format")) {
-        set_format(&mut demands, "text", format, format)?;
+        set_format(&mut demands, "text.format", format, format)?;
     }
     let effort = request.field("reasoning").and_then(|reasoning| reasoning.get("effort")).and_then(Value::as_str);
     if let Some(effort) = request.text("reasoning_effort")?.or(effort) {
@@ -64,7 +64,12 @@ fn set_format(demands: &mut Demands, field: &str, format: &Value, described: &Va
             demands.set_format(field, OutputFormat::Json);
             Ok(())
         }
-        Some("json_schema") => demands.set_schema(field, described["name"].as_str(), &described["schema"]),
+        Some("json_schema") => {
+            let text = |name: &str| described[name].as_str().map(str::to_owned);
+            let (name, description) = (text("name").unwrap_or_else(|| "answer".to_owned()), text("description"));
+            let (schema, strict) = (described["schema"].clone(), described["strict"].as_bool());
+            demands.set_schema(field, OutputSchema { name, description, schema, strict })
+        }
         Some(other) => {
             let message = format!("no format `{other}`; there are text, json_object and json_schema");
             Err(ProxyFailure::invalid(field, message))

@@ -26,13 +26,17 @@ use crate::service::SessionService;
 use crate::service::responses::StoredResponse;
 use crate::service::turn::TurnUsage;
 
+/// The beginnings of ids. A message has the id of its response but for this.
+const RESPONSE: &str = "resp_";
+const MESSAGE: &str = "msg_";
+
 pub(super) async fn create(State(state): State<Arc<ServeState>>, request: Request) -> OpenAiResult {
     let mut request = ProxyRequest::read(request, "openai", "input").await?;
     super::check(&request)?;
     request.messages = match request.field("input") {
         None => return Err(ProxyFailure::invalid("input", "`input` is missing; send a text or a list").into()),
         Some(Value::String(text)) => vec![ClientText::user("input", text)],
-        Some(list) => message::read(list, "input")?,
+        Some(list) => message::read(&resolved(&state, &request, list)?, "input")?,
     };
     request.model = request.text("model")?.map(str::to_owned);
     request.system = request.text("instructions")?.map(str::to_owned);
@@ -40,9 +44,10 @@ pub(super) async fn create(State(state): State<Arc<ServeState>>, request: Reques
     request.goes_on = previous(&state, &request)?;
     let streams = request.flag("stream")? == Some(true);
     let keeps = request.flag("store")? != Some(false) && request.client.history == HistoryKeeper::Server;
+    let id = new_id(RESPONSE);
     let format = ResponseFormat {
-        id: new_id("resp_"),
-        message_id: new_id("msg_"),
+        message_id: id.replacen(RESPONSE, MESSAGE, 1),
+        id,
         created: unix_seconds(),
         model: answering_model(&request),
         given: echoed(&request),
@@ -51,6 +56,28 @@ pub(super) async fn create(State(state): State<Arc<ServeState>>, request: Reques
         keeper: keeps.then(|| ResponseKeeper { service: Arc::clone(&state.service), key: request.client.key.clone() }),
     };
     Ok(answer(&state, &request, format, streams).await?)
+}
+
+/// The input with the messages to which it refers by their ids, as clients do that believe all of them to be stored.
+fn resolved(state: &ServeState, request: &ProxyRequest, input: &Value) -> Result<Value, ProxyFailure> {
+    let mut input = input.clone();
+    for (number, item) in input.as_array_mut().into_iter().flatten().enumerate() {
+        if item["type"] != "item_reference" {
+            continue;
+        }
+        let id = item["id"].as_str().unwrap_or_default();
+        let response = id.replacen(MESSAGE, RESPONSE, 1);
+        let stored = state.service.responses().find(&response, request.client.key.as_ref());
+        let output = stored.map(|mut stored| stored.response["output"].take());
+        let found = output.iter().filter_map(Value::as_array).flatten().find(|item| item["id"] == id);
+        *item = found.cloned().ok_or_else(|| {
+            let message = format!(
+                "no item `{id}` is stored here; send the message itself, as SDKs do if you set `store` to false"
+            );
+            ProxyFailure::invalid(&format!("input.{number}"), message)
+        })?;
+    }
+    Ok(input)
 }
 
 /// The session that the request goes on with: that of the response before.

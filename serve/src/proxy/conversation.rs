@@ -34,20 +34,20 @@ pub(super) fn read(messages: &[ClientText]) -> Result<(Vec<String>, Vec<ClientMe
                 }
             }
             SenderRole::User | SenderRole::Tool => {
-                let mut results = message.results.clone();
+                let (mut results, mut images) = (message.results.clone(), message.images.clone());
                 while message.role == SenderRole::Tool
                     && let Some(more) = messages.next_if(|next| next.role == SenderRole::Tool)
                 {
                     results.extend(more.readable()?.results.iter().cloned());
+                    images.extend(more.images.iter().cloned());
                 }
                 if !calls.is_empty() || !results.is_empty() {
                     read.push(ClientMessage::Results(paired(&calls, results, place)?));
                 }
-                let shows_only = text.is_empty() && !message.images.is_empty();
-                let text = if shows_only { ONLY_IMAGES.to_owned() } else { text };
-                let is_said = !text.is_empty() || !message.images.is_empty() || message.results.is_empty();
-                if message.role == SenderRole::User && is_said {
-                    read.push(ClientMessage::User { text, images: message.images.clone() });
+                let text = if text.is_empty() && !images.is_empty() { ONLY_IMAGES.to_owned() } else { text };
+                let is_said = message.role == SenderRole::User && message.results.is_empty();
+                if is_said || !text.is_empty() {
+                    read.push(ClientMessage::User { text, images });
                 }
             }
             SenderRole::Other => {

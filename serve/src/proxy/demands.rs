@@ -4,7 +4,7 @@
 //! session of the server has one tool and settings of its own: there, what would change the answer is refused, and hints
 //! like `temperature` are not used.
 
-use agent_loop::model::answer_options::{AnswerOptions, OutputFormat, ToolChoice};
+use agent_loop::model::answer_options::{AnswerOptions, OutputFormat, OutputSchema, ToolChoice};
 use agent_loop::model::provider::ToolDefinition;
 use ground::config::ReasoningEffort;
 use protocol::command_executor;
@@ -17,8 +17,6 @@ use super::request::ProxyRequest;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Demands {
     pub(crate) tools: Vec<ToolDefinition>,
-    /// Whether the client performs only one call at a time.
-    pub(crate) one_call: bool,
     pub(crate) answers: AnswerOptions,
     /// The client wants no call of its tools.
     forbids_calls: bool,
@@ -46,7 +44,12 @@ impl Demands {
             _ => return invalid(format!("the schema of the tool `{name}` is not an object")),
         };
         let description = tool.description.as_str().unwrap_or_default().to_owned();
-        self.tools.push(ToolDefinition { name: name.to_owned(), description, parameters });
+        self.tools.push(ToolDefinition {
+            name: name.to_owned(),
+            description,
+            parameters,
+            strict: tool.strict.as_bool(),
+        });
         self.goes_beyond_a_session("tools");
         Ok(())
     }
@@ -71,14 +74,19 @@ impl Demands {
         self.goes_beyond_a_session(field);
     }
 
-    /// The JSON schema of the answer, in `schema`.
-    pub(crate) fn set_schema(&mut self, field: &str, name: Option<&str>, schema: &Value) -> Result<(), ProxyFailure> {
-        if !schema.is_object() {
+    /// The JSON schema of the answer, with what the client says of it.
+    pub(crate) fn set_schema(&mut self, field: &str, wanted: OutputSchema) -> Result<(), ProxyFailure> {
+        if !wanted.schema.is_object() {
             return Err(ProxyFailure::invalid(field, format!("`{field}` has no schema that is an object")));
         }
-        let name = name.unwrap_or("answer").to_owned();
-        self.set_format(field, OutputFormat::Schema { name, schema: schema.clone() });
+        self.set_format(field, OutputFormat::Schema(wanted));
         Ok(())
+    }
+
+    /// The JSON schema of the answer, to which this protocol's own models certainly keep.
+    pub(crate) fn set_strict_schema(&mut self, field: &str, schema: &Value) -> Result<(), ProxyFailure> {
+        let (name, schema) = ("answer".to_owned(), schema.clone());
+        self.set_schema(field, OutputSchema { name, description: None, schema, strict: Some(true) })
     }
 
     /// Reads how much the model should reason.
@@ -169,6 +177,7 @@ pub(crate) struct ClientTool<'a> {
     pub(crate) name: &'a Value,
     pub(crate) description: &'a Value,
     pub(crate) parameters: &'a Value,
+    pub(crate) strict: &'a Value,
 }
 
 /// Where the numbers of a request are.
@@ -206,13 +215,18 @@ pub(crate) fn add_function(demands: &mut Demands, place: &str, tool: &Value) -> 
         name: &function["name"],
         description: &function["description"],
         parameters: &function["parameters"],
+        strict: &function["strict"],
     };
     demands.add_tool(place, tool)
 }
 
-/// The failure of a tool that the client wants the provider to perform.
+/// The failure of a tool of a type that is not passed on; most are for the provider to perform.
 pub(crate) fn foreign_tool(place: &str, kind: &str) -> ProxyFailure {
-    let message = format!("a tool of the type `{kind}` is one of the provider's own, and is not offered here");
+    let message = match kind {
+        "custom" => "a tool of the type `custom` takes a free text, which is not passed on; describe it as a function"
+            .to_owned(),
+        kind => format!("a tool of the type `{kind}` is one of the provider's own, and is not offered here"),
+    };
     ProxyFailure::invalid(place, message)
 }
 

@@ -53,6 +53,7 @@ impl From<ErrorBody> for ProxyFailure {
             Code::SessionInUse | Code::Cancelled => StatusCode::CONFLICT,
             Code::Throttled | Code::RateLimited | Code::BudgetExhausted => StatusCode::TOO_MANY_REQUESTS,
             Code::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+            Code::ModelRejected => StatusCode::BAD_REQUEST,
             Code::Io | Code::BadConfig | Code::BadDefinition | Code::SecretMissing => StatusCode::INTERNAL_SERVER_ERROR,
             code => match code.exit() {
                 Exit::Usage => StatusCode::BAD_REQUEST,
@@ -95,6 +96,7 @@ mod tests {
         assert_eq!(of(Code::RefusedByPolicy), (403, false));
         assert_eq!(of(Code::TooDeep), (403, false));
         assert_eq!(of(Code::ModelFailed), (502, false));
+        assert_eq!(of(Code::ModelRejected), (400, false));
         assert_eq!(of(Code::NoExecutor), (503, true));
         assert_eq!(of(Code::RequestTooLarge), (413, false));
         assert_eq!(of(Code::Internal), (500, false));

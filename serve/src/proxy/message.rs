@@ -5,6 +5,9 @@ use serde_json::{Map, Value, json};
 
 use super::failure::ProxyFailure;
 
+/// What stands in a result for an image of it, which follows as one of the user.
+const IMAGE_OF_RESULT: &str = "(The image follows.)";
+
 /// Who wrote a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SenderRole {
@@ -104,6 +107,14 @@ impl ClientText {
         self.foreign_part.get_or_insert_with(|| part.to_owned());
     }
 
+    /// Makes what was read so far the result of a call. Its images stay and follow it, since results are texts.
+    pub(crate) fn end_result(&mut self, call: String, name: Option<String>) {
+        for _ in 0..self.images.len() {
+            self.add_text(IMAGE_OF_RESULT);
+        }
+        self.results.push(ClientResult { call, name, text: std::mem::take(&mut self.text) });
+    }
+
     /// Adds a text as a line of its own.
     pub(crate) fn add_text(&mut self, text: &str) {
         if !self.text.is_empty() {
@@ -151,10 +162,12 @@ pub(crate) fn prompt(place: &str, text: &str, images: Option<&Value>) -> ClientT
 /// Reads a list of messages, in the field `name` of the request.
 pub(crate) fn read(messages: &Value, name: &str) -> Result<Vec<ClientText>, ProxyFailure> {
     let list = messages.as_array().ok_or_else(|| ProxyFailure::invalid(name, format!("`{name}` is not a list")))?;
-    list.iter().enumerate().map(|(number, message)| one(message, &format!("{name}.{number}"))).collect()
+    let read = list.iter().enumerate().map(|(number, message)| one(message, &format!("{name}.{number}")));
+    read.filter_map(Result::transpose).collect()
 }
 
-fn one(message: &Value, place: &str) -> Result<ClientText, ProxyFailure> {
+/// Reads a message; `None` if it says nothing to a model.
+fn one(message: &Value, place: &str) -> Result<Option<ClientText>, ProxyFailure> {
     let message = message.as_object().ok_or_else(|| ProxyFailure::invalid(place, "a message is not an object"))?;
     let role = match message.get("role").and_then(Value::as_str) {
         Some("system" | "developer") => SenderRole::System,
@@ -162,7 +175,7 @@ fn one(message: &Value, place: &str) -> Result<ClientText, ProxyFailure> {
         Some("assistant") => SenderRole::Assistant,
         Some("tool" | "function") => SenderRole::Tool,
         // OpenAI's responses have items of other types than messages, and those have no role.
-        None if message.get("type").is_some_and(|kind| kind != "message") => return Ok(item(message, place)),
+        None if message.get("type").is_some_and(|kind| kind != "message") => return item(message, place),
         Some(other) => {
             let known = "system, developer, user, assistant and tool";
             return Err(ProxyFailure::invalid(
@@ -183,13 +196,13 @@ fn one(message: &Value, place: &str) -> Result<ClientText, ProxyFailure> {
         let text = |name: &str| message.get(name).and_then(Value::as_str);
         let name = text("tool_name").or_else(|| text("name")).map(str::to_owned);
         let call = text("tool_call_id").unwrap_or_default().to_owned();
-        read.results.push(ClientResult { call, name, text: read.text.clone() });
+        read.end_result(call, name);
     }
-    Ok(read)
+    Ok(Some(read))
 }
 
 /// An item of OpenAI's responses that is not a message.
-fn item(item: &Map<String, Value>, place: &str) -> ClientText {
+fn item(item: &Map<String, Value>, place: &str) -> Result<Option<ClientText>, ProxyFailure> {
     let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut read = ClientText::new(SenderRole::Other, place, "");
     match item.get("type").and_then(Value::as_str) {
@@ -200,13 +213,17 @@ fn item(item: &Map<String, Value>, place: &str) -> ClientText {
         }
         Some("function_call_output") => {
             read.role = SenderRole::Tool;
-            let output = item.get("output").cloned().unwrap_or_default();
-            let text_of = |output: &Value| output.as_str().map_or_else(|| output.to_string(), str::to_owned);
-            read.results.push(ClientResult { call: text("call_id"), name: None, text: text_of(&output) });
+            match item.get("output") {
+                None | Some(Value::String(_) | Value::Array(_)) => content(item.get("output"), &mut read)?,
+                Some(other) => read.text = other.to_string(),
+            }
+            read.end_result(text("call_id"), None);
         }
+        // What other models thought, which no model gets.
+        Some("reasoning") => return Ok(None),
         _ => {}
     }
-    read
+    Ok(Some(read))
 }
 
 /// A call in an earlier message of the model. Ollama gives its calls no ids.
@@ -284,8 +301,7 @@ mod tests {
         let expected = [
             (SenderRole::System, "Be kind.", None),
             (SenderRole::User, "one\ntwo", None),
-            (SenderRole::Tool, "3", None),
-            (SenderRole::Other, "", None),
+            (SenderRole::Tool, "", None),
             (SenderRole::Assistant, "so", None),
             (SenderRole::User, "what?", Some("image_url")),
             (SenderRole::User, "look", Some("images")),

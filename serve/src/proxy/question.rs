@@ -273,9 +273,9 @@ fn client_conversation(
     let system: Vec<String> = request.system.iter().cloned().chain(instructions).collect();
     let system = Some(system.join("\n\n")).filter(|system| !system.trim().is_empty());
     let asker = client.asker(request.interface, session);
-    let Demands { tools, one_call, answers, .. } = request.demands.clone();
+    let Demands { tools, answers, .. } = request.demands.clone();
     let limits = QuestionLimits::default();
-    Ok(ClientConversation { asker, system, messages, model, limits, tools, one_call, answers })
+    Ok(ClientConversation { asker, system, messages, model, limits, tools, answers })
 }
 
 #[cfg(test)]

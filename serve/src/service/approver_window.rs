@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use protocol::caller::Caller;
 use protocol::code::{Code, Exit};
+use protocol::duration::PositiveDuration;
 use protocol::error::ErrorBody;
-use protocol::shell::{PrintedOutput, Shell};
+use protocol::shell::{self, PrintedOutput, Shell};
 use protocol::task::TaskId;
 use serde_json::Value;
 
@@ -26,6 +27,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 pub(crate) struct ApproverWindow {
     shell: Arc<dyn Shell>,
     window: Duration,
+    gate_window: Option<PositiveDuration>,
     asker: Mutex<Asker>,
     /// Only for its clock: it is never told anything.
     clock: (Mutex<()>, Condvar),
@@ -40,20 +42,23 @@ pub(crate) struct ApproverWindow {
 pub(crate) struct Approvers {
     /// How long a call waits until one is there.
     pub(crate) window: Duration,
+    /// How long a task waits for a key that decides, if that is bounded.
+    pub(crate) gate_window: Option<PositiveDuration>,
     pub(crate) followers: Followers,
 }
 
 impl Approvers {
-    pub(crate) fn new(window: Duration) -> Self {
-        Self { window, followers: Followers::new() }
+    pub(crate) fn new(window: Duration, gate_window: Option<PositiveDuration>) -> Self {
+        Self { window, gate_window, followers: Followers::new() }
     }
 }
 
 impl ApproverWindow {
     pub(crate) fn new(shell: Arc<dyn Shell>, approvers: Approvers, asker: Asker, revoked: RevokedKeys) -> Self {
         let clock = (Mutex::new(()), Condvar::new());
-        let Approvers { window, followers } = approvers;
-        Self { shell, window, asker: Mutex::new(asker), clock, is_closed: AtomicBool::new(false), revoked, followers }
+        let Approvers { window, gate_window, followers } = approvers;
+        let (asker, is_closed) = (Mutex::new(asker), AtomicBool::new(false));
+        Self { shell, window, gate_window, asker, clock, is_closed, revoked, followers }
     }
 
     /// Lets no further call through. What a call that is running still starts is cancelled.
@@ -81,6 +86,17 @@ impl ApproverWindow {
         Caller { unattended: !is_attended, ..asker.narrow(caller) }
     }
 
+    /// The words of a call, with how long its task waits if only a key is there to decide about it.
+    fn bounded(&self, words: &[String]) -> Vec<String> {
+        let mut words = words.to_vec();
+        let asker = self.asker.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits_for_key = !asker.can_decide && self.followers.can_decide_for(asker.key.as_deref());
+        if let Some(window) = self.gate_window.filter(|_| waits_for_key && !shell::says_what_without_approver(&words)) {
+            words.insert(1, format!("{}={window}", shell::IF_NO_APPROVER));
+        }
+        words
+    }
+
     fn pause(&self) {
         let (lock, never) = &self.clock;
         let held = lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,6 +117,7 @@ impl Shell for ApproverWindow {
             if self.is_revoked() {
                 return PrintedOutput::refused(&revoked());
             }
+            let words = if is_run { &self.bounded(words) } else { words };
             let printed = self.shell.call(words, stdin, &caller);
             if !is_run || !has_no_approver(&printed) || Instant::now() >= until {
                 break printed;
@@ -163,7 +180,7 @@ mod tests {
         let shell = Arc::new(ShellStub(refusals.into()));
         let asker = Asker { can_decide, ..Asker::default() };
         let words = ["run", "x"].map(str::to_owned);
-        ApproverWindow::new(shell, Approvers::new(window), asker, RevokedKeys::none())
+        ApproverWindow::new(shell, Approvers::new(window, None), asker, RevokedKeys::none())
             .call(&words, "", &Caller::default())
             .status
     }
@@ -174,7 +191,7 @@ mod tests {
         let asker = Asker { tool_scope: only("a_*"), depth: 1, ..Asker::default() };
         let window = ApproverWindow::new(
             Arc::new(ShellStub(0.into())),
-            Approvers::new(Duration::ZERO),
+            Approvers::new(Duration::ZERO, None),
             asker,
             RevokedKeys::none(),
         );
@@ -207,7 +224,7 @@ mod tests {
         let shell = Arc::new(SlowShell::default());
         let window = ApproverWindow::new(
             Arc::<SlowShell>::clone(&shell),
-            Approvers::new(Duration::ZERO),
+            Approvers::new(Duration::ZERO, None),
             Asker::default(),
             RevokedKeys::none(),
         );

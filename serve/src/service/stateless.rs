@@ -39,7 +39,7 @@ pub(super) async fn ask(
         return Err(ErrorBody::new(Code::InvalidInput, "the last message is not the user's")
             .hint("send the conversation so far, and the question as its last message"));
     }
-    let ClientConversation { asker, system, messages, model, limits, tools, one_call, answers } = conversation;
+    let ClientConversation { asker, system, messages, model, limits, tools, answers } = conversation;
     let system = system
         .into_iter()
         .chain((!tools.is_empty()).then(|| CLIENT_TOOLS.to_owned()))
@@ -71,7 +71,8 @@ pub(super) async fn ask(
         None => Arc::clone(&shell),
     };
     let recorded: EntriesCopy = Arc::new(Mutex::default());
-    let keeper = ClientCallKeeper::new(Arc::clone(&log), exchanges, asker.key.clone(), Arc::clone(&recorded), one_call);
+    let keeper =
+        ClientCallKeeper::new(Arc::clone(&log), exchanges, asker.key.clone(), Arc::clone(&recorded), answers.one_call);
     let context = LoopContext {
         config: &config,
         mailbox,

@@ -168,8 +168,6 @@ pub struct ClientConversation {
     pub limits: QuestionLimits,
     /// Tools that the client performs itself.
     pub tools: Vec<ToolDefinition>,
-    /// Whether the client performs only one call at a time.
-    pub one_call: bool,
     /// What the client wants of the answers.
     pub answers: AnswerOptions,
 }

@@ -132,7 +132,7 @@ impl ModelClient {
             return ollama::ask(post, &body, timeout, on_text).await;
         }
         let chat = wire::chat_request(request, model.provider, refusals);
-        let options = wire::asked_for(wire::options(self.chosen.id(), model, refusals), &request.options);
+        let options = wire::asked_for(wire::options(self.chosen.id(), model, refusals), request, model.provider);
         if self.streams {
             let ending = Arc::new(Mutex::new(Ending::default()));
             let seen = Arc::clone(&ending);
@@ -219,14 +219,14 @@ impl ModelClient {
             (Some(401 | 403), _) => {
                 (FailureClass::Auth, format!("the provider of the model `{name}` rejected the API key"))
             }
-            (Some(404), _) => (FailureClass::ClientError, format!("no model `{}` at {}", self.chosen.id(), self.url)),
+            (Some(404), _) => (FailureClass::Configuration, format!("no model `{}` at {}", self.chosen.id(), self.url)),
             (Some(408), _) => (FailureClass::Connection, format!("the request to the model `{name}` timed out")),
             (Some(429), _) => (FailureClass::RateLimit, format!("too many requests to the model `{name}`")),
             (Some(status @ 500..), _) => {
                 (FailureClass::ServerError, format!("the model `{name}` failed with status {status}"))
             }
             (Some(status), _) => {
-                (FailureClass::ClientError, format!("the model `{name}` rejected the request with status {status}"))
+                (FailureClass::Rejected, format!("the model `{name}` rejected the request with status {status}"))
             }
             (None, ErrorKind::TimedOut) => {
                 (error.class, format!("the model `{name}` sent nothing for {:?}", self.chosen.model.timeout.get()))

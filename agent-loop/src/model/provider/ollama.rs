@@ -129,6 +129,9 @@ pub(super) fn body(
     if let Some(top_p) = request.options.top_p {
         options.insert("top_p".to_owned(), top_p.into());
     }
+    if let Some(top_k) = request.options.top_k {
+        options.insert("top_k".to_owned(), top_k.into());
+    }
     if !request.options.stop.is_empty() {
         options.insert("stop".to_owned(), request.options.stop.clone().into());
     }
@@ -139,7 +142,7 @@ pub(super) fn body(
     match &request.options.format {
         None => {}
         Some(OutputFormat::Json) => body["format"] = "json".into(),
-        Some(OutputFormat::Schema { schema, .. }) => body["format"] = schema.clone(),
+        Some(OutputFormat::Schema(wanted)) => body["format"] = wanted.schema.clone(),
     }
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {

@@ -60,7 +60,7 @@ impl RequestError {
             Some(field) if !said.contains(field) => format!("{said} ({field})"),
             _ => said.to_owned(),
         };
-        let error = Self::new(ErrorKind::Status, FailureClass::ClientError, &message);
+        let error = Self::new(ErrorKind::Status, FailureClass::Rejected, &message);
         Self { status: Some(status), retry_after: wanted.map(Duration::from_secs), ..error }
     }
 

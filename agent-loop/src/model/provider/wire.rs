@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::optional::{OptionalField, Refusals};
 use super::{Message, ModelRequest, ToolDefinition};
-use crate::model::answer_options::{AnswerOptions, OutputFormat, ToolChoice};
+use crate::model::answer_options::{OutputFormat, OutputSchema, ToolChoice};
 use crate::model::conversation::{Image, ImageSource, RawMessage, ToolCall, ToolResult};
 
 /// The prefix of the ids that `genai` gives to Gemini's calls and does not send.
@@ -52,7 +52,8 @@ pub(super) fn options(id: &str, model: &ModelSettings, refusals: &Refusals) -> C
 }
 
 /// The options with what the caller wants of the answer, beyond what the settings of a model can say.
-pub(super) fn asked_for(mut options: ChatOptions, wanted: &AnswerOptions) -> ChatOptions {
+pub(super) fn asked_for(mut options: ChatOptions, request: &ModelRequest, provider: ProviderKind) -> ChatOptions {
+    let wanted = &request.options;
     options.top_p = wanted.top_p;
     options.stop_sequences.clone_from(&wanted.stop);
     options.tool_choice = match &wanted.tool_choice {
@@ -60,13 +61,58 @@ pub(super) fn asked_for(mut options: ChatOptions, wanted: &AnswerOptions) -> Cha
         ToolChoice::Required => Some(ProviderChoice::Required),
         ToolChoice::Named(name) => Some(ProviderChoice::tool(name)),
     };
-    options.response_format = wanted.format.as_ref().map(|format| match format {
-        OutputFormat::Json => ChatResponseFormat::JsonMode,
-        OutputFormat::Schema { name, schema } => {
-            ChatResponseFormat::JsonSpec(JsonSpec::new(name.as_str(), schema.clone()))
+    let mut extra = options.extra_body.take().unwrap_or_else(|| json!({}));
+    options.response_format = match &wanted.format {
+        None => None,
+        Some(OutputFormat::Json) => Some(ChatResponseFormat::JsonMode),
+        Some(OutputFormat::Schema(wanted)) => match (provider, wanted.strict) {
+            // `genai` makes every schema strict.
+            (ProviderKind::Openai, None | Some(false)) => {
+                extra["response_format"] = json!({"type": "json_schema", "json_schema": schema_as_given(wanted)});
+                None
+            }
+            (ProviderKind::OpenaiResponses, None | Some(false)) => {
+                let mut format = schema_as_given(wanted);
+                format["type"] = "json_schema".into();
+                extra["text"] = json!({"format": format});
+                None
+            }
+            _ => Some(ChatResponseFormat::JsonSpec(JsonSpec::new(wanted.name.as_str(), wanted.schema.clone()))),
+        },
+    };
+    if wanted.one_call && !request.tools.is_empty() {
+        match provider {
+            ProviderKind::Openai | ProviderKind::OpenaiResponses => extra["parallel_tool_calls"] = false.into(),
+            ProviderKind::Anthropic => {
+                let mut choice = match &wanted.tool_choice {
+                    ToolChoice::Auto => json!({"type": "auto"}),
+                    ToolChoice::Required => json!({"type": "any"}),
+                    ToolChoice::Named(name) => json!({"type": "tool", "name": name}),
+                };
+                choice["disable_parallel_tool_use"] = true.into();
+                extra["tool_choice"] = choice;
+            }
+            // They have no field for it; only the first call is handed to the client.
+            ProviderKind::Gemini | ProviderKind::Ollama => {}
         }
-    });
+    }
+    if let (ProviderKind::Anthropic, Some(count)) = (provider, wanted.top_k) {
+        extra["top_k"] = count.into();
+    }
+    options.extra_body = extra.as_object().is_some_and(|extra| !extra.is_empty()).then_some(extra);
     options
+}
+
+/// A schema in OpenAI's form.
+fn schema_as_given(wanted: &OutputSchema) -> Value {
+    let mut given = json!({"name": wanted.name, "schema": wanted.schema});
+    if let Some(description) = &wanted.description {
+        given["description"] = description.as_str().into();
+    }
+    if let Some(strict) = wanted.strict {
+        given["strict"] = strict.into();
+    }
+    given
 }
 
 /// The first models that could think, which need a number of tokens for it; those that came later choose it themselves.
@@ -173,9 +219,13 @@ fn image(image: &Image) -> ContentPart {
 }
 
 fn tool(tool: &ToolDefinition) -> genai::chat::Tool {
-    genai::chat::Tool::new(tool.name.as_str())
+    let described = genai::chat::Tool::new(tool.name.as_str())
         .with_description(tool.description.as_str())
-        .with_schema(tool.parameters.clone())
+        .with_schema(tool.parameters.clone());
+    match tool.strict {
+        Some(strict) => described.with_strict(strict),
+        None => described,
+    }
 }
 
 /// The ids under which the calls of this request are sent.

@@ -29,7 +29,7 @@ fn a_message_has_texts_and_calls() {
     let expected = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "agent-magic-tool",
         "content": [
-            {"type": "text", "text": "Hello.", "citations": null},
+            {"type": "text", "text": "Hello."},
             {"type": "tool_use", "id": "call_1", "name": "f", "input": {"a": 1}},
         ],
         "stop_reason": "tool_use", "stop_sequence": null, "usage": used(),

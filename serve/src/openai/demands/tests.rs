@@ -39,9 +39,13 @@ fn of(body: &Value) -> Result<Demands, ProxyFailure> {
 #[test]
 fn what_a_model_can_be_given_is_read() {
     let schema = json!({"type": "object"});
-    let wanted = OutputFormat::Schema { name: "n".to_owned(), schema: schema.clone() };
-    let chat = json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema}});
-    let response = json!({"format": {"type": "json_schema", "name": "n", "schema": schema}});
+    let (name, description) = ("n".to_owned(), Some("What is wanted.".to_owned()));
+    let wanted = OutputSchema { name, description, schema: schema.clone(), strict: Some(false) };
+    let wanted = OutputFormat::Schema(wanted);
+    let chat = json!({"type": "json_schema", "json_schema":
+        {"name": "n", "description": "What is wanted.", "schema": schema, "strict": false}});
+    let response = json!({"format":
+        {"type": "json_schema", "name": "n", "description": "What is wanted.", "schema": schema, "strict": false}});
     for body in [json!({"response_format": chat}), json!({"text": response})] {
         let demands = of(&body).expect("read");
         assert_eq!(demands.answers.format, Some(wanted.clone()), "{body}");
@@ -64,7 +68,8 @@ fn what_cannot_be_read_is_refused() {
         (json!({"tool_choice": "required"}), "tool_choice"),
         (json!({"tool_choice": {"type": "allowed_tools"}}), "tool_choice"),
         (json!({"response_format": {"type": "grammar"}}), "response_format"),
-        (json!({"text": {"format": {"type": "json_schema", "name": "n"}}}), "text"),
+        (json!({"text": {"format": {"type": "json_schema", "name": "n"}}}), "text.format"),
+        (json!({"tools": [{"type": "custom", "name": "f"}]}), "tools.0"),
         (json!({"max_tokens": 1.5}), "max_tokens"),
         (json!({"temperature": "hot"}), "temperature"),
         (json!({"stop": 7}), "stop"),
