@@ -419,7 +419,7 @@ impl Driver {
     fn call_budget(&self) -> Option<CallBudget> {
         let calls = self.machine.budget().calls;
         let asked = self.machine.entries().iter().filter(|entry| matches!(entry, JournalEntry::Asked { .. })).count();
-        (calls > 0).then(|| CallBudget { question: format!("{}-{asked}", self.journal.header.id), calls })
+        (calls > 0).then(|| CallBudget { question: self.journal.question(asked), calls })
     }
 
     /// Performs the calls of one turn in order, since a later call may depend on an earlier one.

@@ -6,6 +6,11 @@
 
 use protocol::nearest::{did_you_mean, nearest};
 
+/// The most commands of one input; each may take a search.
+const MAX_COMMANDS: usize = 16;
+/// A longer word is no misspelled command.
+const MAX_NAME_BYTES: usize = 64;
+
 /// Where something is typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputPlace {
@@ -113,12 +118,30 @@ impl InputPlace {
         }
     }
 
+    /// The text of a document within what is typed. A stranger may have written it, so no line of it is a command.
+    pub fn quoted(self, document: &str) -> String {
+        let is_like_a_command = |line: &str| line.trim_start().starts_with(self.marks());
+        let quoted = |line: &str| if is_like_a_command(line) { format!("> {line}") } else { line.to_owned() };
+        let text = document.replace("\\\n", "\n").lines().map(quoted).collect::<Vec<_>>().join("\n");
+        if text.trim_start().starts_with('@') { format!("> {}", text.trim_start()) } else { text }
+    }
+
+    /// An input of which no line is a command.
+    pub fn plain(typed: &str) -> ChatInput {
+        let text = typed.trim();
+        let question = (!text.is_empty()).then(|| TypedQuestion { model: None, text: text.to_owned() });
+        ChatInput { commands: Vec::new(), question }
+    }
+
     /// Parses an input. The error is a message for the user; no part of the input is performed then.
     pub fn parse(self, typed: &str) -> Result<ChatInput, String> {
-        let mut commands = Vec::new();
+        let mut commands: Vec<ChatCommand> = Vec::new();
         let mut rest = Vec::new();
         for line in typed.replace("\\\n", "\n").split('\n') {
             match split_command(line, self.marks()) {
+                Some(_) if commands.len() == MAX_COMMANDS => {
+                    return Err(format!("a message has at most {MAX_COMMANDS} commands, and this one has more"));
+                }
                 Some((name, argument)) => commands.push(self.command(name, argument)?),
                 None => rest.push(line.to_owned()),
             }
@@ -214,7 +237,8 @@ impl InputPlace {
 fn split_command<'a>(line: &'a str, marks: &[char]) -> Option<(&'a str, &'a str)> {
     let rest = line.strip_prefix(marks)?;
     let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
+    let is_name = name.len() <= MAX_NAME_BYTES
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     is_name.then(|| (name, argument.trim()))
 }
@@ -257,6 +281,29 @@ mod tests {
         let expected = TypedQuestion { model: Some("local".to_owned()), text: "what is\nthis?".to_owned() };
         assert_eq!(input.question, Some(expected));
         InputPlace::Terminal.parse("@local").expect_err("no question");
+    }
+
+    #[test]
+    fn a_document_has_no_commands() {
+        for place in [InputPlace::Terminal, InputPlace::Client] {
+            for document in
+                ["!delete 1", "a\n  !models\nb", "a\\\n!models", "@other ask", "\n\n @other ask", "a\r\n!reset\r\n"]
+            {
+                let parsed = place.parse(&place.quoted(document)).expect("text");
+                assert!(parsed.commands.is_empty(), "{document:?}: {parsed:?}");
+                assert_eq!(parsed.question.expect("a question").model, None, "{document:?}");
+            }
+        }
+        assert_eq!(InputPlace::Client.quoted("a\n/etc\n- b @ c"), "a\n/etc\n- b @ c");
+    }
+
+    #[test]
+    fn one_message_has_so_many_commands_and_no_endless_ones() {
+        let many = |count: usize| InputPlace::Client.parse(&"!models\n".repeat(count));
+        assert_eq!(many(MAX_COMMANDS).expect("commands").commands.len(), MAX_COMMANDS);
+        assert_eq!(many(17).expect_err("too many"), "a message has at most 16 commands, and this one has more");
+        let long = format!("!{}", "a".repeat(100_000));
+        assert_eq!(InputPlace::Client.parse(&long).expect("text").question, Some(asks(&long)));
     }
 
     #[test]

@@ -76,6 +76,8 @@ pub struct Journal {
     /// `None` if nothing of the session is kept.
     file: Option<Flock<File>>,
     copy: Option<EntriesCopy>,
+    /// The question of a journal that has only one.
+    only_question: Option<Uuid>,
 }
 
 /// New entries of a journal, for who shares them.
@@ -132,7 +134,13 @@ impl SessionStore {
             match OpenOptions::new().append(true).read(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => {
                     let header = JournalHeader { folder, client, ..JournalHeader::new() };
-                    let mut journal = Journal { number, header, file: Some(lock(file, number, &path)?), copy: None };
+                    let mut journal = Journal {
+                        number,
+                        header,
+                        file: Some(lock(file, number, &path)?),
+                        copy: None,
+                        only_question: None,
+                    };
                     // Before the header: a crash in between only skips a number.
                     self.remember_number(number).map_err(io(&self.folder))?;
                     let header = serde_json::to_string(&journal.header).expect("a header is plain data");
@@ -156,7 +164,7 @@ impl SessionStore {
         let (header, entries, complete) = read(&mut file, &path)?;
         // Drop an incomplete last line, so that the next entry starts on a new line.
         file.set_len(complete).map_err(|source| JournalError::Io { path, source })?;
-        Ok((Journal { number, header, file: Some(file), copy: None }, entries))
+        Ok((Journal { number, header, file: Some(file), copy: None, only_question: None }, entries))
     }
 
     /// Returns the newest session that began in this working folder.
@@ -273,9 +281,15 @@ impl JournalHeader {
 }
 
 impl Journal {
-    /// A journal that keeps nothing, for a session that ends with its one question.
-    pub fn in_memory(client: Option<SessionClient>) -> Self {
-        Self { number: 0, header: JournalHeader { client, ..JournalHeader::new() }, file: None, copy: None }
+    /// A journal that keeps nothing, for a session that ends with its one question, which may have begun in an earlier one.
+    pub fn in_memory(client: Option<SessionClient>, question: Uuid) -> Self {
+        let header = JournalHeader { client, ..JournalHeader::new() };
+        Self { number: 0, header, file: None, copy: None, only_question: Some(question) }
+    }
+
+    /// Names a question among all of its user; `asked` is how many there are up to it.
+    pub fn question(&self, asked: usize) -> String {
+        self.only_question.map_or_else(|| format!("{}-{asked}", self.header.id), |question| question.to_string())
     }
 
     /// The same, which also adds its new entries to `copy`.

@@ -12,6 +12,7 @@ use crate::data_class::DataClass;
 use crate::digest;
 use crate::error::ErrorBody;
 use crate::mailbox::result::OWNER;
+use crate::paths::{CALL_BUDGET, DEPTH, READ_ONLY, SESSION, TOOL_SCOPE, TRUST};
 use crate::tool_scope::ToolScope;
 
 /// The caller of a command.
@@ -74,6 +75,18 @@ impl CallBudget {
 }
 
 impl Caller {
+    /// The environment of a program that calls us for this caller: with it, the program is the same caller.
+    pub fn environment(&self) -> [(&'static str, Option<String>); 6] {
+        [
+            (SESSION, self.session.clone()),
+            (DEPTH, (self.depth > 0).then(|| self.depth.to_string())),
+            (READ_ONLY, self.read_only.then(|| "1".to_owned())),
+            (TRUST, self.trust.map(|trust| trust.as_str().to_owned())),
+            (TOOL_SCOPE, (!self.tool_scope.is_everything()).then(|| self.tool_scope.to_env_value())),
+            (CALL_BUDGET, self.call_budget.as_ref().map(CallBudget::to_env_value)),
+        ]
+    }
+
     /// Lowers what the caller's model may get to `trust`; never raises it.
     #[must_use]
     pub fn trusted_with(mut self, trust: DataClass) -> Self {

@@ -13,7 +13,7 @@ use std::thread;
 use crate::caller::Caller;
 use crate::code::{Code, Exit};
 use crate::error::ErrorBody;
-use crate::paths::{CALL_BUDGET, CAPTURED, DEPTH, READ_ONLY, SESSION, TOOL_SCOPE, TRUST, WAKES};
+use crate::paths::{CAPTURED, SESSION, WAKES};
 use crate::task::TaskId;
 
 pub const IF_NO_APPROVER: &str = "--if-no-approver";
@@ -80,23 +80,8 @@ impl ProgramShell {
             command.arg("--if-no-approver=fail");
         }
         command.args(rest).envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.env(CAPTURED, "1").env(DEPTH, caller.depth.to_string()).env(WAKES, if caller.wakes { "1" } else { "" });
-        match &caller.session {
-            Some(session) => command.env(SESSION, session),
-            None => command.env_remove(SESSION),
-        };
-        if caller.read_only {
-            command.env(READ_ONLY, "1");
-        }
-        if let Some(trust) = caller.trust {
-            command.env(TRUST, trust.as_str());
-        }
-        if let Some(question) = &caller.call_budget {
-            command.env(CALL_BUDGET, question.to_env_value());
-        }
-        if !caller.tool_scope.is_everything() {
-            command.env(TOOL_SCOPE, caller.tool_scope.to_env_value());
-        }
+        command.env(CAPTURED, "1").env(WAKES, if caller.wakes { "1" } else { "" }).env_remove(SESSION);
+        command.envs(caller.environment().into_iter().filter_map(|(name, value)| Some((name, value?))));
         if let Some(folder) = &caller.folder {
             command.current_dir(folder);
         }

@@ -73,8 +73,13 @@ fn filled(agent: &Agent, invocation: &Invocation) -> Result<(AgentBrief, ToolSco
     let tool_scope = match values.value(agent.subtools.as_ref())? {
         None => invocation.caller.tool_scope.clone(),
         Some(patterns) => {
-            let patterns = serde_json::from_value(patterns)
+            let patterns: Vec<String> = serde_json::from_value(patterns)
                 .map_err(|_| fields::wrong_type("subtools", "list of names and globs"))?;
+            // Whether there is a profile of that name is not for the caller to find out.
+            if let Some(pattern) = patterns.iter().find(|pattern| pattern.starts_with('@')) {
+                let message = format!("`subtools` has names and globs of subtools, and `{pattern}` is neither");
+                return Err(Failure::new(Code::Rejected, message));
+            }
             let narrowed = invocation.caller.tool_scope.narrowed(patterns);
             narrowed.map_err(rejected)?
         }
@@ -126,7 +131,12 @@ fn question_to(agent: &Agent, url: &str, invocation: &Invocation, config: &Confi
         session,
         model: brief.model,
         key: agent.key.clone(),
-        limits: RemoteLimits { steps: brief.steps, tokens: brief.tokens, cost: brief.cost },
+        limits: RemoteLimits {
+            steps: brief.steps,
+            tokens: brief.tokens,
+            cost: brief.cost,
+            calls: invocation.caller.call_budget.as_ref().map(|budget| budget.calls),
+        },
     })
 }
 
@@ -283,13 +293,9 @@ fn session(invocation: &Invocation) -> String {
 /// of its models itself.
 fn command(invocation: &Invocation, tool_scope: &ToolScope, delegation: &Delegation) -> Command {
     let mut command = Command::new(&delegation.program);
-    command
-        .args(["agent", "--delegated"])
-        .env(SESSION, session(invocation))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(["agent", "--delegated"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     delegation.act_for(&mut command, invocation, tool_scope);
+    command.env(SESSION, session(invocation));
     command
 }
 

@@ -19,14 +19,14 @@ use ground::config::Config;
 use ground::results::handover;
 use ground::results::trigger::Trigger;
 use ground::task::question_key::{QUESTION, QuestionKey};
-use protocol::caller::{CallBudget, Caller};
+use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::data_class::DataClass;
 use protocol::error::ErrorBody;
 use protocol::handover::{PendingRequest, Reply};
 use protocol::mailbox::Mailbox;
 use protocol::mailbox::request::{Answer, Operation, RunRequest};
-use protocol::paths::{CALL_BUDGET, DEPTH, Paths, READ_ONLY, TOOL_SCOPE, TRUST};
+use protocol::paths::Paths;
 use protocol::task::{State, TaskId};
 use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
@@ -293,17 +293,11 @@ impl Delegation {
     /// Has a command of this program act for the caller of the invocation, one level deeper and within `scope`.
     pub(super) fn act_for(&self, command: &mut Command, invocation: &Invocation, scope: &ToolScope) {
         let caller = &invocation.caller;
-        let variables = [
-            (TRUST, caller.trust.map(|trust| trust.as_str().to_owned())),
-            (TOOL_SCOPE, (!scope.is_everything()).then(|| scope.to_env_value())),
-            (READ_ONLY, caller.read_only.then(|| "1".to_owned())),
-            (CALL_BUDGET, caller.call_budget.as_ref().map(CallBudget::to_env_value)),
-        ];
         command
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .env(DEPTH, caller.depth.saturating_add(1).to_string())
             .current_dir(caller.folder.as_deref().unwrap_or(Path::new("/")));
-        for (name, value) in variables {
+        let acting = Caller { depth: caller.depth.saturating_add(1), tool_scope: scope.clone(), ..caller.clone() };
+        for (name, value) in acting.environment() {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),

@@ -76,6 +76,8 @@ pub struct HttpClient {
     pub read_only: bool,
     /// Whether it may see its sessions and tasks beyond what its own call returns.
     pub may_read: bool,
+    /// Nothing in its messages is a command.
+    pub has_no_commands: bool,
     /// How many agents started each other before this request.
     pub depth: u8,
 }
@@ -113,6 +115,7 @@ impl HttpClient {
             can_decide: false,
             model: self.model.clone(),
             only_asks: !self.may_read,
+            has_no_commands: self.has_no_commands,
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use agent_loop::driver::LoopCommand;
+use agent_loop::input::InputPlace;
 use agent_loop::journal::SessionStore;
 use agent_loop::model::ledger::SpendingAccount;
 use ground::config::Config;
@@ -209,7 +210,11 @@ impl SessionService {
             return Err(ErrorBody::new(Code::InvalidInput, "the question is empty").hint("send a text, or `!help`"));
         }
         let (sender, events) = mpsc::unbounded_channel();
-        let input = match agent_loop::input::InputPlace::Client.parse(&question.text) {
+        let parsed = match question.asker.has_no_commands {
+            true => Ok(InputPlace::plain(&question.text)),
+            false => InputPlace::Client.parse(&question.text),
+        };
+        let input = match parsed {
             Ok(input) => input,
             // A program has to know that nothing was done.
             Err(message) if question.asker.interface == "api" => {

@@ -82,6 +82,9 @@ enum KeyCommand {
         /// The rights of its client: a name in `[profiles]`
         #[arg(long, value_name = "NAME")]
         profile: Option<String>,
+        /// Nothing in its messages is a command: for a program that passes on what strangers write
+        #[arg(long)]
+        no_commands: bool,
     },
     /// Give the client of a key another profile, or none; its key stays the same
     SetProfile {
@@ -138,7 +141,7 @@ fn key(command: &KeyCommand, context: &Context) -> Result<Exit, Error> {
     profile::refuse_restricted("serve key", context)?;
     let keys = ApiKeys::of(&context.paths);
     match command {
-        KeyCommand::Create { name, scope, expires, history, model, profile } => {
+        KeyCommand::Create { name, scope, expires, history, model, profile, no_commands } => {
             if scope.contains(&KeyScope::Decide) {
                 let message = "the scope `decide` is not given here: only you give it, on the page";
                 return Err(Error::usage(message).hint(
@@ -158,7 +161,8 @@ fn key(command: &KeyCommand, context: &Context) -> Result<Exit, Error> {
                 KeyHistory::Server => HistoryKeeper::Server,
                 KeyHistory::Client => HistoryKeeper::Client,
             };
-            let options = ApiKeyOptions { expires_at, history, model: model.clone(), profile: profile.clone() };
+            let (model, profile, no_commands) = (model.clone(), profile.clone(), *no_commands);
+            let options = ApiKeyOptions { expires_at, history, model, profile, no_commands };
             let made = keys.create(name, scopes, options).map_err(|error| key_error(&error))?;
             context.output.json(&json!({"name": name, "key": made.key}))?;
             context.output.note("the key is not shown again; clients send it as `Authorization: Bearer KEY`");
@@ -175,7 +179,7 @@ fn key(command: &KeyCommand, context: &Context) -> Result<Exit, Error> {
                 json!({
                     "name": key.name, "id": key.id, "scopes": key.scopes, "created_at": key.created_at,
                     "expires_at": key.expires_at, "history": key.history, "model": key.model,
-                    "profile": key.profile,
+                    "profile": key.profile, "commands": !key.no_commands,
                 })
             });
             context.output.json(&shown.collect::<Vec<_>>())?;

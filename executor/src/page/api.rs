@@ -21,6 +21,7 @@ use protocol::clock;
 use protocol::code::Code;
 use protocol::invisible;
 use protocol::task::{State as TaskState, TaskId};
+use protocol::tool_scope::ToolScope;
 use runner::ask_user::UserQuestion;
 use serde_json::{Map, Value, json};
 use store::StoreError;
@@ -88,8 +89,17 @@ pub(super) async fn gates_after(
 }
 
 fn gate_list(page: &Page, key: &ClientKey) -> Result<GateList, StoreError> {
-    let mut tasks = page.read(|records| records.waiting(MAX_GATES))?;
-    let waiting = page.read(|records| records.waiting_ids(u32::MAX))?.len();
+    // Of what the profile of a key excludes, not even a number.
+    let (mut tasks, waiting) = if key.profile.is_some() {
+        let mut tasks = page.read(|records| records.waiting(u32::MAX))?;
+        tasks.retain(|task| is_for(page, task, key));
+        let waiting = tasks.len();
+        tasks.truncate(MAX_GATES as usize);
+        (tasks, waiting)
+    } else {
+        let waiting = page.read(|records| records.waiting_ids(u32::MAX))?.len();
+        (page.read(|records| records.waiting(MAX_GATES))?, waiting)
+    };
     let mut bytes = 0;
     let shown = tasks.iter().take_while(|task| {
         let had = bytes;
@@ -107,7 +117,7 @@ fn gate_list(page: &Page, key: &ClientKey) -> Result<GateList, StoreError> {
 }
 
 pub(super) async fn gate(State(page): PageState, Extension(key): CurrentKey, Path(id): Path<String>) -> ActionResult {
-    let task = pending(&page, parse_id(&id)?)?;
+    let task = pending(&page, &key, parse_id(&id)?)?;
     let gate = gate_of(&page, &task, &key, &mut BackgroundReader::new(&page)).map_err(unreadable)?;
     gate.map(|gate| Json(gate).into_response()).ok_or_else(no_gate)
 }
@@ -127,14 +137,27 @@ fn gate_of(
     Ok(Some(gate))
 }
 
+/// Whether the profile of a key, if it has one, has what waits: it excludes from deciding what it excludes from asking.
+fn is_for(page: &Page, task: &Task, key: &ClientKey) -> bool {
+    let Some(profile) = &key.profile else { return true };
+    let scope = ToolScope::default().within_profile(profile);
+    scope.is_ok_and(|scope| page.catalog().usable(task.tool.as_str(), &scope).is_some())
+}
+
 fn question(page: &Page, task: &Task) -> Option<UserQuestion> {
     let subtool = page.catalog().get(task.tool.as_str()).filter(|subtool| subtool.hash == task.definition_hash)?;
     question_of(&subtool, task)
 }
 
-/// A task that a human can decide on, and whose preview is complete.
-fn pending(page: &Page, id: TaskId) -> Result<Task, Response> {
+/// A task that this key may know of.
+fn existing(page: &Page, key: &ClientKey, id: TaskId) -> Result<Task, Response> {
     let task = existing_task(page, id).map_err(|_| no_gate())?;
+    if is_for(page, &task, key) { Ok(task) } else { Err(no_gate()) }
+}
+
+/// A task that a human can decide on, and whose preview is complete.
+fn pending(page: &Page, key: &ClientKey, id: TaskId) -> Result<Task, Response> {
+    let task = existing(page, key, id)?;
     let confirmation = task.confirmation.as_ref().filter(|_| task.state == TaskState::AwaitingConfirmation);
     let is_ready = confirmation.is_some_and(|confirmation| confirmation.preview != Some(ReplacedValues::Pending));
     if is_ready { Ok(task) } else { Err(no_gate()) }
@@ -163,7 +186,7 @@ pub(super) async fn decide(
         .digest
         .parse()
         .map_err(|_| refuse(StatusCode::BAD_REQUEST, Code::BadRequest, "`digest` is not a digest"))?;
-    let id = existing_task(&page, parse_id(&id)?).map_err(|_| no_gate())?.id;
+    let id = existing(&page, &key, parse_id(&id)?)?.id;
     let (task, confirmation) = pending_task(&page, id)?;
     if confirmation.digest != shown {
         return Err(not_decided(&page, DecisionError::Stale(id)));

@@ -70,6 +70,9 @@ pub struct ClientKey {
     pub model: Option<String>,
     /// The profile with the rights of its client; `None` if nothing narrows them.
     pub profile: Option<String>,
+    /// Nothing in the messages of its client is a command.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_commands: bool,
 }
 
 /// What a key may do. Whether it may also decide is not said here.
@@ -102,6 +105,7 @@ pub struct ApiKeyOptions {
     pub history: HistoryKeeper,
     pub model: Option<String>,
     pub profile: Option<String>,
+    pub no_commands: bool,
 }
 
 /// A key that was just made. Only this holds the key itself.
@@ -164,7 +168,7 @@ impl ApiKeys {
         if scopes == ApiScopes::default() {
             return Err(ApiKeyError::NoScope);
         }
-        let ApiKeyOptions { expires_at, history, model, profile } = options;
+        let ApiKeyOptions { expires_at, history, model, profile, no_commands } = options;
         self.change(|keys| {
             if keys.iter().any(|key| key.name == name) {
                 return Err(ApiKeyError::Taken(name.to_owned()));
@@ -178,7 +182,18 @@ impl ApiKeys {
             let key = format!("{PREFIX}{id}_{}", URL_SAFE_NO_PAD.encode(random::<SECRET_BYTES>()));
             let (name, hash, created_at) = (name.to_owned(), hash(&key), clock::now());
             let id_of_key = id.clone();
-            keys.push(ClientKey { name, id: id_of_key, scopes, hash, created_at, expires_at, history, model, profile });
+            keys.push(ClientKey {
+                name,
+                id: id_of_key,
+                scopes,
+                hash,
+                created_at,
+                expires_at,
+                history,
+                model,
+                profile,
+                no_commands,
+            });
             Ok(NewApiKey { key, id })
         })
     }
@@ -331,6 +346,12 @@ fn parts(key: &str) -> Option<(&str, &str)> {
     let is_secret = secret.len() == SECRET_CHARS
         && secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
     (is_id && is_secret).then_some((id, secret))
+}
+
+/// Whether a text has the whole secret of a key, and has lost the beginning of one.
+pub fn ends_like_a_key(text: &str) -> bool {
+    let start = text.len().checked_sub(ID_CHARS + 1 + SECRET_CHARS);
+    start.and_then(|start| text.get(start..)).is_some_and(|end| parts(&format!("{PREFIX}{end}")).is_some())
 }
 
 /// Keys are compared as hashes, so the time of a comparison reveals nothing about them.

@@ -176,7 +176,7 @@ impl A2aExchange<'_> {
     /// Sends the message. Where the agent streams, follows its task until the stream ends.
     async fn send(&mut self) -> Result<ExchangeEnd, Failure> {
         let (question, endpoint) = (&self.call.question, self.endpoint());
-        let mut own = json!({"depth": self.call.invocation.caller.depth.saturating_add(1)});
+        let mut own = json!({"depth": self.call.invocation.caller.depth.saturating_add(1), "commands": false});
         own["limits"] = serde_json::to_value(question.limits).expect("limits are plain JSON");
         if let Some(deadline) = self.call.deadline() {
             own["limits"]["deadline"] = deadline.into();

@@ -90,6 +90,8 @@ async fn submit_once(call: &RemoteCall<'_>, job: &RemoteJob) -> Result<SubmitOut
         "message": question.prompt,
         "session": question.session,
         "wait": true,
+        // What a model wrote, or found, is no command there.
+        "commands": false,
         // Each call is a whole turn: one is not ended early by the next.
         "when_busy": "queue",
         "timeout": deadline.map_or(MAX_WAIT_SECONDS, |deadline| deadline.min(MAX_WAIT_SECONDS)),

@@ -44,6 +44,8 @@ pub(super) struct RemoteLimits {
     pub(super) steps: Option<u32>,
     pub(super) tokens: Option<u64>,
     pub(super) cost: Option<f64>,
+    /// Those of the question that the call is made for: each agent counts its own.
+    pub(super) calls: Option<u32>,
 }
 
 /// What is asked of a remote agent.

@@ -13,9 +13,9 @@ use ground::config::programs::{self, ProgramSettings};
 use ground::config::secret::{Secret, SecretName, Secrets};
 use ground::task::failure::{Failure, Retry};
 use ground::task::fingerprint::{FileRole, Fingerprint, check_shown};
+use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::paths::home_folder;
-use protocol::paths::{CALL_BUDGET, DEPTH, TOOL_SCOPE};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
@@ -100,14 +100,8 @@ impl ProgramCall {
             }
         }
         // If the program calls us, it does so on behalf of its own caller, with the same restrictions.
-        if invocation.caller.depth > 0 {
-            env.push((DEPTH.to_owned(), VariableValue::Text(invocation.caller.depth.to_string())));
-        }
-        if !invocation.caller.tool_scope.is_everything() {
-            env.push((TOOL_SCOPE.to_owned(), VariableValue::Text(invocation.caller.tool_scope.to_env_value())));
-        }
-        if let Some(question) = &invocation.caller.call_budget {
-            env.push((CALL_BUDGET.to_owned(), VariableValue::Text(question.to_env_value())));
+        for (name, value) in invocation.caller.environment() {
+            env.extend(value.map(|value| (name.to_owned(), VariableValue::Text(value))));
         }
         let stdin = values.value(process.stdin.as_ref())?.map(fields::as_text);
         let has_nul = folder.as_os_str().as_encoded_bytes().contains(&0)
@@ -247,6 +241,8 @@ impl ProgramCall {
         let env: Map<String, Value> = self
             .env
             .iter()
+            // Whom it would call us for is nothing that its definition says.
+            .filter(|(name, _)| !Caller::default().environment().iter().any(|(own, _)| own == name))
             .map(|(name, setting)| {
                 let shown = match setting {
                     VariableValue::Text(text) => text.clone(),

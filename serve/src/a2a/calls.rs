@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_loop::input::InputPlace;
 use jiff::Timestamp;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -104,6 +105,7 @@ impl CallDesk {
         let repeat_key = Some(message.message_id.clone()).filter(|id| !id.is_empty());
         let mut asker = self.client.asker("a2a", session);
         asker.depth = asker.depth.max(own.depth);
+        asker.has_no_commands |= own.commands == Some(false);
         let record = Arc::new(self.desk.task(owner, asker.clone(), context, message));
         let is_added = self.desk.add(&record).map_err(|error| io_error("failed to store the task", &error))?;
         drop(admission);
@@ -273,6 +275,10 @@ fn check(message: &A2aMessage, configuration: &SendConfiguration) -> Result<(), 
         let words = format!("a contextId has at most {MAX_CONTEXT_BYTES} bytes; leave it out to get one");
         return Err(A2aError::new(A2aErrorKind::InvalidParams, words));
     }
+    if !matches!(message.role.as_str(), "ROLE_USER" | "user" | "") {
+        let words = format!("a message that is sent is of the role `ROLE_USER`, and not `{}`", message.role);
+        return Err(A2aError::new(A2aErrorKind::InvalidParams, words));
+    }
     Ok(())
 }
 
@@ -285,6 +291,10 @@ fn text(message: &A2aMessage) -> Result<String, A2aError> {
             return Err(A2aError::new(A2aErrorKind::ContentTypeNotSupported, words));
         }
         match (&part.text, &part.data) {
+            // A file: what it says is not said by who sends it.
+            (Some(text), _) if part.filename.is_some() || part.media_type.is_some() => {
+                texts.push(InputPlace::Client.quoted(text));
+            }
             (Some(text), _) => texts.push(text.clone()),
             (None, Some(data)) => texts.push(data.to_string()),
             (None, None) => {}

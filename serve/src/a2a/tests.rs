@@ -74,6 +74,7 @@ fn calls(key: Option<&str>, folder: &Path) -> CallDesk {
         tool_scope: ToolScope::default(),
         read_only: false,
         may_read: true,
+        has_no_commands: false,
         bearer: None,
         depth: 0,
     };

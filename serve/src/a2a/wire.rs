@@ -54,6 +54,9 @@ pub(super) struct A2aPart {
     pub raw: Option<String>,
     /// The address of a file.
     pub url: Option<String>,
+    /// The name of the file that the part is, and its type.
+    pub filename: Option<String>,
+    pub media_type: Option<String>,
 }
 
 impl A2aPart {
@@ -200,6 +203,8 @@ pub(super) struct OwnMetadata {
     /// How many agents started each other before this message.
     pub depth: u8,
     pub model: Option<String>,
+    /// `false` if nothing in the message is a command.
+    pub commands: Option<bool>,
     pub limits: LimitsMetadata,
 }
 

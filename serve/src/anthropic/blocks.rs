@@ -50,7 +50,7 @@ fn block(block: &Value, read: &mut ClientText) {
         "text" => read.add_text(&text("text")),
         "image" => add_image(&block["source"], read),
         "document" if block["source"]["type"] == "text" => {
-            read.add_text(&quoted_document(block["source"]["data"].as_str().unwrap_or_default()));
+            read.add_document(block["source"]["data"].as_str().unwrap_or_default());
         }
         "tool_use" => {
             read.calls.push(ToolCall { id: text("id"), name: text("name"), arguments: block["input"].clone() });
@@ -60,15 +60,6 @@ fn block(block: &Value, read: &mut ClientText) {
         "thinking" | "redacted_thinking" => {}
         other => read.add_foreign(other),
     }
-}
-
-/// The text of an attached document. Its lines are no commands: a stranger may have written them.
-fn quoted_document(text: &str) -> String {
-    let quoted = |line: &str| {
-        let is_like_a_command = line.trim_start().starts_with(['!', '@', '/']);
-        if is_like_a_command { format!("> {line}") } else { line.to_owned() }
-    };
-    text.lines().map(quoted).collect::<Vec<_>>().join("\n")
 }
 
 fn add_image(source: &Value, read: &mut ClientText) {

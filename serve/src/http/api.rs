@@ -55,6 +55,9 @@ pub struct SubmitRequest {
     /// How many seconds the answer is waited for: 600 unless you say otherwise. The work goes on after that.
     #[serde(default)]
     pub timeout: Option<f64>,
+    /// Whether lines that begin with `!` are commands; a key may rule them out for all of its messages.
+    #[serde(default = "default_true")]
+    pub commands: bool,
     /// What happens while the session answers another question.
     #[serde(default)]
     pub when_busy: WhenBusy,
@@ -202,7 +205,8 @@ async fn submit(
     };
     let repeat_key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
     let id = request.session.unwrap_or_else(|| new_session(&client, repeat_key.as_deref()));
-    let asker = client.asker("api", id.clone());
+    let mut asker = client.asker("api", id.clone());
+    asker.has_no_commands |= !request.commands;
     let question = Question {
         model: request.model,
         when_busy: request.when_busy,

@@ -15,7 +15,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use ground::config::api_keys::ClientKey;
+use ground::config::api_keys::{ClientKey, ends_like_a_key};
 use hyper::body::{Frame, SizeHint};
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -324,6 +324,7 @@ fn identify(
         tool_scope: ToolScope::default(),
         read_only: false,
         may_read: true,
+        has_no_commands: false,
         depth: depth(headers),
     };
     // A proxy does not count as a program of our own user, even if they run it: it speaks for others.
@@ -349,7 +350,7 @@ fn identify(
             };
             check_scope(&key, needed)?;
             let client_name = key.client();
-            let ClientKey { scopes, history, model, profile, .. } = key;
+            let ClientKey { scopes, history, model, profile, no_commands, .. } = key;
             let tool_scope = match &profile {
                 Some(profile) => {
                     client.tool_scope.within_profile(profile).map_err(|error| wrong_key(&error.to_string()))?
@@ -363,6 +364,7 @@ fn identify(
                 model,
                 tool_scope,
                 may_read: scopes.read,
+                has_no_commands: no_commands,
                 ..client
             })
         }
@@ -378,7 +380,7 @@ fn identify(
 /// The API key that the request shows, also in a place where other servers expect theirs: who shows one wants to be taken
 /// for its client, and not for a program without a key.
 fn shown_key<'a>(headers: &'a HeaderMap, query: Option<&str>) -> Result<Option<&'a str>, ApiError> {
-    let has_key = |text: &str| text.to_ascii_lowercase().contains(KEY_PREFIX);
+    let has_key = |text: &str| text.to_ascii_lowercase().contains(KEY_PREFIX) || ends_like_a_key(text);
     let other_way = || wrong_key("the API key is shown in another way than a server expects");
     if headers.get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
         return Err(wrong_key("several keys were shown"));

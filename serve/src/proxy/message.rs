@@ -1,5 +1,8 @@
 //! The messages that a client sends. What in them cannot be understood is remembered, and refused only if that message counts.
 
+use std::ops::Range;
+
+use agent_loop::input::InputPlace;
 use agent_loop::model::conversation::{Image, ImageSource, ToolCall};
 use serde_json::{Map, Value, json};
 
@@ -26,6 +29,8 @@ pub(crate) enum SenderRole {
 pub(crate) struct ClientText {
     pub(crate) role: SenderRole,
     pub(crate) text: String,
+    /// The parts of the text that are attached documents.
+    documents: Vec<Range<usize>>,
     /// Where it stands in the request, like `messages.3.content`.
     pub(crate) place: String,
     /// A part that is neither text nor an image, like `input_audio`.
@@ -51,6 +56,7 @@ impl ClientText {
         Self {
             role,
             text: text.into(),
+            documents: Vec::new(),
             place: place.to_owned(),
             foreign_part: None,
             images: Vec::new(),
@@ -64,13 +70,25 @@ impl ClientText {
     }
 
     /// The text for a session, which keeps nothing but text; an error if the message has other parts.
-    pub(crate) fn only_text(&self) -> Result<&str, ProxyFailure> {
+    pub(crate) fn only_text(&self) -> Result<String, ProxyFailure> {
         self.readable()?;
         if self.images.is_empty() {
-            return Ok(&self.text);
+            return Ok(self.session_text());
         }
         let message = format!("a session of the server takes no images; {}", super::OWN_HISTORY);
         Err(ProxyFailure::invalid(&self.place, message))
+    }
+
+    /// The text as a session reads it: no line of a document is a command.
+    pub(crate) fn session_text(&self) -> String {
+        let mut text = String::with_capacity(self.text.len());
+        let mut end = 0;
+        for document in &self.documents {
+            text.push_str(&self.text[end..document.start]);
+            text.push_str(&InputPlace::Client.quoted(&self.text[document.clone()]));
+            end = document.end;
+        }
+        text + &self.text[end..]
     }
 
     /// The message, unless it has a part that cannot be understood.
@@ -113,6 +131,12 @@ impl ClientText {
             self.add_text(IMAGE_OF_RESULT);
         }
         self.results.push(ClientResult { call, name, text: std::mem::take(&mut self.text) });
+    }
+
+    /// Adds the text of an attached document as a line of its own.
+    pub(crate) fn add_document(&mut self, text: &str) {
+        self.add_text(text);
+        self.documents.push(self.text.len() - text.len()..self.text.len());
     }
 
     /// Adds a text as a line of its own.

@@ -64,7 +64,7 @@ pub(super) async fn ask(state: &ServeState, request: &ProxyRequest) -> Result<As
     let session = request.goes_on.map(|number| number.to_string()).or_else(|| session_of(request));
     Ok(match client.history {
         HistoryKeeper::Server => {
-            let text = question.only_text()?.to_owned();
+            let text = question.only_text()?;
             if text.trim().is_empty() {
                 return Err(ProxyFailure::invalid(request.messages_field, "the last message of the user is empty"));
             }
@@ -126,9 +126,9 @@ async fn found_conversation(
 ) -> FoundConversation {
     let before = &request.messages[..request.question_place()];
     let is_said = |message: &&ClientText| matches!(message.role, SenderRole::User | SenderRole::Assistant);
-    let messages =
-        before.iter().filter(is_said).map(|message| (message.role == SenderRole::User, message.text.as_str()));
-    let messages = messages.chain([(true, question)]).collect();
+    let said: Vec<_> = before.iter().filter(is_said).map(|message| (message.role, message.session_text())).collect();
+    let said = said.iter().map(|(role, text)| (*role == SenderRole::User, text.as_str()));
+    let messages = said.chain([(true, question)]).collect();
     let retries = request.header("x-stainless-retry-count").is_some_and(|count| count != "0");
     let is_retry = retries || request.header("idempotency-key").is_some();
     state.service.conversation(asker, &SentHistory { messages, is_retry }).await

@@ -34,13 +34,21 @@ struct Exchange {
     key: Option<String>,
     /// The client's calls.
     calls: Vec<ToolCall>,
-    entries: Vec<JournalEntry>,
+    led: LedToCalls,
     bytes: usize,
+}
+
+/// What led to calls of a client.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct LedToCalls {
+    /// The question: its answer goes on after the calls, in another request.
+    pub(super) question: Uuid,
+    pub(super) entries: Vec<JournalEntry>,
 }
 
 impl ClientExchanges {
     /// What led to these calls, with the calls themselves. Clients of Ollama send no ids: they get the newest that is alike.
-    pub(super) fn of(&self, key: Option<&String>, calls: &[ToolCall]) -> Option<Vec<JournalEntry>> {
+    pub(super) fn of(&self, key: Option<&String>, calls: &[ToolCall]) -> Option<LedToCalls> {
         let first = calls.first()?;
         let is_alike =
             |(ours, theirs): (&ToolCall, &ToolCall)| ours.name == theirs.name && ours.arguments == theirs.arguments;
@@ -54,14 +62,14 @@ impl ClientExchanges {
                     one.calls.len() == calls.len() && one.calls.iter().zip(calls).all(is_alike)
                 }
         };
-        kept.0.iter().rev().find(is_it).map(|one| one.entries.clone())
+        kept.0.iter().rev().find(is_it).map(|one| one.led.clone())
     }
 
-    fn keep(&self, key: Option<String>, calls: &[ToolCall], entries: Vec<JournalEntry>) {
-        let bytes = entries.iter().map(weight).sum();
+    fn keep(&self, key: Option<String>, calls: &[ToolCall], led: LedToCalls) {
+        let bytes = led.entries.iter().map(weight).sum();
         let calls = calls.to_vec();
         let mut kept = lock(&self.kept);
-        kept.0.push_back(Exchange { key, calls, entries, bytes });
+        kept.0.push_back(Exchange { key, calls, led, bytes });
         kept.1 += bytes;
         while kept.0.len() > MAX_EXCHANGES || kept.1 > MAX_KEPT_BYTES {
             let Some(oldest) = kept.0.pop_front() else { return };
@@ -75,6 +83,7 @@ pub(super) struct ClientCallKeeper {
     log: Arc<EventLog>,
     exchanges: Arc<ClientExchanges>,
     key: Option<String>,
+    question: Uuid,
     /// Everything that the loop recorded in this request.
     entries: EntriesCopy,
     /// Whether the client performs only one call at a time.
@@ -87,10 +96,10 @@ impl ClientCallKeeper {
         log: Arc<EventLog>,
         exchanges: Arc<ClientExchanges>,
         key: Option<String>,
-        entries: EntriesCopy,
+        (question, entries): (Uuid, EntriesCopy),
         one_call: bool,
     ) -> Self {
-        Self { log, exchanges, key, entries, one_call, calls: Mutex::default() }
+        Self { log, exchanges, key, question, entries, one_call, calls: Mutex::default() }
     }
 
     /// The calls of the turn as the client gets them. Providers number theirs, so that ids repeat.
@@ -114,7 +123,7 @@ impl ClientCallKeeper {
             }
             turn.calls.clone_from(&calls);
         }
-        self.exchanges.keep(self.key.clone(), &calls, entries);
+        self.exchanges.keep(self.key.clone(), &calls, LedToCalls { question: self.question, entries });
     }
 }
 
@@ -182,10 +191,11 @@ mod tests {
     fn an_exchange_is_found_by_its_call_and_only_by_its_client() {
         let exchanges = ClientExchanges::default();
         let entries = vec![JournalEntry::Noted { text: "before".to_owned() }];
-        exchanges.keep(Some("a".to_owned()), &[call("call_1"), call("call_2")], entries.clone());
+        let led = LedToCalls { question: Uuid::now_v7(), entries };
+        exchanges.keep(Some("a".to_owned()), &[call("call_1"), call("call_2")], led.clone());
         let of = |key: Option<&str>, calls: &[ToolCall]| exchanges.of(key.map(str::to_owned).as_ref(), calls);
-        assert_eq!(of(Some("a"), &[call("call_2")]), Some(entries.clone()));
-        assert_eq!(of(Some("a"), &[call("call-0"), call("call-1")]), Some(entries), "without ids, by what they are");
+        assert_eq!(of(Some("a"), &[call("call_2")]), Some(led.clone()));
+        assert_eq!(of(Some("a"), &[call("call-0"), call("call-1")]), Some(led), "without ids, by what they are");
         assert_eq!(of(Some("a"), &[call("call-0")]), None);
         assert_eq!(of(Some("b"), &[call("call_2")]), None);
         assert_eq!(of(None, &[call("call_1")]), None);
@@ -198,7 +208,8 @@ mod tests {
         let of = |id: &str| exchanges.of(None, &[call(id)]);
         for id in ["call_1", "call_2", "call_3"] {
             let results = vec![agent_loop::model::conversation::ToolResult::new(&call(id), text.clone(), 0)];
-            exchanges.keep(None, &[call(id)], vec![JournalEntry::Called { results }]);
+            let entries = vec![JournalEntry::Called { results }];
+            exchanges.keep(None, &[call(id)], LedToCalls { question: Uuid::now_v7(), entries });
         }
         assert!(of("call_1").is_none() && of("call_2").is_none() && of("call_3").is_some());
     }

@@ -13,9 +13,10 @@ use protocol::code::Code;
 use protocol::error::ErrorBody;
 use protocol::shell::Shell;
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 use super::approver_window::ApproverWindow;
-use super::client_calls::{ClientCallKeeper, ClientExchanges};
+use super::client_calls::{ClientCallKeeper, ClientExchanges, LedToCalls};
 use super::live::{LiveParts, watch_tasks};
 use super::log::{EventLog, EventSender};
 use super::quotas::TurnPermit;
@@ -44,7 +45,7 @@ pub(super) async fn ask(
         .into_iter()
         .chain((!tools.is_empty()).then(|| CLIENT_TOOLS.to_owned()))
         .reduce(|all, part| format!("{all}\n\n{part}"));
-    let entries = entries(messages, asker.key.as_ref(), &exchanges);
+    let LedToCalls { question, entries } = led(messages, asker.key.as_ref(), &exchanges);
     let LiveParts {
         config,
         model_factory,
@@ -71,8 +72,13 @@ pub(super) async fn ask(
         None => Arc::clone(&shell),
     };
     let recorded: EntriesCopy = Arc::new(Mutex::default());
-    let keeper =
-        ClientCallKeeper::new(Arc::clone(&log), exchanges, asker.key.clone(), Arc::clone(&recorded), answers.one_call);
+    let keeper = ClientCallKeeper::new(
+        Arc::clone(&log),
+        exchanges,
+        asker.key.clone(),
+        (question, Arc::clone(&recorded)),
+        answers.one_call,
+    );
     let context = LoopContext {
         config: &config,
         mailbox,
@@ -86,7 +92,7 @@ pub(super) async fn ask(
     let own_caller = caller.clone();
     let options =
         LoopOptions { model, steps: Some(steps), caller, client_tools: tools, answers, ..LoopOptions::default() };
-    let resumed = Some((Journal::in_memory(client).copied_to(recorded), entries));
+    let resumed = Some((Journal::in_memory(client, question).copied_to(recorded), entries));
     let opening = SessionLoop::open(options, context, resumed, || unreachable!("it is given"));
     let mut session_loop = Box::pin(opening).await?;
     log.set_model(session_loop.model(), model_factory.writes_calls(session_loop.model()));
@@ -154,21 +160,31 @@ async fn until_over(deadline: Option<Duration>) {
 }
 
 /// The conversation as a journal would have it, with what led to the client's calls where that is remembered.
-fn entries(messages: Vec<ClientMessage>, key: Option<&String>, exchanges: &ClientExchanges) -> Vec<JournalEntry> {
+fn led(messages: Vec<ClientMessage>, key: Option<&String>, exchanges: &ClientExchanges) -> LedToCalls {
     let mut entries = Vec::new();
+    let mut question = None;
     for message in messages {
         match message {
-            ClientMessage::User { text, images } => entries.push(JournalEntry::Asked { text, images }),
-            ClientMessage::Assistant { text, calls } => {
-                let known = exchanges.of(key, &calls);
-                entries.extend(known.unwrap_or_else(|| {
-                    vec![JournalEntry::Answered { turn: Box::new(ModelTurn { text, calls, ..ModelTurn::default() }) }]
-                }));
+            ClientMessage::User { text, images } => {
+                // Images of results are no question of their own.
+                question = question
+                    .filter(|_| matches!(entries.last(), Some(JournalEntry::Called { .. })) && !images.is_empty());
+                entries.push(JournalEntry::Asked { text, images });
             }
+            ClientMessage::Assistant { text, calls } => match exchanges.of(key, &calls) {
+                Some(led) => {
+                    question = Some(led.question);
+                    entries.extend(led.entries);
+                }
+                None => {
+                    let turn = ModelTurn { text, calls, ..ModelTurn::default() };
+                    entries.push(JournalEntry::Answered { turn: Box::new(turn) });
+                }
+            },
             ClientMessage::Results(results) => entries.push(JournalEntry::Called { results }),
         }
     }
-    entries
+    LedToCalls { question: question.unwrap_or_else(Uuid::now_v7), entries }
 }
 
 /// How many requests the last question has had: each request of the client may have as many again.

@@ -48,6 +48,9 @@ pub struct Asker {
     pub model: Option<String>,
     /// The client may not read its sessions, only ask.
     pub only_asks: bool,
+    /// Nothing in its messages is a command.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_no_commands: bool,
 }
 
 impl Asker {

@@ -20,6 +20,7 @@ fn of(body: &Value) -> Result<Demands, ProxyFailure> {
         tool_scope: ToolScope::default(),
         read_only: false,
         may_read: true,
+        has_no_commands: false,
         depth: 0,
     };
     read(&ProxyRequest {

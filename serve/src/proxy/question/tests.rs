@@ -20,6 +20,7 @@ fn client(key: Option<&str>) -> HttpClient {
         tool_scope: ToolScope::default(),
         read_only: false,
         may_read: true,
+        has_no_commands: false,
         depth: 0,
     }
 }
