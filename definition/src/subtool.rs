@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use serde_with_macros::skip_serializing_none;
 
+use crate::dry_run::DryRun;
 use crate::enabled_files::PinnedPack;
 use crate::run::{RESPONSE_VARIABLES, Run};
 
@@ -72,6 +73,8 @@ pub struct Definition {
     pub verify: Option<Verify>,
     /// How to look up the values that a run would replace, to show them to the human who confirms it.
     pub preview: Option<Preview>,
+    /// How to show what a run would do, without it happening: to a caller with `--dry-run`, and to the human who confirms it.
+    pub dry_run: Option<DryRun>,
     /// The maximum number of runs per session in a time window.
     pub rate_limit: Option<RateLimit>,
     /// The maximum number of its tasks that run at the same time.

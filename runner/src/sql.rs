@@ -134,7 +134,8 @@ pub async fn preview(
     })
 }
 
-fn is_dry_run(sql: &Sql, invocation: &Invocation) -> Result<bool, Failure> {
+/// Whether a change is only tried.
+pub fn is_dry_run(sql: &Sql, invocation: &Invocation) -> Result<bool, Failure> {
     let value = fields::FieldValues::of(invocation).value(sql.dry_run.as_ref())?;
     match value {
         None => Ok(false),

@@ -89,14 +89,15 @@ impl AttemptPool {
         self.running.remove(&id);
     }
 
-    /// Looks up the values that `task` would replace, and reports [`DaemonEvent::Previewed`].
+    /// Looks up what the human is shown about `task`, and reports [`DaemonEvent::Previewed`].
     pub(super) fn preview(&self, task: Task, definition: Arc<Definition>) {
         let (rules, data_folder) = (Arc::new(self.settings.clone()), Arc::clone(&self.data_folder));
         let runner_context = self.settings.runner_context();
         let (background, cancel) = (self.background.clone(), self.background.executor_ended().child_token());
         self.background.spawn(async move {
-            let preview = attempt::preview(task.clone(), definition, runner_context, rules, data_folder, cancel);
-            let found = OffRuntime(Box::pin(preview)).await;
+            let lookups =
+                attempt::look_up_for_human(task.clone(), definition, runner_context, rules, data_folder, cancel);
+            let found = OffRuntime(Box::pin(lookups)).await;
             if !background.send(DaemonEvent::Previewed(Box::new((task, found)))) {
                 tracing::debug!("a preview finished after the executor had ended");
             }
@@ -155,7 +156,7 @@ impl StartedAttempt {
 }
 
 /// A future of which every step runs outside the runtime's threads: long computations in it hold up nothing else.
-struct OffRuntime<F>(Pin<Box<F>>);
+pub(super) struct OffRuntime<F>(pub(super) Pin<Box<F>>);
 
 impl<F: Future> Future for OffRuntime<F> {
     type Output = F::Output;

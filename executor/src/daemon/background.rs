@@ -4,13 +4,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use dispatcher::report::AttemptReport;
 use ground::task::Task;
-use ground::task::confirmation::ReplacedValues;
+use ground::task::confirmation::LookedUp;
 use ground::task::feedback::AttemptNews;
 use protocol::task::TaskId;
 use tokio::runtime::{EnterGuard, Handle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::dry_runs::FinishedDryRun;
 use super::hooks::DeliveryReport;
 use crate::page::PageMessage;
 
@@ -28,8 +29,10 @@ pub(super) enum DaemonEvent {
         news: AttemptNews,
     },
     PageMessage(Box<PageMessage>),
-    /// The values that a task waiting for a human would replace.
-    Previewed(Box<(Task, ReplacedValues)>),
+    /// What was looked up for a human before they decide about a task.
+    Previewed(Box<(Task, LookedUp)>),
+    /// A dry run of a caller ended.
+    DryRunFinished(Box<FinishedDryRun>),
     HookDelivered(Box<DeliveryReport>),
     /// A signal asks the executor to stop.
     StopRequested,

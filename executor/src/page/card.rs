@@ -22,6 +22,7 @@ use runner::script::running_source;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use self::dry_run::ShownDryRun;
 use super::Page;
 use super::approval_word::approval_word;
 use super::background::CardBackground;
@@ -33,6 +34,7 @@ use super::wording::{DisplayTime, StartTime, client_words, effect_words, scope_w
 use crate::attempt as perform;
 
 mod as_gate;
+mod dry_run;
 
 /// What the template `card.html` shows.
 #[derive(Debug, Serialize)]
@@ -53,6 +55,8 @@ pub(super) struct Card {
     unknown: Option<String>,
     /// What a change in a database does.
     change: Option<ShownChange>,
+    /// What its dry run showed.
+    would_change: Option<ShownDryRun>,
     why: String,
     /// When it starts, if that is not as soon as it is approved.
     starts: Option<StartTime>,
@@ -374,6 +378,7 @@ impl Card {
             reads: files(true),
             unknown,
             change,
+            would_change: confirmation.would_change.as_ref().map(|found| ShownDryRun::of(found, preview_lines)),
             why: confirmation.why.clone(),
             starts: StartTime::of(task, now),
             expires: CardExpiry { at: confirmation.expires_at.to_string(), left: span(left) },

@@ -18,7 +18,7 @@ use ground::config::secret::Secrets;
 use ground::task::api_key::ApiKeyRef;
 use ground::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
 use ground::task::confirmation::{
-    Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, TriedChange, Verdict,
+    Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, TriedChange, Verdict, WouldChange,
 };
 use ground::task::decide_scope::DecideScope;
 use ground::task::fingerprint::{FileRole, Fingerprint};
@@ -287,6 +287,8 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
         ("subject".to_owned(), json!("before")),
         ("body".to_owned(), json!("a\nc")),
     ])));
+    confirm.confirmation.as_mut().expect("a confirmation").would_change =
+        Some(WouldChange::Shown { data: json!({"recipients": 1}), is_cut: true });
     let form = json!({"type": "object", "properties": {"color": {"enum": ["red", "blue"]}}});
     let question = task("ask_user", json!({"question": "Which?", "form": form}), State::AwaitingConfirmation);
     let mut change = task("gmail_trash_message", json!({"message_id": "m"}), State::AwaitingConfirmation);

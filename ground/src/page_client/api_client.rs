@@ -111,6 +111,9 @@ pub struct Gate {
     pub reads: Vec<GateFile>,
     /// What a change in a database does.
     pub change: Option<GateChange>,
+    /// What its dry run showed, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_change: Option<GateDryRun>,
     /// Why it is not known what would be replaced.
     pub unknown: Option<String>,
     /// What is unusual about it.
@@ -215,6 +218,18 @@ pub struct GateChange {
     /// What it sets off in other tables, by foreign keys and triggers; those rows are not shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets_off: Vec<String>,
+}
+
+/// What a dry run of the task showed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GateDryRun {
+    /// Absent: nothing could be shown.
+    pub shown: Option<PlainText>,
+    /// Whether long lists and texts in it are cut.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
+    /// Why nothing could be shown.
+    pub why_not: Option<String>,
 }
 
 /// A decision on a task.

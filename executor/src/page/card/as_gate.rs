@@ -8,6 +8,7 @@ use protocol::invisible;
 use protocol::task::TaskId;
 use runner::ask_user::UserQuestion;
 
+use super::dry_run::ShownDryRun;
 use super::{Card, ShownChange, ShownField, ShownFile};
 use crate::page::diff::LineDiff;
 use crate::page::form::words;
@@ -47,6 +48,7 @@ impl Card {
             runs: self.runs.iter().map(ShownFile::as_gate).collect(),
             reads: self.reads.iter().map(ShownFile::as_gate).collect(),
             change: self.change.as_ref().map(ShownChange::as_gate),
+            would_change: self.would_change.as_ref().map(ShownDryRun::as_gate),
             unknown: self.unknown.as_deref().map(invisible::escaped),
             marks: self.background.mark_words(),
             digest: self.digest,

@@ -1,0 +1,107 @@
+//! A dry run: what shows what a run would do, without it happening.
+//!
+//! Either another subtool, which only reads, or the subtool's own request with fields that tell the service to change
+//! nothing. A change of a database needs no declaration: it can be tried and rolled back.
+
+use ground::task::name::SubtoolName;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use serde_with_macros::skip_serializing_none;
+
+use crate::run::Run;
+use crate::subtool::{Definition, Lookup};
+
+/// How to show what a run would do, without it happening: by a read-only subtool, or by its own request with fields that tell the service to change nothing.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DryRun {
+    /// The read-only subtool that shows it. Callers must be allowed to use it, because they get its data. Absent: its own request, with `input`.
+    pub subtool: Option<SubtoolName>,
+    /// The input of `subtool`: JSON templates over the input of the run. Without `subtool`: the fields of its own input, with the constants that make the service change nothing; a run cannot set them so.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schemars(example = json!({"ids": "{{ ids }}"}), example = json!({"validateOnly": true}))]
+    pub input: Map<String, Value>,
+    /// A jq expression over the data: what is shown of it. Absent: all of it.
+    #[schemars(example = "{deletes: .records}")]
+    pub shows: Option<String>,
+    /// The subtool with that name, set when the catalog is loaded.
+    #[serde(skip)]
+    pub lookup: Option<Lookup>,
+}
+
+impl DryRun {
+    /// Whether it is the subtool's own request.
+    pub fn is_own_request(&self) -> bool {
+        self.subtool.is_none()
+    }
+}
+
+impl Definition {
+    /// Whether what a run would do can be shown, as far as its definition tells: it says how, or it changes a database.
+    pub fn has_dry_run(&self) -> bool {
+        self.dry_run.is_some() || self.run.change().is_some()
+    }
+
+    /// The fields of the input that make a run one in which nothing happens, with the values that do so.
+    pub fn dry_run_fields(&self) -> Option<&Map<String, Value>> {
+        self.dry_run.as_ref().filter(|dry_run| dry_run.is_own_request()).map(|dry_run| &dry_run.input)
+    }
+
+    /// The definition of its own request as a dry run, which changes nothing; `None` if another subtool shows it, or
+    /// nothing does. Rules judge it like a subtool that is declared to be read-only.
+    #[must_use]
+    pub fn as_dry_run(&self) -> Option<Self> {
+        let run = match (&self.run, &self.dry_run) {
+            (run, Some(dry_run)) if dry_run.is_own_request() => run.clone(),
+            (Run::Sql(sql), None) if sql.changes() => {
+                let mut tried = sql.clone();
+                tried.dry_run = Some(true.into());
+                Run::Sql(tried)
+            }
+            _ => return None,
+        };
+        let mut own = Self { run, confirm: None, verify: None, preview: None, dry_run: None, ..self.clone() };
+        own.annotations.read_only_hint = true;
+        Some(own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ground::task::effect::EffectClass;
+
+    use super::*;
+
+    fn definition(run: &Value, dry_run: &Value) -> Definition {
+        let whole = json!({"description": "x", "input": {}, "confirm": "always", "run": run, "dry_run": dry_run});
+        serde_json::from_value(whole).expect("a valid definition")
+    }
+
+    #[test]
+    fn its_own_request_as_a_dry_run_counts_as_one_that_reads() {
+        let request = json!({"http": {"base_url": "https://example.com", "method": "POST", "path": "/"}});
+        let own = definition(&request, &json!({"input": {"validateOnly": true}}));
+        assert!(own.has_dry_run());
+        assert_eq!(own.dry_run_fields(), json!({"validateOnly": true}).as_object());
+        let tried = own.as_dry_run().expect("a dry run");
+        assert_eq!((tried.effect_class(), tried.confirm, tried.dry_run.is_none()), (EffectClass::Read, None, true));
+
+        let by_another = definition(&request, &json!({"subtool": "look", "input": {"id": 1}}));
+        assert!(by_another.has_dry_run() && by_another.as_dry_run().is_none() && by_another.dry_run_fields().is_none());
+        let none = definition(&request, &Value::Null);
+        assert!(!none.has_dry_run() && none.as_dry_run().is_none());
+    }
+
+    #[test]
+    fn a_change_of_a_database_is_tried_without_a_declaration() {
+        let change = json!({"sql": {"database": "shop", "change": "{{ statement }}", "dry_run": "{{ dry_run }}"}});
+        let definition = definition(&change, &Value::Null);
+        assert!(definition.has_dry_run() && definition.dry_run_fields().is_none());
+        let Some(Definition { run: Run::Sql(tried), .. }) = definition.as_dry_run() else { panic!("it can be tried") };
+        assert_eq!(tried.dry_run, Some(json!(true)));
+        let query = super::Definition { run: Run::Sql(Box::new(crate::run::sql::Sql { query: Some("x".to_owned()), ..crate::run::sql::Sql::default() })), ..definition };
+        assert!(!query.has_dry_run());
+    }
+}
