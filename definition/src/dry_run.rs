@@ -101,7 +101,8 @@ mod tests {
         assert!(definition.has_dry_run() && definition.dry_run_fields().is_none());
         let Some(Definition { run: Run::Sql(tried), .. }) = definition.as_dry_run() else { panic!("it can be tried") };
         assert_eq!(tried.dry_run, Some(json!(true)));
-        let query = super::Definition { run: Run::Sql(Box::new(crate::run::sql::Sql { query: Some("x".to_owned()), ..crate::run::sql::Sql::default() })), ..definition };
+        let query = json!({"sql": {"database": "shop", "query": "{{ statement }}"}});
+        let query: Definition = serde_json::from_value(json!({"description": "x", "input": {}, "run": query})).expect("valid");
         assert!(!query.has_dry_run());
     }
 }

@@ -112,7 +112,7 @@ async fn perform(
             read.map_err(|failure| only_reads(failure, invocation, &database, context))
         }
         Operation::Query(_) | Operation::Statement(_) | Operation::Change(_) => {
-            Box::pin(change::change(sql, invocation, &database, cancel)).await
+            Box::pin(change::change(sql, invocation, &database, context, cancel)).await
         }
     }
 }

@@ -22,6 +22,7 @@ use runner::script::running_source;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use self::cascade::ShownCascade;
 use self::dry_run::ShownDryRun;
 use super::Page;
 use super::approval_word::approval_word;
@@ -34,6 +35,7 @@ use super::wording::{DisplayTime, StartTime, client_words, effect_words, scope_w
 use crate::attempt as perform;
 
 mod as_gate;
+mod cascade;
 mod dry_run;
 
 /// What the template `card.html` shows.
@@ -292,6 +294,8 @@ struct ShownChange {
     set_by_database: Vec<VisibleText>,
     /// What it sets off in other tables.
     sets_off: Vec<String>,
+    /// The rows of other tables that foreign keys change with it.
+    cascades: Vec<ShownCascade>,
 }
 
 impl ShownChange {
@@ -313,7 +317,8 @@ impl ShownChange {
         let set_by_database = names.map(|name| VisibleText::of(&json!(name))).collect();
         let TriedChange { rows_affected, replaced, .. } = *change;
         let sets_off = change.sets_off.clone();
-        Self { rows_affected, replaced, replaced_shown, shown, diff, rows, set_by_database, sets_off }
+        let cascades = change.cascades.iter().map(ShownCascade::of).collect();
+        Self { rows_affected, replaced, replaced_shown, shown, diff, rows, set_by_database, sets_off, cascades }
     }
 }
 

@@ -18,7 +18,7 @@ use ground::config::secret::Secrets;
 use ground::task::api_key::ApiKeyRef;
 use ground::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
 use ground::task::confirmation::{
-    Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, TriedChange, Verdict, WouldChange,
+    Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, TriedCascade, TriedChange, Verdict, WouldChange,
 };
 use ground::task::decide_scope::DecideScope;
 use ground::task::fingerprint::{FileRole, Fingerprint};
@@ -297,7 +297,15 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
         set_by_database: Vec::new(),
         rows_affected: 2,
         replaced: Some(1),
-        sets_off: vec!["notes (insert)".to_owned()],
+        sets_off: vec!["notes (insert)".to_owned(), "lines (delete)".to_owned()],
+        cascades: vec![TriedCascade {
+            table: "lines".to_owned(),
+            deleted: 2,
+            updated: 0,
+            is_part: false,
+            before: vec![json!({"id": 7, "order_id": 4})],
+            after: Vec::new(),
+        }],
         before: Some(vec![json!({"id": 4, "status": "pending"})]),
         after: Some(vec![json!({"id": 4, "status": "shipped"})]),
         digest: "d".to_owned(),

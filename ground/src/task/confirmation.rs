@@ -178,8 +178,27 @@ pub struct TriedChange {
     /// What it sets off in other tables, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets_off: Vec<String>,
+    /// The rows of other tables that foreign keys change with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cascades: Vec<TriedCascade>,
     /// Of all rows before and after it, and of what it sets off: the change is made only if they are still these.
     pub digest: String,
+}
+
+/// The rows of one table that foreign keys change with a change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TriedCascade {
+    pub table: String,
+    pub deleted: u64,
+    pub updated: u64,
+    /// There are more rows than were looked at.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_part: bool,
+    /// The first of the rows as they are before it.
+    pub before: Vec<Value>,
+    /// Those of them that are there after it.
+    pub after: Vec<Value>,
 }
 
 /// A decision on one task.

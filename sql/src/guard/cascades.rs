@@ -53,7 +53,8 @@ impl Guard<'_> {
                 let is_shown = |column: &Column| is_allowed && !catalog.hides(&key.child, column);
                 let (shown, hidden): (Vec<_>, Vec<_>) = table.columns.iter().partition(|column| is_shown(column));
                 let names = |columns: Vec<&Column>| columns.into_iter().map(|it| it.name.clone()).collect::<Vec<_>>();
-                let is_changed = |column: &Column| key.child_columns.contains(&column.name);
+                let is_changed =
+                    |column: &Column| key.child_columns.iter().any(|name| name.eq_ignore_ascii_case(&column.name));
                 let has_kept_key = carried_on.access == TableAccess::Delete || !table.primary_key().any(is_changed);
                 let primary = if has_kept_key { table.primary_key().collect() } else { Vec::new() };
                 let set = table.columns.iter().filter(|it| it.is_set_by_database() && !is_changed(it));

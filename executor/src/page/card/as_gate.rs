@@ -8,6 +8,7 @@ use protocol::invisible;
 use protocol::task::TaskId;
 use runner::ask_user::UserQuestion;
 
+use super::cascade::ShownCascade;
 use super::dry_run::ShownDryRun;
 use super::{Card, ShownChange, ShownField, ShownFile};
 use crate::page::diff::LineDiff;
@@ -122,6 +123,7 @@ impl ShownChange {
             diff: self.diff.as_ref().map(LineDiff::plain),
             rows: self.rows.as_ref().map(VisibleText::plain),
             sets_off: self.sets_off.iter().map(|words| invisible::escaped(words)).collect(),
+            cascades: self.cascades.iter().map(ShownCascade::as_gate).collect(),
             set_by_database: self.set_by_database.iter().map(VisibleText::plain).collect(),
         }
     }
