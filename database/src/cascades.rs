@@ -214,7 +214,7 @@ impl<'a> CascadeSearch<'a> {
     pub(crate) fn outcome(self, mut after: AfterCascades, caps: RowCaps) -> CascadeOutcome {
         let (mut shown, mut digested) = (Vec::new(), Vec::new());
         for (table, found) in &self.found {
-            let changed = found.changed(after.0.remove(table).flatten().unwrap_or_default());
+            let changed = found.changed(&after.0.remove(table).flatten().unwrap_or_default());
             if changed.before.rows.is_empty() {
                 continue;
             }
@@ -275,7 +275,7 @@ impl FoundRows<'_> {
     }
 
     /// Compares the rows with those that are there after the change. Rows that cannot be found again count as changed.
-    fn changed(&self, after: Rows) -> ChangedRows {
+    fn changed(&self, after: &Rows) -> ChangedRows {
         let places: Vec<_> = self.cascade.key.iter().filter_map(|name| self.place(name)).collect();
         let key = |row: &Vec<Json>| Json::Array(places.iter().map(|&place| row[place].clone()).collect()).to_string();
         let later: BTreeMap<String, usize> = after.rows.iter().enumerate().map(|(at, row)| (key(row), at)).collect();
@@ -338,7 +338,11 @@ mod tests {
 
     #[test]
     fn rows_are_followed_from_table_to_table_each_once_and_only_those_that_changed_count() {
-        let cascades = [cascade("a", "b", TableAccess::Delete), cascade("b", "c", TableAccess::Update), cascade("b", "b", TableAccess::Delete)];
+        let cascades = [
+            cascade("a", "b", TableAccess::Delete),
+            cascade("b", "c", TableAccess::Update),
+            cascade("b", "b", TableAccess::Delete),
+        ];
         let before = rows(&[[Some(1), None], [Some(2), None]]);
         let mut search = CascadeSearch::new(&cascades, Some(&before), Dialect::Postgres).expect("a search");
         let first = search.next().expect("a query");
@@ -348,7 +352,11 @@ mod tests {
         // Of `c`, and of `b` once more, which refers to itself in a circle.
         for _ in 0..2 {
             let statement = search.next().expect("a query");
-            let found = if statement.sql.contains("\"c\"") { [[Some(20), Some(10)], [Some(21), Some(11)]] } else { [[Some(12), Some(10)], [Some(10), Some(1)]] };
+            let found = if statement.sql.contains("\"c\"") {
+                [[Some(20), Some(10)], [Some(21), Some(11)]]
+            } else {
+                [[Some(12), Some(10)], [Some(10), Some(1)]]
+            };
             search.add(rows(&found));
         }
         // The row that is new there leads on.

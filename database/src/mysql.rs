@@ -386,7 +386,8 @@ async fn change(
         cascaded = search.outcome(rows, caps);
     }
     after = read_all(conn, query.read_after(before.as_ref(), Dialect::Mysql), all).await?.or(after);
-    Ok(query.outcome(ReadChange { rows_affected, returned, before, after, tried, cascades: cascaded, file: None }, caps)?)
+    Ok(query
+        .outcome(ReadChange { rows_affected, returned, before, after, tried, cascades: cascaded, file: None }, caps)?)
 }
 
 /// Finds the rows of other tables that foreign keys change with the change; `None` if there are none, or if the user of the
@@ -407,7 +408,9 @@ async fn cascades_before<'a>(
     while let Some(statement) = search.next() {
         match read(conn, &statement, cascades::READ).await {
             Ok(found) => search.add(whole(found)?),
-            Err(MysqlWorkError::Driver(mysql_async::Error::Server(error), ..)) if NOT_PERMITTED.contains(&error.code) => {
+            Err(MysqlWorkError::Driver(mysql_async::Error::Server(error), ..))
+                if NOT_PERMITTED.contains(&error.code) =>
+            {
                 return Ok(None);
             }
             Err(error) => return Err(error),

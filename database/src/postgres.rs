@@ -338,7 +338,8 @@ async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<Wr
     if let Some(settling) = query.settling() {
         after = Some(settled(client, query, settling.written(returned.clone())?, all).await?);
     }
-    Ok(query.outcome(ReadChange { rows_affected, returned, before, after, tried, cascades: cascaded, file: None }, caps)?)
+    Ok(query
+        .outcome(ReadChange { rows_affected, returned, before, after, tried, cascades: cascaded, file: None }, caps)?)
 }
 
 /// Finds the rows of other tables that foreign keys change with the change; `None` if there are none, or if the user of the

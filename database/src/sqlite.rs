@@ -280,7 +280,8 @@ fn change(connection: &mut Connection, query: &WriteQuery, caps: RowCaps) -> Res
         let (written, rows) = replaced(connection, query, replacing, whole)?;
         (tried, before) = (Some(written), Some(rows));
     }
-    let from = query.read_cascades_from(before.as_ref()).map(|from| self::query(connection, from, whole)).transpose()?;
+    let from =
+        query.read_cascades_from(before.as_ref()).map(|from| self::query(connection, from, whole)).transpose()?;
     let mut search = query.cascade_search(from.as_ref().or(before.as_ref()), Dialect::Sqlite);
     if let Some(search) = &mut search {
         while let Some(statement) = search.next() {

@@ -102,7 +102,8 @@ mod tests {
         let Some(Definition { run: Run::Sql(tried), .. }) = definition.as_dry_run() else { panic!("it can be tried") };
         assert_eq!(tried.dry_run, Some(json!(true)));
         let query = json!({"sql": {"database": "shop", "query": "{{ statement }}"}});
-        let query: Definition = serde_json::from_value(json!({"description": "x", "input": {}, "run": query})).expect("valid");
+        let query: Definition =
+            serde_json::from_value(json!({"description": "x", "input": {}, "run": query})).expect("valid");
         assert!(!query.has_dry_run());
     }
 }

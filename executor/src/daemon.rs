@@ -84,8 +84,8 @@ mod watch;
 
 use approver_keys::ApproverKeyring;
 use attempts::AttemptPool;
-use dry_runs::DryRunPool;
 use background::{Background, DaemonEvent};
+use dry_runs::DryRunPool;
 use for_callers::ListingPublisher;
 use hooks::HookDeliveries;
 use idle::IdleTimer;

@@ -54,11 +54,11 @@ use limit::UnlimitedQuery;
 use touched::ShownChange;
 
 pub use crate::schema::TableAccess;
+pub use cascades::Cascade;
 pub(crate) use dialects::parser_dialect;
 pub use named_tables::{KnownNames, NamedTable, NamedTables, named_tables};
 pub(crate) use one_walk::{Visitor, walk};
 pub use refusal::{Refusal, RefusalKind};
-pub use cascades::Cascade;
 pub use replaced::{ReplacedBecause, ReplacedRows, may_replace};
 pub use table_use::TableUse;
 pub use text::MAX_STATEMENT_BYTES;

@@ -46,11 +46,16 @@ fn own_request(definition: &Definition, dry_run: &DryRun, found: &mut Mistakes) 
             continue;
         };
         if !is_constant(value) {
-            found.add(place, "without `subtool` it is a constant: what the caller gives must not decide whether this is a dry run");
+            found.add(
+                place,
+                "without `subtool` it is a constant: what the caller gives must not decide whether this is a dry run",
+            );
         } else if let Some(problem) = problem_of(definition, field, schema, value) {
             found.add(place, format!("the schema of `{field}` does not allow it: {problem}"));
         } else if schema.get("default") == Some(value) || schema.get("const") == Some(value) {
-            let message = format!("`{field}` has this value without being given, so each run would be a dry run; leave out its default");
+            let message = format!(
+                "`{field}` has this value without being given, so each run would be a dry run; leave out its default"
+            );
             found.add(place, message);
         } else if !reaches(&definition.run, field) {
             let message = format!("nothing in `run` uses `{field}`, so a dry run would do what it is to show");

@@ -77,8 +77,7 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
         attempt.control.lookup_rules.admits(verify.subtool.as_str(), &lookup.definition, &attempt.task.caller);
     let check =
         if is_theirs { json!({"subtool": verify.subtool.as_str(), "input": input.as_ref().ok()}) } else { Value::Null };
-    let may_look =
-        |input| permitted(attempt, &verify.subtool, &lookup.definition, input, true).map_err(Failure::from);
+    let may_look = |input| permitted(attempt, &verify.subtool, &lookup.definition, input, true).map_err(Failure::from);
     let found = match input.and_then(may_look) {
         Ok(input) => find(attempt, verify, lookup, input).await,
         Err(failure) => Err(failure),

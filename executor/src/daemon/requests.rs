@@ -74,7 +74,12 @@ impl Daemon {
         }
     }
 
-    fn event_of(&mut self, request: TaskId, operation: Operation, caller: Caller) -> Result<Option<Event>, DaemonError> {
+    fn event_of(
+        &mut self,
+        request: TaskId,
+        operation: Operation,
+        caller: Caller,
+    ) -> Result<Option<Event>, DaemonError> {
         let now = self.tasks.clock.now();
         let answered = |answer| Event::Answer(request, Box::new(answer));
         Ok(Some(match operation {

@@ -21,7 +21,13 @@ pub(super) fn check(subtool: &Subtool, findings: &mut Vec<Finding>) {
             "if the service changes nothing with `{name}`, say so, and callers and the human are shown what would change: \
              \"dry_run\": {{\"input\": {{\"{name}\": true}}}}"
         );
-        findings.push(finding(subtool, Level::Advice, "undeclared-dry-run", &format!("input.properties.{name}"), message));
+        findings.push(finding(
+            subtool,
+            Level::Advice,
+            "undeclared-dry-run",
+            &format!("input.properties.{name}"),
+            message,
+        ));
     }
 }
 

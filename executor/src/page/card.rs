@@ -300,11 +300,7 @@ struct ShownChange {
 
 impl ShownChange {
     fn of(change: &TriedChange) -> Self {
-        let rows = |rows: &Option<Vec<Value>>| {
-            let lines: Vec<_> = rows.iter().flatten().map(Value::to_string).collect();
-            // An end for each line, so that a single one is compared as a line too.
-            Value::String(lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect())
-        };
+        let rows = |rows: &Option<Vec<Value>>| cascade::lines(rows.as_deref().unwrap_or_default());
         let (before, after) = (rows(&change.before), rows(&change.after));
         let diff = LineDiff::of(&before, &after);
         let present = if after == json!("") { before } else { after };

@@ -18,7 +18,8 @@ use ground::config::secret::Secrets;
 use ground::task::api_key::ApiKeyRef;
 use ground::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
 use ground::task::confirmation::{
-    Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, TriedCascade, TriedChange, Verdict, WouldChange,
+    Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, TriedCascade, TriedChange, Verdict,
+    WouldChange,
 };
 use ground::task::decide_scope::DecideScope;
 use ground::task::fingerprint::{FileRole, Fingerprint};

@@ -207,8 +207,10 @@ fn wrong_definitions() -> Vec<(&'static str, Wrong)> {
         ("a dry run by what is not there", dry_run(json!({"subtool": "greet_look"}))),
         (
             "a dry run by what changes something",
-            Subtools(json!({"greet_send": {"annotations": null, "confirm": "always", "dry_run": {"subtool": "greet_more", "input": {"name": "{{ name }}"}}},
-                "greet_more": {"description": "Says hello twice to a person.", "annotations": null, "confirm": "always"}})),
+            Subtools(
+                json!({"greet_send": {"annotations": null, "confirm": "always", "dry_run": {"subtool": "greet_more", "input": {"name": "{{ name }}"}}},
+                "greet_more": {"description": "Says hello twice to a person.", "annotations": null, "confirm": "always"}}),
+            ),
         ),
         ("a dry run by nothing", dry_run(json!({}))),
         ("a dry run with a field that does not arrive", dry_run(json!({"input": {"check": true}}))),

@@ -38,7 +38,8 @@ pub struct ProfileSettings {
 
 impl Default for ProfileSettings {
     fn default() -> Self {
-        let AccessRules { allow, deny, tags, packs, privileges, admin, read_only, dry_run_first } = AccessRules::default();
+        let AccessRules { allow, deny, tags, packs, privileges, admin, read_only, dry_run_first } =
+            AccessRules::default();
         Self {
             allow,
             deny,

@@ -473,7 +473,9 @@ mod tests {
             |confirmation: &mut Confirmation| confirmation.needs = Some(Assurance::Touch),
             |confirmation: &mut Confirmation| confirmation.preview = Some(ReplacedValues::Fields(Map::new())),
             |confirmation: &mut Confirmation| confirmation.would_change = Some(WouldChange::Unknown(String::new())),
-            |confirmation: &mut Confirmation| confirmation.would_change = Some(WouldChange::NotPermitted(String::new())),
+            |confirmation: &mut Confirmation| {
+                confirmation.would_change = Some(WouldChange::NotPermitted(String::new()));
+            },
             |confirmation: &mut Confirmation| {
                 confirmation.files.push(Fingerprint::of(std::path::Path::new("/none"), FileRole::Program, 0));
             },

@@ -110,94 +110,8 @@ async fn write(
     }
     let is_approved = invocation.is_shown || invocation.approved_change.is_some();
     let mut write = match sql.operation() {
-        Operation::Statement(statement) => {
-            query::check_names(statement, sql, open, cancel).await?;
-            let checked = if is_approved { query::own(statement, &sql.parameters, open, cancel).await? } else { None };
-            let dialect = open.database.dialect();
-            let why_not_replaced = match &checked {
-                Some(checked) => checked.why_not_replaced(),
-                None if is_approved => query::why_not_read(statement, &sql.parameters, dialect),
-                None => None,
-            };
-            if let Some(why) = why_not_replaced {
-                return Err(Failure::new(Code::BadDefinition, format!("{NOT_SHOWN}: {why}")).hint(SAME_HINT));
-            }
-            // What a developer wrote with the time or a random number in it stands on the card as it is.
-            let checked = checked.filter(|checked| checked.why_not_shown().is_none() || checked.is_found_before());
-            let touched = match checked.as_ref().and_then(GuardedStatement::own_touched) {
-                Some(touched) => Some(TouchedRows {
-                    select: query::bound_part(statement, &sql.parameters, &touched.sql, invocation, dialect)?,
-                    table: touched.table.clone(),
-                    key: touched.key.clone(),
-                }),
-                None => None,
-            };
-            let cascades = checked.as_ref().map(|checked| checked.cascades().to_vec()).unwrap_or_default();
-            let from = checked.as_ref().and_then(GuardedStatement::rows_of_cascades).filter(|rows| !rows.is_volatile);
-            let cascades_from = match from {
-                Some(rows) => Some(query::bound_part(statement, &sql.parameters, &rows.sql, invocation, dialect)?),
-                None => None,
-            };
-            let statement = query::sent(statement, sql, invocation, open, cancel).await?;
-            let written = checked.as_ref().and_then(GuardedStatement::added_returning).map(|added| WrittenRows {
-                statement: query::around("", &statement, &added.text),
-                columns: added.columns.clone(),
-                are_before: added.are_before,
-                otherwise: OtherRows::Constant,
-            });
-            let replaced = checked.as_ref().and_then(|checked| checked.replaced().cloned());
-            let settled = checked.as_ref().and_then(|checked| checked.settled().cloned());
-            let hidden = checked.as_ref().map(|checked| checked.hidden().to_vec()).unwrap_or_default();
-            let set_by_database = checked.map(|checked| checked.not_compared()).unwrap_or_default();
-            WriteQuery {
-                statement,
-                touched,
-                written,
-                replaced,
-                settled,
-                hidden,
-                cascades,
-                cascades_from,
-                set_by_database,
-                ..WriteQuery::default()
-            }
-        }
-        Operation::Change(template) => {
-            let statement = query::guarded(&text(template, invocation)?, true, open, cancel).await?;
-            if !statement.kind.is_write() {
-                return Err(Failure::new(Code::InvalidInput, "this statement changes nothing")
-                    .hint("give an INSERT, UPDATE or DELETE; to read, use the subtool for queries"));
-            }
-            let why_not = statement.why_not_shown().map(str::to_owned).or_else(|| statement.why_not_replaced());
-            if let Some(why) = why_not.filter(|_| is_approved) {
-                return Err(Failure::new(Code::InvalidInput, format!("{NOT_SHOWN}: {why}")).hint(SAME_HINT));
-            }
-            let plain = |sql: &str| SqlStatement { sql: sql.to_owned(), parameters: Vec::new() };
-            WriteQuery {
-                touched: statement.touched().map(|touched| TouchedRows {
-                    select: plain(&touched.sql),
-                    table: touched.table.clone(),
-                    key: touched.key.clone(),
-                }),
-                written: statement.written().map(|written| WrittenRows {
-                    statement: plain(&written.sql),
-                    columns: written.columns.clone(),
-                    are_before: written.are_before,
-                    otherwise: written.otherwise.clone(),
-                }),
-                replaced: statement.replaced().cloned(),
-                settled: statement.settled().cloned(),
-                hidden: statement.hidden().to_vec(),
-                cascades: statement.cascades().to_vec(),
-                // A deletion writes nothing.
-                set_by_database: match statement.kind {
-                    StatementKind::Delete => Vec::new(),
-                    _ => statement.set_by_database().to_vec(),
-                },
-                statement: plain(&statement.sql),
-                ..WriteQuery::default()
-            }
-        }
+        Operation::Statement(statement) => own_write(statement, sql, invocation, open, cancel).await?,
+        Operation::Change(template) => callers_write(template, invocation, open, cancel).await?,
         _ => unreachable!("other operations change nothing"),
     };
     let effect = if mode == WriteMode::DryRun { StatementEffect::None } else { StatementEffect::Commit };
@@ -212,6 +126,111 @@ async fn write(
     let outcome = open.database.write(write, mode, cancel).await;
     let outcome = outcome.map_err(|error| failure::of_database(&error, effect))?;
     Ok((outcome, set_by_database))
+}
+
+/// The change that a statement of the definition makes.
+async fn own_write(
+    statement: &str,
+    sql: &Sql,
+    invocation: &Invocation,
+    open: &OpenDatabase,
+    cancel: &CancellationToken,
+) -> Result<WriteQuery, Failure> {
+    let is_approved = invocation.is_shown || invocation.approved_change.is_some();
+    query::check_names(statement, sql, open, cancel).await?;
+    let checked = if is_approved { query::own(statement, &sql.parameters, open, cancel).await? } else { None };
+    let dialect = open.database.dialect();
+    let why_not_replaced = match &checked {
+        Some(checked) => checked.why_not_replaced(),
+        None if is_approved => query::why_not_read(statement, &sql.parameters, dialect),
+        None => None,
+    };
+    if let Some(why) = why_not_replaced {
+        return Err(Failure::new(Code::BadDefinition, format!("{NOT_SHOWN}: {why}")).hint(SAME_HINT));
+    }
+    // What a developer wrote with the time or a random number in it stands on the card as it is.
+    let checked = checked.filter(|checked| checked.why_not_shown().is_none() || checked.is_found_before());
+    let touched = match checked.as_ref().and_then(GuardedStatement::own_touched) {
+        Some(touched) => Some(TouchedRows {
+            select: query::bound_part(statement, &sql.parameters, &touched.sql, invocation, dialect)?,
+            table: touched.table.clone(),
+            key: touched.key.clone(),
+        }),
+        None => None,
+    };
+    let cascades = checked.as_ref().map(|checked| checked.cascades().to_vec()).unwrap_or_default();
+    let from = checked.as_ref().and_then(GuardedStatement::rows_of_cascades).filter(|rows| !rows.is_volatile);
+    let cascades_from = match from {
+        Some(rows) => Some(query::bound_part(statement, &sql.parameters, &rows.sql, invocation, dialect)?),
+        None => None,
+    };
+    let statement = query::sent(statement, sql, invocation, open, cancel).await?;
+    let written = checked.as_ref().and_then(GuardedStatement::added_returning).map(|added| WrittenRows {
+        statement: query::around("", &statement, &added.text),
+        columns: added.columns.clone(),
+        are_before: added.are_before,
+        otherwise: OtherRows::Constant,
+    });
+    let replaced = checked.as_ref().and_then(|checked| checked.replaced().cloned());
+    let settled = checked.as_ref().and_then(|checked| checked.settled().cloned());
+    let hidden = checked.as_ref().map(|checked| checked.hidden().to_vec()).unwrap_or_default();
+    let set_by_database = checked.map(|checked| checked.not_compared()).unwrap_or_default();
+    Ok(WriteQuery {
+        statement,
+        touched,
+        written,
+        replaced,
+        settled,
+        hidden,
+        cascades,
+        cascades_from,
+        set_by_database,
+        ..WriteQuery::default()
+    })
+}
+
+/// The change that a statement of the caller makes.
+async fn callers_write(
+    template: &str,
+    invocation: &Invocation,
+    open: &OpenDatabase,
+    cancel: &CancellationToken,
+) -> Result<WriteQuery, Failure> {
+    let is_approved = invocation.is_shown || invocation.approved_change.is_some();
+    let statement = query::guarded(&text(template, invocation)?, true, open, cancel).await?;
+    if !statement.kind.is_write() {
+        return Err(Failure::new(Code::InvalidInput, "this statement changes nothing")
+            .hint("give an INSERT, UPDATE or DELETE; to read, use the subtool for queries"));
+    }
+    let why_not = statement.why_not_shown().map(str::to_owned).or_else(|| statement.why_not_replaced());
+    if let Some(why) = why_not.filter(|_| is_approved) {
+        return Err(Failure::new(Code::InvalidInput, format!("{NOT_SHOWN}: {why}")).hint(SAME_HINT));
+    }
+    let plain = |sql: &str| SqlStatement { sql: sql.to_owned(), parameters: Vec::new() };
+    Ok(WriteQuery {
+        touched: statement.touched().map(|touched| TouchedRows {
+            select: plain(&touched.sql),
+            table: touched.table.clone(),
+            key: touched.key.clone(),
+        }),
+        written: statement.written().map(|written| WrittenRows {
+            statement: plain(&written.sql),
+            columns: written.columns.clone(),
+            are_before: written.are_before,
+            otherwise: written.otherwise.clone(),
+        }),
+        replaced: statement.replaced().cloned(),
+        settled: statement.settled().cloned(),
+        hidden: statement.hidden().to_vec(),
+        cascades: statement.cascades().to_vec(),
+        // A deletion writes nothing.
+        set_by_database: match statement.kind {
+            StatementKind::Delete => Vec::new(),
+            _ => statement.set_by_database().to_vec(),
+        },
+        statement: plain(&statement.sql),
+        ..WriteQuery::default()
+    })
 }
 
 /// What an approval is bound to: the digest of the rows, and what the change sets off, if that is something.

@@ -48,7 +48,8 @@ fn a_dry_run_of_another_caller_or_definition_does_not_count() {
     let dry = ["shelf_remove", "name=one", "--dry-run"];
     assert_eq!(removed(&world, "s1", &dry).exit, 0);
     assert_eq!(code(&removed(&world, "s2", &["shelf_remove", "name=one"])), "dry-run-first");
-    world.define("shelf.json", &super::shelf(&json!({"shelf_remove": {"description": "Removes it for good, really."}})));
+    world
+        .define("shelf.json", &super::shelf(&json!({"shelf_remove": {"description": "Removes it for good, really."}})));
     assert_eq!(code(&removed(&world, "s1", &["shelf_remove", "name=one"])), "dry-run-first");
     assert_eq!(removed(&world, "s1", &dry).exit, 0);
     world.run(&["executor", "stop"]);

@@ -60,7 +60,12 @@ fn a_try_shows_the_rows_that_foreign_keys_change_however_far() {
         // A tree, of which the statement itself deletes a part.
         let data = tried(shop, "DELETE FROM tree WHERE id IN (1, 3)");
         assert_eq!(data["cascades"][0]["deleted"], 2, "{}: {data:#}", shop.kind);
-        assert_eq!(data["cascades"][0]["before"], json!([{"id": 2, "above": 1}, {"id": 4, "above": 2}]), "{}", shop.kind);
+        assert_eq!(
+            data["cascades"][0]["before"],
+            json!([{"id": 2, "above": 1}, {"id": 4, "above": 2}]),
+            "{}",
+            shop.kind
+        );
         // Nothing refers to it, or not to what changes.
         for statement in ["DELETE FROM parents WHERE id = 3", "UPDATE parents SET name = 'x' WHERE id = 1"] {
             assert_eq!(tried(shop, statement)["cascades"], Value::Null, "{}: {statement}", shop.kind);
@@ -107,11 +112,11 @@ fn a_rule_about_reading_a_table_hides_its_rows_there_too() {
         shop.sql(TABLES);
         shop.sql(FRESH);
         let config = shop.configured();
-        shop.world.configure(&format!(
-            "{config}\n[[confirm.rules]]\ngates = [\"db.shop.toys.read\"]\nthen = \"ask\"\n"
-        ));
+        shop.world
+            .configure(&format!("{config}\n[[confirm.rules]]\ngates = [\"db.shop.toys.read\"]\nthen = \"ask\"\n"));
         let data = tried(shop, "DELETE FROM parents WHERE id = 1");
-        let tables: Vec<_> = data["cascades"].as_array().expect("cascades").iter().map(|it| it["table"].clone()).collect();
+        let tables: Vec<_> =
+            data["cascades"].as_array().expect("cascades").iter().map(|it| it["table"].clone()).collect();
         assert_eq!(tables, ["children", "links"], "{}: {data:#}", shop.kind);
     });
 }

@@ -120,8 +120,12 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
             .json(&json!({"page": link, "opened": opened, "works": format!("once, for {seconds} seconds")}))?;
         if args.link && context.paths.first_set(&[SSH]).is_some() {
             // The ports that ssh forwards are closed with the session, which may be this command alone.
-            context.output.note("Enter ends this; leave it open as long as you use the page through a port that ssh forwards");
-            io::stdin().read_line(&mut String::new()).map_err(|error| Error::io("failed to read the terminal", &error))?;
+            context
+                .output
+                .note("Enter ends this; leave it open as long as you use the page through a port that ssh forwards");
+            io::stdin()
+                .read_line(&mut String::new())
+                .map_err(|error| Error::io("failed to read the terminal", &error))?;
         }
     } else if opened {
         context.output.json(&json!({"opened": true}))?;

@@ -26,7 +26,6 @@ pub(super) struct ShownCascade {
 
 impl ShownCascade {
     pub(super) fn of(cascade: &TriedCascade) -> Self {
-        let lines = |rows: &[Value]| Value::String(rows.iter().map(|row| format!("{row}\n")).collect());
         let (before, after) = (lines(&cascade.before), lines(&cascade.after));
         let diff = LineDiff::of(&before, &after);
         let rows = (diff.is_none() && before != json!("")).then(|| VisibleText::of(&before));
@@ -43,6 +42,12 @@ impl ShownCascade {
             rows: self.rows.as_ref().map(VisibleText::plain),
         }
     }
+}
+
+/// Rows, one a line. Each has an end, so that a single one is compared as a line too.
+pub(super) fn lines(rows: &[Value]) -> Value {
+    let lines: Vec<_> = rows.iter().map(Value::to_string).collect();
+    Value::String(lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect())
 }
 
 fn words(cascade: &TriedCascade) -> String {
