@@ -13,8 +13,7 @@ use sql::settings::RowCaps;
 
 use super::SqlStatement;
 use super::read_again::{ROWS_READ_AGAIN, key_value, quoted};
-use super::rows::Rows;
-use super::write::{compared, cut};
+use super::rows::{Rows, compared, cut_rows};
 
 /// How many rows are looked at, in all tables together.
 const MAX_ROWS: usize = 10_000;
@@ -236,7 +235,7 @@ impl<'a> CascadeSearch<'a> {
                 if columns < rows.columns.len() {
                     rows.split_columns(columns);
                 }
-                cut(rows, caps)
+                cut_rows(rows, caps)
             };
             shown.push(CascadedRows {
                 table: table.name.clone(),

@@ -390,7 +390,7 @@ async fn change(
         .outcome(ReadChange { rows_affected, returned, before, after, tried, cascades: cascaded, file: None }, caps)?)
 }
 
-/// Finds the rows of other tables that foreign keys change with the change; `None` if there are none, or if the user of the
+/// Finds the rows of other tables that foreign keys change with the change; `None` if nothing follows, or if the user of the
 /// database may change them with it and not read them.
 async fn cascades_before<'a>(
     conn: &mut Conn,

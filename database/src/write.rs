@@ -16,7 +16,7 @@ use super::cascades::{CascadeOutcome, CascadeSearch, CascadedRows};
 use super::error::DatabaseError;
 use super::read_again::{ROWS_READ_AGAIN, key_value, quoted, split};
 use super::replaced::Replacing;
-use super::rows::{RowCollector, Rows};
+use super::rows::{Rows, compared, cut_rows};
 
 /// How much of the rows of a change is read, so that all of it is compared, whatever is shown.
 const COMPARED: RowCaps = RowCaps { rows: MAX_COMPARED_ROWS, bytes: 64 << 20, cell_bytes: 16 << 20 };
@@ -215,7 +215,7 @@ impl WriteQuery {
         ];
         compared.extend(read.cascades.compared);
         let digest = Sha256::digest(Json::Array(compared).to_string().as_bytes());
-        let shown = |rows: Option<Rows>| rows.map(|rows| cut(self.without_hidden(rows), caps));
+        let shown = |rows: Option<Rows>| rows.map(|rows| cut_rows(self.without_hidden(rows), caps));
         Ok(WriteOutcome {
             rows_affected: read.rows_affected,
             replaced,
@@ -241,40 +241,6 @@ pub(crate) struct ReadChange {
     pub(crate) cascades: CascadeOutcome,
     /// The file that was changed, without symbolic links: the settings may name it by a link that leads elsewhere later.
     pub(crate) file: Option<String>,
-}
-
-/// The rows in an order of their own, with the columns that are compared.
-pub(super) fn compared(rows: &Rows, left_out: &[String]) -> Json {
-    let places: Vec<usize> = (0..rows.columns.len())
-        .filter(|&place| !left_out.iter().any(|name| name.eq_ignore_ascii_case(&rows.columns[place].name)))
-        .collect();
-    // Where each value has a type of its own, that of the column says nothing.
-    let type_of = |place: usize| if rows.forms.is_empty() { rows.columns[place].type_name.as_str() } else { "" };
-    let names: Vec<[&str; 2]> =
-        places.iter().map(|&place| [rows.columns[place].name.as_str(), type_of(place)]).collect();
-    let line = |(number, row): (usize, &Vec<Json>)| {
-        let form = rows.form(number).as_bytes();
-        let cells = places.iter().map(|&place| json!([form.get(place), row[place]]));
-        Json::Array(cells.collect()).to_string()
-    };
-    let mut lines: Vec<String> = rows.rows.iter().enumerate().map(line).collect();
-    lines.sort_unstable();
-    json!([names, lines])
-}
-
-/// Bounds what is shown.
-pub(super) fn cut(rows: Rows, caps: RowCaps) -> Rows {
-    let names = rows.columns.into_iter().map(|column| (column.name, column.type_name));
-    let mut collector = RowCollector::new(names, caps);
-    for row in rows.rows {
-        if !collector.push(row) {
-            break;
-        }
-    }
-    let mut cut = collector.finish();
-    cut.truncation.ended_by = cut.truncation.ended_by.or(rows.truncation.ended_by);
-    cut.truncation.cut_cells += rows.truncation.cut_cells;
-    cut
 }
 
 impl WriteOutcome {

@@ -3,33 +3,10 @@
 //! Either another subtool, which only reads, or the subtool's own request with fields that tell the service to change
 //! nothing. A change of a database needs no declaration: it can be tried and rolled back.
 
-use ground::task::name::SubtoolName;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
-use serde_with_macros::skip_serializing_none;
+use serde_json::{Map, Value};
 
 use crate::run::Run;
-use crate::subtool::{Definition, Lookup};
-
-/// How to show what a run would do, without it happening: by a read-only subtool, or by its own request with fields that tell the service to change nothing.
-#[skip_serializing_none]
-#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DryRun {
-    /// The read-only subtool that shows it. Callers must be allowed to use it, because they get its data. Absent: its own request, with `input`.
-    pub subtool: Option<SubtoolName>,
-    /// The input of `subtool`: JSON templates over the input of the run. Without `subtool`: the fields of its own input, with the constants that make the service change nothing; a run cannot set them so.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    #[schemars(example = json!({"ids": "{{ ids }}"}), example = json!({"validateOnly": true}))]
-    pub input: Map<String, Value>,
-    /// A jq expression over the data: what is shown of it. Absent: all of it.
-    #[schemars(example = "{deletes: .records}")]
-    pub shows: Option<String>,
-    /// The subtool with that name, set when the catalog is loaded.
-    #[serde(skip)]
-    pub lookup: Option<Lookup>,
-}
+use crate::subtool::{Definition, DryRun};
 
 impl DryRun {
     /// Whether it is the subtool's own request.
@@ -71,6 +48,7 @@ impl Definition {
 #[cfg(test)]
 mod tests {
     use ground::task::effect::EffectClass;
+    use serde_json::json;
 
     use super::*;
 

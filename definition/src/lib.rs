@@ -8,5 +8,6 @@ pub mod enabled_files;
 pub mod run;
 mod subtool;
 
-pub use dry_run::DryRun;
-pub use subtool::{Annotations, Confirm, Definition, Example, Lookup, Preview, ResultShape, Retries, Undo, Verify};
+pub use subtool::{
+    Annotations, Confirm, Definition, DryRun, Example, Lookup, Preview, ResultShape, Retries, Undo, Verify,
+};

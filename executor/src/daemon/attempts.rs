@@ -4,9 +4,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use definition::Definition;
@@ -21,7 +19,7 @@ use runner::attempt_clock::AttemptClock;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::background::{Background, DaemonEvent};
+use super::background::{Background, DaemonEvent, OffRuntime};
 use crate::attempt::{self, AttemptControl, InterruptCause};
 use crate::intake::settings::LiveSettings;
 
@@ -152,16 +150,5 @@ impl StartedAttempt {
         if self.cause.set(FailureKind::Timeout).is_err() {
             tracing::debug!(id = %self.task.id, "the attempt was stopped before");
         }
-    }
-}
-
-/// A future of which every step runs outside the runtime's threads: long computations in it hold up nothing else.
-pub(super) struct OffRuntime<F>(pub(super) Pin<Box<F>>);
-
-impl<F: Future> Future for OffRuntime<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        tokio::task::block_in_place(|| self.0.as_mut().poll(context))
     }
 }

@@ -1,6 +1,8 @@
 //! Work beside the event loop: futures on the runtime, which report to the loop through one channel.
 
+use std::pin::Pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll};
 
 use dispatcher::report::AttemptReport;
 use ground::task::Task;
@@ -83,5 +85,16 @@ impl Background {
     pub(super) fn close(&self) {
         self.executor_ended.cancel();
         self.tracker.close();
+    }
+}
+
+/// A future of which every step runs outside the runtime's threads: long computations in it hold up nothing else.
+pub(super) struct OffRuntime<F>(pub(super) Pin<Box<F>>);
+
+impl<F: Future> Future for OffRuntime<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        tokio::task::block_in_place(|| self.0.as_mut().poll(context))
     }
 }

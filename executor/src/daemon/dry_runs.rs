@@ -14,8 +14,7 @@ use protocol::task::TaskId;
 use serde_json::{Value, json};
 
 use super::Daemon;
-use super::attempts::OffRuntime;
-use super::background::{Background, DaemonEvent};
+use super::background::{Background, DaemonEvent, OffRuntime};
 use crate::attempt::dry_run;
 use crate::intake::DryRunOrder;
 use crate::intake::dry_runs::DryRunKey;
