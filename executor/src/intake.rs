@@ -327,7 +327,7 @@ impl Intake {
         // The built-in question, and the keys of parts, belong to tasks that run, not to their callers.
         let posted = || settings.runner_context.delegation.as_ref().and_then(|own| own.posted_as(id));
         let is_theirs = run.tool != QUESTION || posted() == Some(Posted::Question);
-        parts::check_key(run.idempotency_key.as_deref(), || posted().is_some())?;
+        parts::check_key(run.idempotency_key.as_deref(), || posted().is_some_and(|it| it != Posted::OfHuman))?;
         catalog.profiles().check(&caller.tool_scope)?;
         // A task of an API key may have begun before its rights were narrowed: what it calls goes by those of now.
         let caller = Caller { tool_scope: self.scope_now(&caller), ..caller };
@@ -395,6 +395,8 @@ impl Intake {
         if let Some(error) = refusal.or_else(missing) {
             return Err(error);
         }
+        // A human who runs it from the page sees what it is.
+        let dry_run_key = dry_run_key.filter(|_| posted() != Some(Posted::OfHuman));
         let dry_run = DryRunUse::of(dry_run_key, &subtool, &input, &caller, settings.config());
         // A task keeps its input too, however it ends.
         let runner = &settings.runner_context;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{dry_run, world};
+use crate::page::human::Human;
 use crate::world::{Transcript, World};
 
 const FIRST: &str = "[confirm]\ndry_run_first = true\nwrites = \"allow\"\n";
@@ -90,4 +91,13 @@ fn what_a_rule_keeps_from_being_shown_is_decided_without_it() {
     assert_eq!(code(&world.run(&["run", "shelf_remove", "name=one"])), "dry-run-first");
     assert!(dry_run(&world, &["shelf_remove", "name=one"]).json()["not_shown"].is_string());
     assert_eq!(code(&world.run(&["run", "shelf_remove", "name=one"])), Value::Null);
+}
+
+#[test]
+fn a_human_who_runs_it_from_the_page_needs_none() {
+    let world = world(FIRST, &json!({}));
+    assert_eq!(code(&removed(&world, "page", &["shelf_remove", "name=one"])), "dry-run-first");
+    let human = Human::of(&world);
+    let answer = human.post("/try", &json!({"tool": "shelf_remove", "input": {"name": "one"}}));
+    assert_eq!(answer.status, 200, "{}", answer.body);
 }
