@@ -4,6 +4,7 @@ mod all_pages;
 pub(crate) mod bounds;
 mod closed;
 mod definitions;
+mod dry_run;
 mod environment;
 pub(crate) mod faults;
 mod github;

@@ -20,6 +20,8 @@ use serde_json::{Map, Value};
 
 use super::deserialize::LocatedMessage;
 
+mod dry_runs;
+
 /// The longest time that a run waits after its approval.
 const MAX_HOLD: Duration = Duration::from_hours(1);
 
@@ -147,6 +149,11 @@ fn expressions(definition: &Definition, names: &DeclaredNames, found: &mut Mista
     if let Some(preview) = &definition.preview {
         templates_of("preview.input", &preview.input, names, found);
         jq("preview.replaces", &preview.replaces, &[], names, found);
+    }
+    if let Some(dry_run) = &definition.dry_run {
+        dry_runs::check(definition, dry_run, found);
+        templates_of("dry_run.input", &dry_run.input, names, found);
+        dry_run.shows.iter().for_each(|shows| jq("dry_run.shows", shows, &[], names, found));
     }
     if let Some(undo) = &definition.undo {
         jq("undo.input", &undo.input, &[], names, found);

@@ -64,11 +64,13 @@ impl Relations {
         };
         let verify = definition.verify.as_ref().map(|verify| lookup("verify", &verify.subtool, &verify.input));
         let preview = definition.preview.as_ref().map(|preview| lookup("preview", &preview.subtool, &preview.input));
+        let by_another = definition.dry_run.as_ref().and_then(|it| Some((it.subtool.as_ref()?, &it.input)));
+        let dry_run = by_another.map(|(subtool, input)| lookup("dry_run", subtool, input));
         let required = definition.input.get("required").and_then(Value::as_array).into_iter().flatten();
         Self {
             depends_on: definition.depends_on.clone(),
             undo: definition.undo.as_ref().map(|undo| undo.subtool.clone()),
-            lookups: verify.into_iter().chain(preview).collect(),
+            lookups: [verify, preview, dry_run].into_iter().flatten().collect(),
             steps: definition.run.steps().into_iter().flat_map(Steps::subtools).map(step).collect(),
             effect: definition.effect_class(),
             required: required.filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -199,7 +201,8 @@ impl Catalog {
 
     /// Attaches the definitions of the lookups. Callers get the data of a lookup, so they must be allowed to use it.
     fn attach_lookups(&self, subtool: &mut Subtool) {
-        if subtool.definition.verify.is_none() && subtool.definition.preview.is_none() {
+        let Definition { verify, preview, dry_run, .. } = &*subtool.definition;
+        if verify.is_none() && preview.is_none() && dry_run.is_none() {
             return;
         }
         let lookup = |name: &SubtoolName| {
@@ -207,12 +210,15 @@ impl Catalog {
             let is_permitted = self.sources.permits(name.as_str(), &found.definition);
             is_permitted.then_some(Lookup { definition: found.definition, schema: found.schema })
         };
-        let Definition { verify, preview, .. } = Arc::make_mut(&mut subtool.definition);
+        let Definition { verify, preview, dry_run, .. } = Arc::make_mut(&mut subtool.definition);
         if let Some(verify) = verify {
             verify.lookup = lookup(&verify.subtool);
         }
         if let Some(preview) = preview {
             preview.lookup = lookup(&preview.subtool);
+        }
+        if let Some(dry_run) = dry_run {
+            dry_run.lookup = dry_run.subtool.as_ref().and_then(lookup);
         }
     }
 

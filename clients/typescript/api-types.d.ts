@@ -260,6 +260,17 @@ export type GateFile = {
   warning?: string | null;
 };
 
+/** The rows of one table that foreign keys change with a change in a database. */
+export type GateCascade = {
+  table: string;
+  /** How many rows are deleted or changed. */
+  words: string;
+  /** The first of the rows, before and after it. */
+  diff?: string | null;
+  /** The first of the rows, if they are only shown as they are. */
+  rows?: PlainText | null;
+};
+
 /** A change in a database, as it was tried. */
 export type GateChange = {
   rows_affected: number;
@@ -271,8 +282,20 @@ export type GateChange = {
   rows?: PlainText | null;
   /** The columns that the database sets by itself: what is written there may differ from what is shown. */
   set_by_database?: Array<PlainText>;
-  /** What it sets off in other tables, by foreign keys and triggers; those rows are not shown. */
+  /** What it sets off in other tables, by foreign keys and triggers. */
   sets_off?: Array<string>;
+  /** The rows of other tables that foreign keys change with it; those that triggers change are not shown. */
+  cascades?: Array<GateCascade>;
+};
+
+/** What a dry run of the task showed. */
+export type GateDryRun = {
+  /** Absent: nothing could be shown. */
+  shown?: PlainText | null;
+  /** Whether long lists and texts in it are cut. */
+  is_cut?: boolean;
+  /** Why nothing could be shown. */
+  why_not?: string | null;
 };
 
 /** One task that waits for a human, as its card shows it. */
@@ -310,6 +333,8 @@ export type Gate = {
   reads?: Array<GateFile>;
   /** What a change in a database does. */
   change?: GateChange | null;
+  /** What its dry run showed, if it has one. */
+  would_change?: GateDryRun | null;
   /** Why it is not known what would be replaced. */
   unknown?: string | null;
   /** What is unusual about it. */

@@ -29,6 +29,7 @@
 //! ```
 
 pub mod answer;
+mod cascades;
 mod error;
 mod mysql;
 mod pool;
@@ -49,6 +50,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::cascades::CascadedRows;
 pub use self::error::{ConstraintKind, DatabaseError};
 pub use self::rows::{ResultColumn, RowCap, Rows, Truncation};
 pub use self::schema_cache::Freshness;

@@ -25,6 +25,7 @@ use sql::value::Value;
 use tokio::time::Instant;
 
 use self::connection::{Flavor, MysqlConnection, MysqlConnector};
+use super::cascades::{self, AfterCascades, CascadeOutcome, CascadeSearch};
 use super::error::{DatabaseError, Phase};
 use super::pool::{ConnectionSlot, Pool};
 use super::replaced::{self, Replacing};
@@ -374,9 +375,48 @@ async fn change(
         }
         _ => query.run(),
     };
+    let search = cascades_before(conn, query, before.as_ref(), all).await?;
     let (returned, rows_affected) = execute(conn, bound, all).await?;
+    let mut cascaded = CascadeOutcome::default();
+    if let Some(search) = search {
+        let mut rows = AfterCascades::default();
+        for (table, statement) in search.read_after() {
+            rows.add(table, whole(read(conn, &statement, cascades::READ).await?)?);
+        }
+        cascaded = search.outcome(rows, caps);
+    }
     after = read_all(conn, query.read_after(before.as_ref(), Dialect::Mysql), all).await?.or(after);
-    Ok(query.outcome(ReadChange { rows_affected, returned, before, after, tried, file: None }, caps)?)
+    Ok(query
+        .outcome(ReadChange { rows_affected, returned, before, after, tried, cascades: cascaded, file: None }, caps)?)
+}
+
+/// Finds the rows of other tables that foreign keys change with the change; `None` if nothing follows, or if the user of the
+/// database may change them with it and not read them.
+async fn cascades_before<'a>(
+    conn: &mut Conn,
+    query: &'a WriteQuery,
+    before: Option<&Rows>,
+    all: RowCaps,
+) -> Result<Option<CascadeSearch<'a>>, MysqlWorkError> {
+    /// `ER_TABLEACCESS_DENIED_ERROR` and `ER_COLUMNACCESS_DENIED_ERROR`.
+    const NOT_PERMITTED: [u16; 2] = [1142, 1143];
+    let from = match query.read_cascades_from(before) {
+        Some(from) => Some(whole(read(conn, from, all).await?)?),
+        None => None,
+    };
+    let Some(mut search) = query.cascade_search(from.as_ref().or(before), Dialect::Mysql) else { return Ok(None) };
+    while let Some(statement) = search.next() {
+        match read(conn, &statement, cascades::READ).await {
+            Ok(found) => search.add(whole(found)?),
+            Err(MysqlWorkError::Driver(mysql_async::Error::Server(error), ..))
+                if NOT_PERMITTED.contains(&error.code) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(search))
 }
 
 /// Runs a statement that changes rows. Returns the rows that it returns, if it does, and how many it changed.

@@ -20,6 +20,7 @@ use sql::dialect::Dialect;
 use sql::schema::Schema;
 use sql::settings::{DatabaseSettings, RowCaps};
 use tokio::time::Instant;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Statement};
 use tokio_util::task::TaskTracker;
@@ -27,6 +28,7 @@ use tokio_util::task::TaskTracker;
 use self::connection::{PostgresConnection, PostgresConnector};
 use self::decode::TextCell;
 use self::parameter::TextParameter;
+use super::cascades::{self, AfterCascades, CascadeOutcome, CascadeSearch};
 use super::error::{DatabaseError, Phase};
 use super::pool::{ConnectionSlot, Pool};
 use super::replaced::{self, Replacing};
@@ -321,13 +323,50 @@ async fn change(client: &Client, query: &WriteQuery, caps: RowCaps) -> Result<Wr
         client.batch_execute(replaced::ROLLBACK).await?;
         before = Some(look_up(client, replacing, &written, all).await?);
     }
+    let search = cascades_before(client, query, before.as_ref(), all).await?;
     let (returned, rows_affected) = execute(client, query.run(), all).await?;
     end_of_statement(client, query).await?;
+    let mut cascaded = CascadeOutcome::default();
+    if let Some(search) = search {
+        let mut rows = AfterCascades::default();
+        for (table, statement) in search.read_after() {
+            rows.add(table, whole(read(client, &statement, cascades::READ).await?)?);
+        }
+        cascaded = search.outcome(rows, caps);
+    }
     let mut after = read_all(client, query.read_after(before.as_ref(), Dialect::Postgres), all).await?;
     if let Some(settling) = query.settling() {
         after = Some(settled(client, query, settling.written(returned.clone())?, all).await?);
     }
-    Ok(query.outcome(ReadChange { rows_affected, returned, before, after, tried, file: None }, caps)?)
+    Ok(query
+        .outcome(ReadChange { rows_affected, returned, before, after, tried, cascades: cascaded, file: None }, caps)?)
+}
+
+/// Finds the rows of other tables that foreign keys change with the change; `None` if nothing follows, or if the user of the
+/// database may change them with it and not read them.
+async fn cascades_before<'a>(
+    client: &Client,
+    query: &'a WriteQuery,
+    before: Option<&Rows>,
+    all: RowCaps,
+) -> Result<Option<CascadeSearch<'a>>, PostgresWorkError> {
+    let from = match query.read_cascades_from(before) {
+        Some(from) => Some(whole(read(client, from, all).await?)?),
+        None => None,
+    };
+    let Some(mut search) = query.cascade_search(from.as_ref().or(before), Dialect::Postgres) else { return Ok(None) };
+    client.batch_execute(replaced::SAVEPOINT).await?;
+    while let Some(statement) = search.next() {
+        match read(client, &statement, cascades::READ).await {
+            Ok(found) => search.add(whole(found)?),
+            Err(PostgresWorkError::Driver(error, _)) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+                client.batch_execute(replaced::ROLLBACK).await?;
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(search))
 }
 
 /// Runs a statement that changes rows. Returns the rows that it returns, if it does, and how many it changed.

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use sql::settings::RowCaps;
 
 /// The rows of a statement.
@@ -144,6 +144,40 @@ impl Rows {
             None => *all = Some(more),
         }
     }
+}
+
+/// The rows in an order of their own, with the columns that are compared.
+pub(crate) fn compared(rows: &Rows, left_out: &[String]) -> Json {
+    let places: Vec<usize> = (0..rows.columns.len())
+        .filter(|&place| !left_out.iter().any(|name| name.eq_ignore_ascii_case(&rows.columns[place].name)))
+        .collect();
+    // Where each value has a type of its own, that of the column says nothing.
+    let type_of = |place: usize| if rows.forms.is_empty() { rows.columns[place].type_name.as_str() } else { "" };
+    let names: Vec<[&str; 2]> =
+        places.iter().map(|&place| [rows.columns[place].name.as_str(), type_of(place)]).collect();
+    let line = |(number, row): (usize, &Vec<Json>)| {
+        let form = rows.form(number).as_bytes();
+        let cells = places.iter().map(|&place| json!([form.get(place), row[place]]));
+        Json::Array(cells.collect()).to_string()
+    };
+    let mut lines: Vec<String> = rows.rows.iter().enumerate().map(line).collect();
+    lines.sort_unstable();
+    json!([names, lines])
+}
+
+/// Bounds what is shown.
+pub(crate) fn cut_rows(rows: Rows, caps: RowCaps) -> Rows {
+    let names = rows.columns.into_iter().map(|column| (column.name, column.type_name));
+    let mut collector = RowCollector::new(names, caps);
+    for row in rows.rows {
+        if !collector.push(row) {
+            break;
+        }
+    }
+    let mut cut = collector.finish();
+    cut.truncation.ended_by = cut.truncation.ended_by.or(rows.truncation.ended_by);
+    cut.truncation.cut_cells += rows.truncation.cut_cells;
+    cut
 }
 
 /// Returns about how long a value is in JSON, without writing it.

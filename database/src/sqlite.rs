@@ -23,6 +23,7 @@ use sql::settings::{DatabaseSettings, RowCaps};
 use sql::value::Value;
 use sql::value::bytes_to_json;
 
+use super::cascades::{self, AfterCascades, CascadeOutcome};
 use super::error::{ConstraintKind, DatabaseError, shortened, without_quoted};
 use super::pool::Pool;
 use super::replaced::{self, Replacing};
@@ -279,15 +280,31 @@ fn change(connection: &mut Connection, query: &WriteQuery, caps: RowCaps) -> Res
         let (written, rows) = replaced(connection, query, replacing, whole)?;
         (tried, before) = (Some(written), Some(rows));
     }
+    let from =
+        query.read_cascades_from(before.as_ref()).map(|from| self::query(connection, from, whole)).transpose()?;
+    let mut search = query.cascade_search(from.as_ref().or(before.as_ref()), Dialect::Sqlite);
+    if let Some(search) = &mut search {
+        while let Some(statement) = search.next() {
+            search.add(self::query(connection, &statement, cascades::READ)?);
+        }
+    }
     authorizer::allow_changes(connection)?;
     let (returned, rows_affected) = execute(connection, query.run(), whole)?;
     authorizer::allow_reads(connection)?;
+    let mut cascaded = CascadeOutcome::default();
+    if let Some(search) = search {
+        let mut rows = AfterCascades::default();
+        for (table, statement) in search.read_after() {
+            rows.add(table, self::query(connection, &statement, cascades::READ)?);
+        }
+        cascaded = search.outcome(rows, caps);
+    }
     let mut after = read_all(connection, query.read_after(before.as_ref(), Dialect::Sqlite), whole)?;
     if let Some(settling) = query.settling() {
         after = Some(settled(connection, query, settling.written(returned.clone())?, whole)?);
     }
     let file = connection.path().map(str::to_owned);
-    query.outcome(ReadChange { rows_affected, returned, before, after, tried, file }, caps)
+    query.outcome(ReadChange { rows_affected, returned, before, after, tried, cascades: cascaded, file }, caps)
 }
 
 /// Runs a statement that changes rows. Returns the rows that it returns, if it does, and how many it changed.

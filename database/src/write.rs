@@ -7,15 +7,16 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 use sql::dialect::Dialect;
-use sql::guard::{MAX_COMPARED_ROWS, OtherRows, ReplacedBecause, ReplacedRows};
+use sql::guard::{Cascade, MAX_COMPARED_ROWS, OtherRows, ReplacedBecause, ReplacedRows};
 use sql::schema::TableName;
 use sql::settings::RowCaps;
 
 use super::SqlStatement;
+use super::cascades::{CascadeOutcome, CascadeSearch, CascadedRows};
 use super::error::DatabaseError;
 use super::read_again::{ROWS_READ_AGAIN, key_value, quoted, split};
 use super::replaced::Replacing;
-use super::rows::{RowCollector, Rows};
+use super::rows::{Rows, compared, cut_rows};
 
 /// How much of the rows of a change is read, so that all of it is compared, whatever is shown.
 const COMPARED: RowCaps = RowCaps { rows: MAX_COMPARED_ROWS, bytes: 64 << 20, cell_bytes: 16 << 20 };
@@ -37,6 +38,11 @@ pub struct WriteQuery {
     /// Columns to which the statement gives no value, and the database may give another one each time: they are shown, and
     /// not compared.
     pub set_by_database: Vec<String>,
+    /// The foreign keys that carry it on to rows of other tables, which are shown and compared too; those of the table that
+    /// it changes come first.
+    pub cascades: Vec<Cascade>,
+    /// Gives the rows that it changes, if nothing else does before the change.
+    pub cascades_from: Option<SqlStatement>,
     /// A human approves what is shown: what cannot be compared as a whole is not tried.
     pub is_approved: bool,
     /// A change of more rows is rolled back.
@@ -87,7 +93,9 @@ pub struct WriteOutcome {
     pub before: Option<Rows>,
     /// The rows of `before` with the same keys, after the change. Rows that were deleted, or whose key changed, are missing.
     pub after: Option<Rows>,
-    /// Of `rows_affected`, `before` and `after`, all of them, but for the columns that the database sets.
+    /// The rows of other tables that foreign keys change with it.
+    pub cascades: Vec<CascadedRows>,
+    /// Of `rows_affected`, `before`, `after` and `cascades`, all of them, but for the columns that the database sets.
     pub digest: String,
 }
 
@@ -102,10 +110,21 @@ impl WriteQuery {
         if self.touched.is_some() || self.written.is_some() { COMPARED } else { caps }
     }
 
+    /// The search for rows of other tables that foreign keys change with the rows `before`.
+    pub(crate) fn cascade_search(&self, before: Option<&Rows>, dialect: Dialect) -> Option<CascadeSearch<'_>> {
+        CascadeSearch::new(&self.cascades, before, dialect)
+    }
+
+    /// Gives the rows from which foreign keys lead on, if they were not read.
+    pub(crate) fn read_cascades_from(&self, before: Option<&Rows>) -> Option<&SqlStatement> {
+        self.cascades_from.as_ref().filter(|_| before.is_none() && !self.cascades.is_empty())
+    }
+
     /// Leaves out what is not shown.
     pub(crate) fn for_mode(mut self, mode: &WriteMode) -> Self {
         if *mode == (WriteMode::Commit { expected: None }) {
             (self.touched, self.written, self.replaced, self.settled) = (None, None, None, None);
+            (self.cascades, self.cascades_from) = (Vec::new(), None);
         }
         self.is_approved |= matches!(mode, WriteMode::Commit { expected: Some(_) });
         self
@@ -188,20 +207,22 @@ impl WriteQuery {
             let reason = format!("it changes more than can be compared: at most {MAX_COMPARED_ROWS} rows at a time");
             return Err(DatabaseError::DryRunImpossible { reason });
         }
-        let compared = json!([
-            read.rows_affected,
-            read.before.as_ref().map(|rows| compared(rows, &[])),
-            read.after.as_ref().map(|rows| compared(rows, &self.set_by_database)),
-            read.file,
-        ]);
-        let digest = Sha256::digest(compared.to_string().as_bytes());
-        let shown = |rows: Option<Rows>| rows.map(|rows| cut(self.without_hidden(rows), caps));
+        let mut compared = vec![
+            json!(read.rows_affected),
+            json!(read.before.as_ref().map(|rows| compared(rows, &[]))),
+            json!(read.after.as_ref().map(|rows| compared(rows, &self.set_by_database))),
+            json!(read.file),
+        ];
+        compared.extend(read.cascades.compared);
+        let digest = Sha256::digest(Json::Array(compared).to_string().as_bytes());
+        let shown = |rows: Option<Rows>| rows.map(|rows| cut_rows(self.without_hidden(rows), caps));
         Ok(WriteOutcome {
             rows_affected: read.rows_affected,
             replaced,
             returned: shown(read.returned),
             before: shown(read.before),
             after: shown(read.after),
+            cascades: read.cascades.shown,
             digest: URL_SAFE_NO_PAD.encode(digest),
         })
     }
@@ -217,42 +238,9 @@ pub(crate) struct ReadChange {
     pub(crate) after: Option<Rows>,
     /// The rows that the statement wrote when it was run to find what it replaces, which is `before` then.
     pub(crate) tried: Option<Rows>,
+    pub(crate) cascades: CascadeOutcome,
     /// The file that was changed, without symbolic links: the settings may name it by a link that leads elsewhere later.
     pub(crate) file: Option<String>,
-}
-
-/// The rows in an order of their own, with the columns that are compared.
-fn compared(rows: &Rows, left_out: &[String]) -> Json {
-    let places: Vec<usize> = (0..rows.columns.len())
-        .filter(|&place| !left_out.iter().any(|name| name.eq_ignore_ascii_case(&rows.columns[place].name)))
-        .collect();
-    // Where each value has a type of its own, that of the column says nothing.
-    let type_of = |place: usize| if rows.forms.is_empty() { rows.columns[place].type_name.as_str() } else { "" };
-    let names: Vec<[&str; 2]> =
-        places.iter().map(|&place| [rows.columns[place].name.as_str(), type_of(place)]).collect();
-    let line = |(number, row): (usize, &Vec<Json>)| {
-        let form = rows.form(number).as_bytes();
-        let cells = places.iter().map(|&place| json!([form.get(place), row[place]]));
-        Json::Array(cells.collect()).to_string()
-    };
-    let mut lines: Vec<String> = rows.rows.iter().enumerate().map(line).collect();
-    lines.sort_unstable();
-    json!([names, lines])
-}
-
-/// Bounds what is shown.
-fn cut(rows: Rows, caps: RowCaps) -> Rows {
-    let names = rows.columns.into_iter().map(|column| (column.name, column.type_name));
-    let mut collector = RowCollector::new(names, caps);
-    for row in rows.rows {
-        if !collector.push(row) {
-            break;
-        }
-    }
-    let mut cut = collector.finish();
-    cut.truncation.ended_by = cut.truncation.ended_by.or(rows.truncation.ended_by);
-    cut.truncation.cut_cells += rows.truncation.cut_cells;
-    cut
 }
 
 impl WriteOutcome {

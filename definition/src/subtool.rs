@@ -72,6 +72,8 @@ pub struct Definition {
     pub verify: Option<Verify>,
     /// How to look up the values that a run would replace, to show them to the human who confirms it.
     pub preview: Option<Preview>,
+    /// How to show what a run would do, without it happening: to a caller with `--dry-run`, and to the human who confirms it.
+    pub dry_run: Option<DryRun>,
     /// The maximum number of runs per session in a time window.
     pub rate_limit: Option<RateLimit>,
     /// The maximum number of its tasks that run at the same time.
@@ -279,6 +281,25 @@ pub struct Preview {
     /// A jq expression over the lookup's data: an object with the value that each field of the input would replace.
     #[schemars(example = "{title: .title, body: .body}")]
     pub replaces: String,
+    /// The subtool with that name, set when the catalog is loaded.
+    #[serde(skip)]
+    pub lookup: Option<Lookup>,
+}
+
+/// How to show what a run would do, without it happening: by a read-only subtool, or by its own request with fields that tell the service to change nothing.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DryRun {
+    /// The read-only subtool that shows it. Callers must be allowed to use it, because they get its data. Absent: its own request, with `input`.
+    pub subtool: Option<SubtoolName>,
+    /// The input of `subtool`: JSON templates over the input of the run. Without `subtool`: the fields of its own input, with the constants that make the service change nothing; a run cannot set them so.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schemars(example = json!({"ids": "{{ ids }}"}), example = json!({"validateOnly": true}))]
+    pub input: Map<String, Value>,
+    /// A jq expression over the data: what is shown of it. Absent: all of it.
+    #[schemars(example = "{deletes: .records}")]
+    pub shows: Option<String>,
     /// The subtool with that name, set when the catalog is loaded.
     #[serde(skip)]
     pub lookup: Option<Lookup>,

@@ -11,7 +11,7 @@ use ground::base::{credential, schema};
 use ground::config::Config;
 use ground::config::seal;
 use ground::config::secret::HiddenTexts;
-use ground::task::confirmation::ReplacedValues;
+use ground::task::confirmation::{LookedUp, ReplacedValues};
 use ground::task::effect::EffectClass;
 use ground::task::failure::{Failure, Retry, SideEffect};
 use ground::task::feedback::{Feedback, ShutdownProbe};
@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use crate::attempt::lookup::LookupRules;
 
 pub mod all_pages;
+pub mod dry_run;
 pub mod lookup;
 mod paging;
 mod part;
@@ -127,43 +128,59 @@ pub fn abandoned(
     AttemptReport { id: task.id, attempt: task.attempt, result: Err(FailedAttempt { retry: Retry::Never, ..failed }) }
 }
 
-/// Looks up the current values that `task` would replace. Always returns, shortly after the lookup's timeout at
-/// the latest.
-pub async fn preview(
+/// Looks up what the human is shown before `task` starts: the current values that it would replace, and what its dry run
+/// shows. Always returns, shortly after the lookups' timeouts at the latest.
+pub async fn look_up_for_human(
     mut task: Task,
     definition: Arc<Definition>,
     context: Arc<RunnerContext>,
     lookup_rules: Arc<dyn LookupRules>,
     data_folder: Arc<Path>,
     cancel: CancellationToken,
-) -> ReplacedValues {
-    let (cause, clock, feedback) = (InterruptCause::default(), AttemptClock::default(), Feedback::default());
-    let control = AttemptControl { lookup_rules, cancel, cause, clock, feedback };
+) -> LookedUp {
+    // Each has its own time, and one that fails says nothing of the other.
+    let control = || {
+        let (lookup_rules, cancel) = (Arc::clone(&lookup_rules), cancel.child_token());
+        let (cause, clock, feedback) = (InterruptCause::default(), AttemptClock::default(), Feedback::default());
+        AttemptControl { lookup_rules, cancel, cause, clock, feedback }
+    };
+    let (of_preview, of_dry_run) = (control(), control());
     let shown_input = seal::shown(&task.input);
     let hidden = match reveal(&mut task, &context) {
         Ok(hidden) => Arc::new(hidden),
-        Err(failure) => return ReplacedValues::Unknown(failure.error.message),
+        Err(failure) => {
+            return LookedUp { replaced: ReplacedValues::Unknown(failure.error.message), would_change: None };
+        }
     };
-    let attempt = Attempt {
+    let attempt = |control| Attempt {
         task: &task,
-        shown_input,
+        shown_input: shown_input.clone(),
         hidden: Arc::clone(&hidden),
         context: &context,
         data_folder: &data_folder,
-        control: &control,
+        control,
         heard: HeardClass::default(),
     };
-    let found = lookup::preview(&attempt, &definition).await;
-    attempt.count(0).unwrap_or_else(|failure| tracing::debug!(error = failure.error.message, "not counted"));
-    let mut found = found.unwrap_or_else(|| ReplacedValues::Fields(Map::new()));
-    match &mut found {
+    let (looking, trying) = (attempt(&of_preview), attempt(&of_dry_run));
+    let dry_run = async {
+        // The change of a database is its preview.
+        definition.dry_run.as_ref()?;
+        dry_run::would_change(&trying, &definition, false).await
+    };
+    let (found, mut would_change) = tokio::join!(lookup::preview(&looking, &definition), dry_run);
+    looking.count(0).unwrap_or_else(|failure| tracing::debug!(error = failure.error.message, "not counted"));
+    let mut replaced = found.unwrap_or_else(|| ReplacedValues::Fields(Map::new()));
+    match &mut replaced {
         ReplacedValues::Fields(fields) => fields.values_mut().for_each(|value| hidden.redact_value(value)),
         ReplacedValues::Unknown(why) | ReplacedValues::NotPermitted(why) => hidden.redact(why),
         ReplacedValues::Impossible(error) => hidden.redact(&mut error.message),
         // Its digest is that of the rows as they are, which are not the caller's.
         ReplacedValues::Change(_) | ReplacedValues::Pending => {}
     }
-    found
+    if let Some(would_change) = &mut would_change {
+        dry_run::hide(would_change, &trying);
+    }
+    LookedUp { replaced, would_change }
 }
 
 /// What rules know the subtool of `task` by.

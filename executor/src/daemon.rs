@@ -56,6 +56,7 @@ mod approver_keys;
 mod attempts;
 mod background;
 pub mod detach;
+mod dry_runs;
 mod event_loop;
 mod for_callers;
 mod hooks;
@@ -84,6 +85,7 @@ mod watch;
 use approver_keys::ApproverKeyring;
 use attempts::AttemptPool;
 use background::{Background, DaemonEvent};
+use dry_runs::DryRunPool;
 use for_callers::ListingPublisher;
 use hooks::HookDeliveries;
 use idle::IdleTimer;
@@ -297,6 +299,7 @@ impl Daemon {
             dispatcher: Dispatcher::new(limits),
             publisher: Publisher::new(mailbox.clone(), config.executor.inline_bytes, Arc::clone(&approver)),
             attempts: AttemptPool::new(background.clone(), settings.clone(), Arc::clone(&data_folder)),
+            dry_runs: DryRunPool::new(background.clone(), Arc::clone(&data_folder)),
             page: PageEndpoint::new(site, Arc::clone(&approver), mailbox.clone(), background.clone(), settings.clone()),
             hooks: HookDeliveries::new(store.as_mut(), mailbox.clone(), background.clone(), settings.clone())?,
             record: RecordKeeper::new(store),

@@ -41,11 +41,13 @@ use tokio::sync::watch;
 
 use crate::attempt::{self, all_pages};
 use crate::intake::approver::ApproverPresence;
+use crate::intake::dry_runs::{DryRunKey, DryRunUse, DryRuns};
 use crate::intake::policy::{PolicyCase, PolicyDecision};
 use crate::intake::ruling::ApproverWait;
 use crate::intake::settings::{LiveSettings, Settings, SettingsError};
 
 pub mod approver;
+pub mod dry_runs;
 mod hidden;
 mod key_value_words;
 mod lookups;
@@ -102,6 +104,7 @@ pub struct Intake {
     prompts: PathBuf,
     /// By the clients of API keys that have one, the profile that each has now.
     key_profiles: BTreeMap<String, String>,
+    dry_runs: DryRuns,
 }
 
 /// What a valid request to run a subtool becomes.
@@ -110,12 +113,24 @@ pub enum ValidRun {
     Task {
         task: Box<Task>,
         definition: Arc<Definition>,
+        dry_run: DryRunUse,
     },
     /// What a dry run would send.
     Plan {
         tool: SubtoolName,
         plan: Value,
+        /// What shows what it would change, if the subtool has that.
+        dry_run: Option<Box<DryRunOrder>>,
     },
+}
+
+/// A dry run to be performed: shows what a call would change, and is no task.
+#[derive(Debug)]
+pub struct DryRunOrder {
+    /// The task that the call would be.
+    pub task: Task,
+    pub definition: Arc<Definition>,
+    pub key: DryRunKey,
 }
 
 impl Intake {
@@ -137,6 +152,7 @@ impl Intake {
             approver,
             prompts: PathBuf::new(),
             key_profiles: BTreeMap::new(),
+            dry_runs: DryRuns::default(),
         }
     }
 
@@ -202,6 +218,29 @@ impl Intake {
         match profile.map(|profile| caller.tool_scope.within_profile(profile)) {
             None => caller.tool_scope.clone(),
             Some(scope) => scope.unwrap_or_else(|_| ToolScope::nothing()),
+        }
+    }
+
+    /// Notes that a caller was shown what a call would change.
+    pub fn note_dry_run(&mut self, key: DryRunKey, now: Timestamp) {
+        self.dry_runs.note(key, now);
+    }
+
+    /// Notes that a task succeeded, which may have been one that only tries a change.
+    pub fn note_success(&mut self, id: TaskId, now: Timestamp) {
+        self.dry_runs.on_success(id, now);
+    }
+
+    /// Returns the refusal of a new task that may only be made after a dry run.
+    pub fn check_shown(&mut self, id: TaskId, dry_run: DryRunUse, now: Timestamp) -> Result<(), ErrorBody> {
+        match dry_run {
+            DryRunUse::None => Ok(()),
+            DryRunUse::Is(key) => {
+                self.dry_runs.on_try(id, key);
+                Ok(())
+            }
+            DryRunUse::Needs(key, _) if self.dry_runs.has(key, now) => Ok(()),
+            DryRunUse::Needs(_, error) => Err(*error),
         }
     }
 
@@ -297,7 +336,7 @@ impl Intake {
         // The built-in question, and the keys of parts, belong to tasks that run, not to their callers.
         let posted = || settings.runner_context.delegation.as_ref().and_then(|own| own.posted_as(id));
         let is_theirs = run.tool != QUESTION || posted() == Some(Posted::Question);
-        parts::check_key(run.idempotency_key.as_deref(), || posted().is_some())?;
+        parts::check_key(run.idempotency_key.as_deref(), || posted().is_some_and(|it| it != Posted::OfHuman))?;
         catalog.profiles().check(&caller.tool_scope)?;
         // A task of an API key may have begun before its rights were narrowed: what it calls goes by those of now.
         let caller = Caller { tool_scope: self.scope_now(&caller), ..caller };
@@ -321,6 +360,7 @@ impl Intake {
         }
         settings.sources.check_privileges(&subtool.definition, &input, &caller.tool_scope)?;
         reason::check(&subtool, run.reason.as_deref())?;
+        let dry_run_key = DryRunKey::of(&subtool, &input, &caller);
         let case = PolicyCase {
             name: &subtool.name,
             definition: &subtool.definition,
@@ -350,13 +390,23 @@ impl Intake {
             let mut plan = planned(&subtool, &run, &invocation, refusal, &settings)?;
             plan["confirmation"] = if decision == PolicyDecision::Run { Value::Null } else { ruling.why.into() };
             complete_plan(&mut plan, self.missing(&subtool.definition), run_at, run.all_pages);
-            return Ok(ValidRun::Plan { tool: subtool.name.clone(), plan });
+            let dry_run = dry_run_key.map(|key| {
+                let (tool, definition) = (subtool.name.clone(), Arc::clone(&subtool.definition));
+                let effect = definition.effect_class();
+                let task = Task::accepted(id, tool, subtool.hash.clone(), effect, input, caller, now);
+                Box::new(DryRunOrder { task, definition, key })
+            });
+            return Ok(ValidRun::Plan { tool: subtool.name.clone(), plan, dry_run });
         }
+        dry_runs::check_is_no_dry_run(&subtool, &input)?;
         // No human is asked about a call that can only fail.
         let missing = || self.missing(&subtool.definition).filter(|_| decision == PolicyDecision::Ask);
         if let Some(error) = refusal.or_else(missing) {
             return Err(error);
         }
+        // A human who runs it from the page sees what it is.
+        let dry_run_key = dry_run_key.filter(|_| posted() != Some(Posted::OfHuman));
+        let dry_run = DryRunUse::of(dry_run_key, &subtool, &input, &caller, settings.config());
         // A task keeps its input too, however it ends.
         let runner = &settings.runner_context;
         runner
@@ -386,7 +436,7 @@ impl Intake {
             let confirmation = self.confirmation(&task, &subtool.definition, (&ruling, wait), run.reason, now);
             task.confirmation = Some(Box::new(confirmation));
         }
-        Ok(ValidRun::Task { task: Box::new(task), definition: Arc::clone(&subtool.definition) })
+        Ok(ValidRun::Task { task: Box::new(task), definition: Arc::clone(&subtool.definition), dry_run })
     }
 }
 

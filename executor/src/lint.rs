@@ -22,6 +22,7 @@ mod credentials;
 mod databases;
 mod definition;
 mod description;
+mod dry_runs;
 mod examples;
 mod inputs;
 mod limits;
@@ -123,6 +124,7 @@ pub fn lint(catalog: &Catalog, config: &Config, scope: &LintScope) -> Vec<Findin
         words::check(&subtool, &mut findings);
         description::check(&subtool, catalog, &mut findings);
         definition::check(&subtool, &mut findings);
+        dry_runs::check(&subtool, &mut findings);
         credentials::check(&subtool, &mut findings);
         conditions::check(&subtool, &mut findings);
         limits::check(&subtool, &mut findings);

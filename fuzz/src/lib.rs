@@ -59,7 +59,7 @@ pub fn request(bytes: &[u8]) {
     let taken = TakenRequest { id: TaskId::new(), uid: 1000, bytes: Ok(bytes.to_vec()), written_at: None };
     INTAKE.with(|intake| {
         let Ok(Request { operation: Operation::Run(run), caller, .. }) = intake::parse(&taken) else { return };
-        if let Ok(ValidRun::Task { task, definition }) = intake.run(taken.id, caller, *run, at()) {
+        if let Ok(ValidRun::Task { task, definition, .. }) = intake.run(taken.id, caller, *run, at()) {
             assert_eq!((task.id, task.state, task.attempt), (taken.id, State::Accepted, 0));
             let known = intake.definition_of(&task);
             assert!(

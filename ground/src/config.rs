@@ -135,6 +135,8 @@ pub struct CatalogSettings {
 pub struct ConfirmSettings {
     /// What happens to a subtool that changes something and does not say whether a human must approve it.
     pub writes: RuleAction,
+    /// Whether a change must be shown by a dry run before it is made, where it can be.
+    pub dry_run_first: bool,
     /// How long a task waits for a decision.
     pub wait: PositiveDuration,
     /// How many tasks may wait for a human at once.
@@ -428,6 +430,17 @@ impl Config {
     pub fn restricts_to_reading(&self, caller: &Caller) -> bool {
         let is_restricted = |name: &str| self.profiles.get(name).is_some_and(|profile| profile.read_only);
         caller.read_only || self.access.read_only || caller.tool_scope.profiles().any(is_restricted)
+    }
+
+    /// The setting by which callers with this tool scope must show a change by a dry run before they make it.
+    pub fn demands_dry_run(&self, scope: &ToolScope) -> Option<String> {
+        let demands = |name: &&str| self.profiles.get(*name).is_some_and(|profile| profile.dry_run_first);
+        let of_profile = || scope.profiles().find(demands).map(|name| format!("profiles.{name}.dry_run_first"));
+        match (self.confirm.dry_run_first, self.access.dry_run_first) {
+            (true, _) => Some("confirm.dry_run_first".to_owned()),
+            (false, true) => Some("access.dry_run_first".to_owned()),
+            (false, false) => of_profile(),
+        }
     }
 
     /// Those of these secrets and programs that are not there.

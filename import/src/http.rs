@@ -312,6 +312,20 @@ pub(crate) fn is_credential(name: &str) -> bool {
     CREDENTIALS.contains(&letters.to_ascii_lowercase().as_str())
 }
 
+/// The dry run of a request that changes something and whose input says so: the first switch with which a service, by its
+/// name, checks everything and changes nothing (AIP-163).
+pub(crate) fn dry_run(method: &str, input: &Value) -> Option<Value> {
+    const NAMES: [&str; 4] = ["dryRun", "dry_run", "validateOnly", "validate_only"];
+    if matches!(method, "GET" | "HEAD" | "OPTIONS") {
+        return None;
+    }
+    let is_switch = |name: &&str| {
+        let schema = &input["properties"][*name];
+        schema["type"] == "boolean" && schema["default"] != true && schema.get("const").is_none()
+    };
+    NAMES.iter().find(|name| is_switch(name)).map(|name| json!({"input": {*name: true}}))
+}
+
 /// The annotations that the method of a request implies (RFC 9110).
 pub(crate) fn annotations(method: &str, is_idempotent: bool) -> Value {
     match method {

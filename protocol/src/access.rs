@@ -21,6 +21,8 @@ pub struct AccessRules {
     pub admin: bool,
     /// Whether callers may only use subtools that are declared to be read-only.
     pub read_only: bool,
+    /// Whether callers must show a change by a dry run before they make it.
+    pub dry_run_first: bool,
 }
 
 impl Default for AccessRules {
@@ -34,6 +36,7 @@ impl Default for AccessRules {
             privileges: vec!["*".to_owned()],
             admin: false,
             read_only: false,
+            dry_run_first: false,
         }
     }
 }

@@ -95,6 +95,8 @@ codes! {
     NotFound = "not-found", Exit::NotFound;
     /// A rule of the configuration or of the subtool forbids the task.
     RefusedByPolicy = "refused-by-policy", Exit::Refused;
+    /// What the call would change must be shown first, by a dry run.
+    DryRunFirst = "dry-run-first", Exit::Refused;
     /// The caller's model may not get data of the subtool's class.
     TrustZone = "trust-zone", Exit::Refused;
     /// The task needs a stronger form of confirmation than is available.

@@ -70,6 +70,8 @@ pub enum Posted {
     Call,
     /// The built-in question, which only [`Delegation::ask`] asks.
     Question,
+    /// What a human has done from the page.
+    OfHuman,
 }
 
 /// The idempotency key of a call.
@@ -313,6 +315,11 @@ impl Delegation {
         is_theirs.then(|| CalledTask { id, result: Value::Object(file) })
     }
 
+    /// Marks a request that a human makes from the page, until the mark is dropped.
+    pub fn mark_of_human(&self, id: TaskId) -> PostedMark<'_> {
+        PostedMark::of(id, Posted::OfHuman, self)
+    }
+
     /// What this request is, if this executor made it.
     pub fn posted_as(&self, id: TaskId) -> Option<Posted> {
         self.posted().get(&id).copied()
@@ -391,7 +398,8 @@ impl Delegation {
 }
 
 /// Marks a request as one of this executor until it is answered or given up.
-struct PostedMark<'a> {
+#[derive(Debug)]
+pub struct PostedMark<'a> {
     id: TaskId,
     delegation: &'a Delegation,
 }

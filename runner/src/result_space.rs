@@ -99,6 +99,11 @@ impl ResultSpace {
         self.add(&id.to_string(), caller, bytes, settings)
     }
 
+    /// Counts nothing of a task any more, since no result keeps what it wrote.
+    pub fn forget(&self, id: TaskId) {
+        self.results().remove(&id);
+    }
+
     /// Forgets results whose file is gone, but not that of the task `id`, which is being written.
     fn remove_deleted(&self, results: &mut HashMap<TaskId, ResultBytes>, id: TaskId) {
         if let Some(mailbox) = &self.mailbox {

@@ -112,7 +112,7 @@ async fn perform(
             read.map_err(|failure| only_reads(failure, invocation, &database, context))
         }
         Operation::Query(_) | Operation::Statement(_) | Operation::Change(_) => {
-            Box::pin(change::change(sql, invocation, &database, cancel)).await
+            Box::pin(change::change(sql, invocation, &database, context, cancel)).await
         }
     }
 }
@@ -134,7 +134,8 @@ pub async fn preview(
     })
 }
 
-fn is_dry_run(sql: &Sql, invocation: &Invocation) -> Result<bool, Failure> {
+/// Whether a change is only tried.
+pub fn is_dry_run(sql: &Sql, invocation: &Invocation) -> Result<bool, Failure> {
     let value = fields::FieldValues::of(invocation).value(sql.dry_run.as_ref())?;
     match value {
         None => Ok(false),

@@ -16,6 +16,7 @@
 //! `statement`, `touched`, `replaced`. `named_tables` needs `text`, and
 //! `set_off` with `trigger`.
 
+mod cascades;
 mod catalog;
 mod column;
 mod data_type;
@@ -53,6 +54,7 @@ use limit::UnlimitedQuery;
 use touched::ShownChange;
 
 pub use crate::schema::TableAccess;
+pub use cascades::Cascade;
 pub(crate) use dialects::parser_dialect;
 pub use named_tables::{KnownNames, NamedTable, NamedTables, named_tables};
 pub(crate) use one_walk::{Visitor, walk};
@@ -272,6 +274,17 @@ impl GuardedStatement {
                 || (self.shown.why_not.is_some() && !keys.iter().any(|key| key.eq_ignore_ascii_case(name)))
         };
         self.shown.columns.iter().filter(is_left).cloned().collect()
+    }
+
+    /// The foreign keys that carry a change on to other tables.
+    pub fn cascades(&self) -> &[Cascade] {
+        &self.shown.cascades
+    }
+
+    /// Returns the query for the rows that a `DELETE` or `UPDATE` of one's own touches, whether or not they are the same at
+    /// another time.
+    pub fn rows_of_cascades(&self) -> Option<&TouchedQuery> {
+        self.shown.touched.as_ref().filter(|_| !self.shown.cascades.is_empty())
     }
 
     /// Why a human cannot be shown what a change will do; `None` if it can be shown.

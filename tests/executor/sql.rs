@@ -10,6 +10,7 @@ use crate::page::human::Human;
 use crate::skip::skip;
 use crate::world::{World, until};
 
+mod cascades;
 mod hidden;
 mod names;
 mod own_functions;

@@ -6,6 +6,7 @@ use agent_side::commands::run;
 use agent_side::context::Context;
 use agent_side::error::Error;
 use catalog::{Catalog, CheckOutcome, Sources, Subtool};
+use definition::Definition;
 use executor::intake::invalid;
 use executor::intake::policy::{Policy, PolicyCase, PolicyDecision, PolicyRuling};
 use executor::intake::rights_gaps;
@@ -65,10 +66,26 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Error> {
         "hash": subtool.hash,
         "effect": definition.effect_class(),
         "confirmation": confirmation,
+        "dry_run": dry_run(definition, &caller, &config),
         "lacks": lacks.filter(|names| !names.is_empty()),
         "definition": definition,
     }))?;
     Ok(Exit::Ok)
+}
+
+/// What shows what a run would change, and by which setting it must be shown first; null if nothing does.
+fn dry_run(definition: &Definition, caller: &Caller, config: &Config) -> Value {
+    if !definition.has_dry_run() {
+        return Value::Null;
+    }
+    let by_another = definition.dry_run.as_ref().and_then(|dry_run| dry_run.subtool.as_ref());
+    let shown_by = match by_another {
+        Some(subtool) => subtool.as_str(),
+        None if definition.run.change().is_some() => "a try that is rolled back",
+        None => "its own request",
+    };
+    let first = config.demands_dry_run(&caller.tool_scope).map(|setting| ("first".to_owned(), setting.into()));
+    Value::Object([("shown_by".to_owned(), shown_by.into())].into_iter().chain(first).collect())
 }
 
 /// The error for a subtool that the configuration excludes.

@@ -281,6 +281,15 @@ class GateFile(TypedDict):
     warning: NotRequired[str | None]
 
 
+class GateCascade(TypedDict):
+    r"""The rows of one table that foreign keys change with a change in a database."""
+
+    table: str
+    words: str
+    diff: NotRequired[str | None]
+    rows: NotRequired[PlainText | None]
+
+
 class GateChange(TypedDict):
     r"""A change in a database, as it was tried."""
 
@@ -291,6 +300,15 @@ class GateChange(TypedDict):
     rows: NotRequired[PlainText | None]
     set_by_database: NotRequired[list[PlainText]]
     sets_off: NotRequired[list[str]]
+    cascades: NotRequired[list[GateCascade]]
+
+
+class GateDryRun(TypedDict):
+    r"""What a dry run of the task showed."""
+
+    shown: NotRequired[PlainText | None]
+    is_cut: NotRequired[bool]
+    why_not: NotRequired[str | None]
 
 
 class Gate(TypedDict):
@@ -317,6 +335,7 @@ class Gate(TypedDict):
     runs: list[GateFile]
     reads: NotRequired[list[GateFile]]
     change: NotRequired[GateChange | None]
+    would_change: NotRequired[GateDryRun | None]
     unknown: NotRequired[str | None]
     marks: list[str]
 

@@ -18,6 +18,7 @@ use ground::task::{End, Outcome};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
+use protocol::task::TaskId;
 use runner::{Invocation, SubtoolLabel, sql};
 use serde_json::{Map, Value, json};
 
@@ -76,7 +77,7 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
         attempt.control.lookup_rules.admits(verify.subtool.as_str(), &lookup.definition, &attempt.task.caller);
     let check =
         if is_theirs { json!({"subtool": verify.subtool.as_str(), "input": input.as_ref().ok()}) } else { Value::Null };
-    let may_look = |input| permitted(attempt, &verify.subtool, lookup, input, true).map_err(Failure::from);
+    let may_look = |input| permitted(attempt, &verify.subtool, &lookup.definition, input, true).map_err(Failure::from);
     let found = match input.and_then(may_look) {
         Ok(input) => find(attempt, verify, lookup, input).await,
         Err(failure) => Err(failure),
@@ -106,20 +107,20 @@ pub(super) async fn look_up(attempt: &Attempt<'_>, definition: &Definition) -> R
 }
 
 /// Returns `input` if the caller of the task may call the lookup's subtool `name` with it.
-fn permitted(
+pub(super) fn permitted(
     attempt: &Attempt<'_>,
     name: &SubtoolName,
-    lookup: &Lookup,
+    definition: &Definition,
     input: Map<String, Value>,
     is_for_caller: bool,
 ) -> Result<Map<String, Value>, ErrorBody> {
-    let (definition, caller) = (&*lookup.definition, &attempt.task.caller);
+    let caller = &attempt.task.caller;
     attempt.control.lookup_rules.check(&LookupCall { name, definition, input: &input, caller, is_for_caller })?;
     Ok(input)
 }
 
 /// Renders the input of a lookup from the task's input.
-fn input(
+pub(super) fn input(
     attempt: &Attempt<'_>,
     name: &SubtoolName,
     templates: &Map<String, Value>,
@@ -143,7 +144,7 @@ async fn find(
     input: Map<String, Value>,
 ) -> Result<LookupResult, Failure> {
     attempt.heard.hear(Some(lookup.definition.data_class()));
-    let (data, meta) = data_of(attempt, &verify.subtool, lookup, input).await?;
+    let (data, meta) = data_of(attempt, attempt.task.id, &verify.subtool, &lookup.definition, input).await?;
     let max_bytes = attempt.context.config.executor.output_bytes;
     let shared = invocation(attempt.task, attempt.task.input.clone()).variables(&verify.happened);
     let variables: Vec<_> = shared.iter().map(|(name, value)| (*name, value)).collect();
@@ -160,18 +161,20 @@ async fn find(
     Ok(LookupResult { happened, data, meta })
 }
 
-/// Runs the lookup's subtool `name` and returns its data and `_meta`.
-async fn data_of(
+/// Runs the lookup's subtool `name` as the task `id` and returns its data and `_meta`.
+pub(super) async fn data_of(
     attempt: &Attempt<'_>,
+    id: TaskId,
     name: &SubtoolName,
-    lookup: &Lookup,
+    definition: &Definition,
     input: Map<String, Value>,
 ) -> Result<(Value, Map<String, Value>), Failure> {
-    let (context, definition) = (attempt.context, &*lookup.definition);
+    let context = attempt.context;
     let timeout = definition.timeout.unwrap_or(context.config.executor.timeout);
     // Rules about what is done in a database name this subtool, not the one of the task.
     let subtool = Some(SubtoolLabel { name: name.to_string(), tags: definition.tags.clone() });
-    let invocation = Invocation { subtool, ..invocation(attempt.task, input) };
+    let heard = attempt.heard.clone();
+    let invocation = Invocation { id: id.to_string(), subtool, heard, ..invocation(attempt.task, input) };
     let work = Box::pin(async {
         let success = Box::pin(pinned::perform(definition, &invocation, context, &attempt.control.cancel)).await?;
         attempt.shape(success, definition, &invocation.input).await
@@ -204,8 +207,8 @@ pub(super) async fn preview(attempt: &Attempt<'_>, definition: &Definition) -> O
         return Some(ReplacedValues::Unknown("the subtool of its preview is not available".to_owned()));
     };
     let found = match input(attempt, &preview.subtool, &preview.input, lookup) {
-        Ok(input) => match permitted(attempt, &preview.subtool, lookup, input, false) {
-            Ok(input) => data_of(attempt, &preview.subtool, lookup, input).await,
+        Ok(input) => match permitted(attempt, &preview.subtool, &lookup.definition, input, false) {
+            Ok(input) => data_of(attempt, attempt.task.id, &preview.subtool, &lookup.definition, input).await,
             Err(error) => return Some(ReplacedValues::NotPermitted(error.message)),
         },
         Err(failure) => Err(failure),

@@ -4,9 +4,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use definition::Definition;
@@ -21,7 +19,7 @@ use runner::attempt_clock::AttemptClock;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::background::{Background, DaemonEvent};
+use super::background::{Background, DaemonEvent, OffRuntime};
 use crate::attempt::{self, AttemptControl, InterruptCause};
 use crate::intake::settings::LiveSettings;
 
@@ -89,14 +87,15 @@ impl AttemptPool {
         self.running.remove(&id);
     }
 
-    /// Looks up the values that `task` would replace, and reports [`DaemonEvent::Previewed`].
+    /// Looks up what the human is shown about `task`, and reports [`DaemonEvent::Previewed`].
     pub(super) fn preview(&self, task: Task, definition: Arc<Definition>) {
         let (rules, data_folder) = (Arc::new(self.settings.clone()), Arc::clone(&self.data_folder));
         let runner_context = self.settings.runner_context();
         let (background, cancel) = (self.background.clone(), self.background.executor_ended().child_token());
         self.background.spawn(async move {
-            let preview = attempt::preview(task.clone(), definition, runner_context, rules, data_folder, cancel);
-            let found = OffRuntime(Box::pin(preview)).await;
+            let lookups =
+                attempt::look_up_for_human(task.clone(), definition, runner_context, rules, data_folder, cancel);
+            let found = OffRuntime(Box::pin(lookups)).await;
             if !background.send(DaemonEvent::Previewed(Box::new((task, found)))) {
                 tracing::debug!("a preview finished after the executor had ended");
             }
@@ -151,16 +150,5 @@ impl StartedAttempt {
         if self.cause.set(FailureKind::Timeout).is_err() {
             tracing::debug!(id = %self.task.id, "the attempt was stopped before");
         }
-    }
-}
-
-/// A future of which every step runs outside the runtime's threads: long computations in it hold up nothing else.
-struct OffRuntime<F>(Pin<Box<F>>);
-
-impl<F: Future> Future for OffRuntime<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        tokio::task::block_in_place(|| self.0.as_mut().poll(context))
     }
 }

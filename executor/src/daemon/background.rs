@@ -1,16 +1,19 @@
 //! Work beside the event loop: futures on the runtime, which report to the loop through one channel.
 
+use std::pin::Pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll};
 
 use dispatcher::report::AttemptReport;
 use ground::task::Task;
-use ground::task::confirmation::ReplacedValues;
+use ground::task::confirmation::LookedUp;
 use ground::task::feedback::AttemptNews;
 use protocol::task::TaskId;
 use tokio::runtime::{EnterGuard, Handle};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::dry_runs::FinishedDryRun;
 use super::hooks::DeliveryReport;
 use crate::page::PageMessage;
 
@@ -28,8 +31,10 @@ pub(super) enum DaemonEvent {
         news: AttemptNews,
     },
     PageMessage(Box<PageMessage>),
-    /// The values that a task waiting for a human would replace.
-    Previewed(Box<(Task, ReplacedValues)>),
+    /// What was looked up for a human before they decide about a task.
+    Previewed(Box<(Task, LookedUp)>),
+    /// A dry run of a caller ended.
+    DryRunFinished(Box<FinishedDryRun>),
     HookDelivered(Box<DeliveryReport>),
     /// A signal asks the executor to stop.
     StopRequested,
@@ -80,5 +85,16 @@ impl Background {
     pub(super) fn close(&self) {
         self.executor_ended.cancel();
         self.tracker.close();
+    }
+}
+
+/// A future of which every step runs outside the runtime's threads: long computations in it hold up nothing else.
+pub(super) struct OffRuntime<F>(pub(super) Pin<Box<F>>);
+
+impl<F: Future> Future for OffRuntime<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        tokio::task::block_in_place(|| self.0.as_mut().poll(context))
     }
 }

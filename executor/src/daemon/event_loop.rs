@@ -213,7 +213,8 @@ impl Daemon {
         self.tasks.do_due()?;
         self.publish_disk_problem();
         self.notifier.notify_due(&self.tasks.dispatcher, self.tasks.page.origin(), self.tasks.clock.now());
-        if self.tasks.dispatcher.running() == 0 && !self.tasks.record.is_behind() && self.program.was_replaced() {
+        let is_busy = self.tasks.dispatcher.running() > 0 || self.tasks.record.is_behind();
+        if !is_busy && self.tasks.dry_runs.is_empty() && self.program.was_replaced() {
             return Ok(Some(ExitReason::Upgraded));
         }
         if !self.is_unused() {
@@ -228,7 +229,13 @@ impl Daemon {
         let (mut batch, mut messages) = (Batch::default(), Vec::new());
         for event in arrived {
             match event {
-                DaemonEvent::AttemptFinished(report) => batch.events.push(Event::AttemptFinished(report)),
+                DaemonEvent::AttemptFinished(report) => {
+                    if report.result.is_ok() {
+                        self.inbox.intake.note_success(report.id, self.tasks.clock.now());
+                    }
+                    batch.events.push(Event::AttemptFinished(report));
+                }
+                DaemonEvent::DryRunFinished(finished) => batch.events.push(self.on_dry_run(*finished)),
                 DaemonEvent::AttemptTold { id, attempt, news } => {
                     batch.events.push(Event::AttemptTold { id, attempt, news });
                 }
@@ -294,10 +301,11 @@ impl Daemon {
                 DaemonEvent::AttemptTold { id, attempt, news } => events.push(Event::AttemptTold { id, attempt, news }),
                 DaemonEvent::HookDelivered(report) => deliveries.push(*report),
                 DaemonEvent::StopRequested => stop.end_grace(Instant::now()),
-                // Requests stay in the inbox for the next executor, and the page reports that this one is stopping.
+                // Requests stay for the next executor, also those for a dry run, and the page reports that this one is stopping.
                 DaemonEvent::InboxChanged
                 | DaemonEvent::ConfigChanged
                 | DaemonEvent::PageMessage(_)
+                | DaemonEvent::DryRunFinished(_)
                 | DaemonEvent::Previewed(_) => {}
             }
         }

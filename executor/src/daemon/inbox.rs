@@ -14,6 +14,7 @@ use protocol::error::ErrorBody;
 use protocol::mailbox::request::{Answer, RunRequest};
 use protocol::mailbox::{Mailbox, TakenRequest, order};
 use protocol::task::TaskId;
+use serde_json::Value;
 use store::switched_off::SwitchedOffTools;
 
 use super::DaemonError;
@@ -21,10 +22,17 @@ use super::background::{Background, DaemonEvent};
 use super::record::{RecordKeeper, disk_full};
 use super::task_log;
 use super::watch::InboxWatch;
-use crate::intake::{Intake, ValidRun};
+use crate::intake::{DryRunOrder, Intake, ValidRun};
 
 /// How long to wait before taking requests again after descriptors or memory ran out.
 const EXHAUSTION_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What a request to run a subtool leads to.
+pub(super) enum JudgedRun {
+    Event(Event),
+    /// A dry run that must be performed before the plan is the answer.
+    DryRun(Box<DryRunOrder>, Value),
+}
 
 pub(super) struct Inbox {
     mailbox: Mailbox,
@@ -102,31 +110,41 @@ impl Inbox {
 
     /// Judges a request to run a subtool. New tasks are refused while the record is behind.
     pub(super) fn run(
-        &self,
+        &mut self,
         id: TaskId,
         caller: Caller,
         run: RunRequest,
         record: &RecordKeeper,
         now: Timestamp,
-    ) -> Result<Event, DaemonError> {
+    ) -> Result<JudgedRun, DaemonError> {
         let (name, asker) = (run.tool.clone(), caller.clone());
         let refused = |error: ErrorBody| {
             task_log::log_refusal(id, &name, asker.uid, &error);
-            Ok(Event::refusal(id, error))
+            Ok(JudgedRun::Event(Event::refusal(id, error)))
         };
-        let (task, definition) = match self.intake.run(id, caller, run, now) {
+        let (task, definition, dry_run) = match self.intake.run(id, caller, run, now) {
             Err(error) => return refused(error),
-            Ok(ValidRun::Plan { tool, plan }) => {
+            Ok(ValidRun::Plan { tool, plan, dry_run }) => {
                 let off = self.switched_off(&tool, &asker, &self.intake.rate_limits(&tool, &asker))?;
-                return off.map_or_else(|| Ok(Event::Answer(id, Box::new(Answer::Plan(plan)))), refused);
+                return match (off, dry_run) {
+                    (Some(error), _) => refused(error),
+                    (None, Some(order)) => Ok(JudgedRun::DryRun(order, plan)),
+                    (None, None) => Ok(JudgedRun::Event(Event::Answer(id, Box::new(Answer::Plan(plan))))),
+                };
             }
             Ok(ValidRun::Task { .. }) if record.is_behind() => return refused(disk_full()),
-            Ok(ValidRun::Task { task, definition }) => (*task, definition),
+            Ok(ValidRun::Task { task, definition, dry_run }) => (*task, definition, dry_run),
         };
         let earlier = match &task.idempotency_key {
             Some(key) => record.store().task_by_key(task.caller.uid, key)?,
             None => None,
         };
+        // What was accepted before was shown before.
+        if earlier.is_none()
+            && let Err(error) = self.intake.check_shown(id, dry_run, now)
+        {
+            return refused(error);
+        }
         let mut rate_limits = self.intake.rate_limits(&task.tool, &task.caller);
         if earlier.is_none() && may_switch_off(&rate_limits) {
             if let Some(error) = self.switched_off(&task.tool, &task.caller, &rate_limits)? {
@@ -137,7 +155,7 @@ impl Inbox {
                 applied.switched_on = switched_on;
             }
         }
-        Ok(Event::Admit(Box::new(Admission { task, definition, rate_limits, earlier })))
+        Ok(JudgedRun::Event(Event::Admit(Box::new(Admission { task, definition, rate_limits, earlier }))))
     }
 
     /// Why the caller may not use a subtool now, if it was switched off for the caller.

@@ -7,7 +7,7 @@ use dispatcher::{DecisionResult, Dispatcher, Event, HumanCommand, Ticket};
 use ground::config::api_keys::ApiKeys;
 use ground::page_client::site::PageSite;
 use ground::task::Task;
-use ground::task::confirmation::ReplacedValues;
+use ground::task::confirmation::LookedUp;
 use jiff::{SignedDuration, Timestamp};
 use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
@@ -169,7 +169,7 @@ impl PageEndpoint {
     }
 
     /// Asks the human again about a task, with the values that it would replace.
-    pub(super) fn on_preview(&self, (task, found): (Task, ReplacedValues)) -> Option<Event> {
+    pub(super) fn on_preview(&self, (task, found): (Task, LookedUp)) -> Option<Event> {
         let asked = task.confirmation.as_ref()?;
         let confirmation = Box::new(asked.with_preview(&self.site.instance, &task, found));
         Some(Event::SetPreview { id: task.id, expected: asked.digest, confirmation })

@@ -11,6 +11,7 @@ use protocol::mailbox::request::{Answer, Operation, Request};
 use protocol::task::TaskId;
 use store::StoreError;
 
+use super::inbox::JudgedRun;
 use super::record::disk_full;
 use super::{Daemon, DaemonError, status, task_log};
 use crate::intake;
@@ -45,22 +46,27 @@ impl Daemon {
             if let Some(telemetry) = &self.tasks.telemetry {
                 telemetry.answer_written(request.written_at);
             }
-            fault::point("request", "answered");
-            self.mailbox.remove_taken(request.id)?;
-            fault::point("request", "done");
+            self.remove_answered(request.id)?;
         }
+        self.tasks.answered_dry_runs().into_iter().try_for_each(|id| self.remove_answered(id))
+    }
+
+    fn remove_answered(&self, request: TaskId) -> Result<(), DaemonError> {
+        fault::point("request", "answered");
+        self.mailbox.remove_taken(request)?;
+        fault::point("request", "done");
         Ok(())
     }
 
-    /// Returns the event that a request leads to; `None` if it was accepted before a crash, and its caller was not answered:
-    /// then the result file is the answer.
+    /// Returns the event that a request leads to; `None` if its dry run was started, or if it was accepted before a crash, and
+    /// its caller was not answered: then the result file is the answer.
     fn read_request(&mut self, request: &TakenRequest) -> Result<Option<Event>, DaemonError> {
         if let Some(known) = self.tasks.record.store().task(request.id)? {
             self.tasks.publish(&known);
             return Ok(None);
         }
         match intake::parse(request) {
-            Ok(Request { operation, caller, .. }) => self.event_of(request.id, operation, caller).map(Some),
+            Ok(Request { operation, caller, .. }) => self.event_of(request.id, operation, caller),
             Err(error) => {
                 task_log::log_refusal(request.id, "", request.uid, &error);
                 Ok(Some(Event::refusal(request.id, error)))
@@ -68,11 +74,19 @@ impl Daemon {
         }
     }
 
-    fn event_of(&mut self, request: TaskId, operation: Operation, caller: Caller) -> Result<Event, DaemonError> {
+    fn event_of(
+        &mut self,
+        request: TaskId,
+        operation: Operation,
+        caller: Caller,
+    ) -> Result<Option<Event>, DaemonError> {
         let now = self.tasks.clock.now();
         let answered = |answer| Event::Answer(request, Box::new(answer));
-        Ok(match operation {
-            Operation::Run(run) => self.inbox.run(request, caller, *run, &self.tasks.record, now)?,
+        Ok(Some(match operation {
+            Operation::Run(run) => match self.inbox.run(request, caller, *run, &self.tasks.record, now)? {
+                JudgedRun::Event(event) => event,
+                JudgedRun::DryRun(order, plan) => return Ok(self.tasks.start_dry_run(*order, plan)),
+            },
             Operation::Cancel { id, reason } => Event::Cancel { request, id, caller: Box::new(caller), reason },
             Operation::Abandon { session } => Event::Abandon { request, caller: Box::new(caller), session },
             Operation::Resolve { id, happened, note } => {
@@ -99,7 +113,7 @@ impl Daemon {
                 let (mailbox, config) = (self.mailbox.root(), self.config_file.path());
                 answered(status::status(&self.identity, mailbox, config, &self.tasks, now))
             }
-        })
+        }))
     }
 
     /// Forgets the ended tasks of a user's session. Open tasks stay, and so do tasks whose end is not recorded or

@@ -9,10 +9,12 @@ use jiff::Timestamp;
 use protocol::fault;
 use protocol::mailbox::request::Answer;
 use protocol::task::{State, TaskId};
+use serde_json::Value;
 use store::switched_off::{SwitchedOffTool, SwitchedOffTools};
 use store::{Change, StoreError};
 
 use super::attempts::AttemptPool;
+use super::dry_runs::DryRunPool;
 use super::hooks::{DeliveryReport, HookDeliveries};
 use super::learner::Learner;
 use super::monotonic_clock::MonotonicClock;
@@ -20,6 +22,7 @@ use super::page_endpoint::PageEndpoint;
 use super::publisher::Publisher;
 use super::record::{CommitOutcome, RecordKeeper, refuse_new};
 use super::task_log;
+use crate::intake::DryRunOrder;
 use crate::intake::settings::LiveSettings;
 use crate::telemetry::Telemetry;
 
@@ -34,6 +37,7 @@ pub(super) struct TaskDriver {
     pub(super) record: RecordKeeper,
     pub(super) publisher: Publisher,
     pub(super) attempts: AttemptPool,
+    pub(super) dry_runs: DryRunPool,
     pub(super) page: PageEndpoint,
     pub(super) hooks: HookDeliveries,
     pub(super) switched_off: SwitchedOffTools,
@@ -146,12 +150,25 @@ impl TaskDriver {
 
     /// Whether no task is open and every change is recorded.
     pub(super) fn is_idle(&self) -> bool {
-        self.dispatcher.is_idle() && !self.record.is_behind()
+        self.dispatcher.is_idle() && !self.record.is_behind() && self.dry_runs.is_empty()
     }
 
     /// Whether the answer or the result file that `request` waits for is written.
     pub(super) fn is_answered(&self, request: TaskId) -> bool {
-        !self.publisher.is_late(request) && !self.record.has_pending_answer(request)
+        !self.publisher.is_late(request)
+            && !self.record.has_pending_answer(request)
+            && !self.dry_runs.is_performing(request)
+    }
+
+    /// The requests for dry runs that were answered since the last call.
+    pub(super) fn answered_dry_runs(&mut self) -> Vec<TaskId> {
+        let (publisher, record) = (&self.publisher, &self.record);
+        self.dry_runs.take_answered(|id| !publisher.is_late(id) && !record.has_pending_answer(id))
+    }
+
+    /// Starts a dry run, whose plan is the answer to its request. Returns the answer if too many are being made.
+    pub(super) fn start_dry_run(&mut self, order: DryRunOrder, plan: Value) -> Option<Event> {
+        self.dry_runs.start(order, plan, &self.settings)
     }
 
     /// Brings the result file of `task` up to date, and shows the change on open pages.

@@ -77,7 +77,7 @@ impl Intake {
         // A task whose program or file is gone by now fails when it starts, and says why.
         let invocation = attempt::invocation(task, seal::shown(&task.input));
         let files = definition.run.files(&invocation, &self.settings().runner_context).unwrap_or_default();
-        let has_preview = definition.preview.is_some() || definition.run.change().is_some();
+        let has_preview = definition.preview.is_some() || definition.has_dry_run();
         let PolicyRuling { why, needs, asked_by, .. } = ruling.clone();
         let request = ConfirmationRequest { why, reason, needs, asked_by, instance, wait, files, has_preview };
         let mut confirmation = Confirmation::ask(task, request, confirmation::nonce(), now);

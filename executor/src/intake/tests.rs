@@ -61,7 +61,7 @@ fn run_of(operation: Operation) -> RunRequest {
 
 fn task_of(intake: &Intake, taken: &TakenRequest) -> (Task, Arc<Definition>) {
     match read(intake, taken) {
-        Ok(ValidRun::Task { task, definition }) => (*task, definition),
+        Ok(ValidRun::Task { task, definition, .. }) => (*task, definition),
         other => panic!("no task: {other:?}"),
     }
 }

@@ -25,7 +25,9 @@ pub(super) fn check(subtool: &Subtool, config: &Config, findings: &mut Vec<Findi
         }
         let verify = definition.verify.as_ref().map(|it| ("verify", &it.subtool, &it.input, &it.lookup));
         let preview = definition.preview.as_ref().map(|it| ("preview", &it.subtool, &it.input, &it.lookup));
-        for (key, name, templates, lookup) in verify.into_iter().chain(preview) {
+        let by_another = definition.dry_run.as_ref().and_then(|it| Some((it, it.subtool.as_ref()?)));
+        let dry_run = by_another.map(|(it, subtool)| ("dry_run", subtool, &it.input, &it.lookup));
+        for (key, name, templates, lookup) in [verify, preview, dry_run].into_iter().flatten() {
             let Some(lookup) = lookup else { continue };
             if let Err(message) = looked_up(templates, lookup, &invocation) {
                 error("lookup-fails", format!("its `{key}` could not call `{name}`: {message}"));

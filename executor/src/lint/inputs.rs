@@ -44,7 +44,7 @@ const RARELY_GIVEN: [&str; 24] = [
     "verbose",
 ];
 /// The keys whose values are expressions without braces.
-const EXPRESSIONS: [&str; 8] = ["each", "error", "for", "happened", "if", "input", "replaces", "select"];
+const EXPRESSIONS: [&str; 9] = ["each", "error", "for", "happened", "if", "input", "replaces", "select", "shows"];
 
 static TEMPLATE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?s)\{\{.*?\}\}|\{%.*?%\}").expect("a valid pattern"));
 static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[A-Za-z_][A-Za-z0-9_]*").expect("a valid pattern"));

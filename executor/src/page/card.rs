@@ -22,6 +22,8 @@ use runner::script::running_source;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use self::cascade::ShownCascade;
+use self::dry_run::ShownDryRun;
 use super::Page;
 use super::approval_word::approval_word;
 use super::background::CardBackground;
@@ -33,6 +35,8 @@ use super::wording::{DisplayTime, StartTime, client_words, effect_words, scope_w
 use crate::attempt as perform;
 
 mod as_gate;
+mod cascade;
+mod dry_run;
 
 /// What the template `card.html` shows.
 #[derive(Debug, Serialize)]
@@ -53,6 +57,8 @@ pub(super) struct Card {
     unknown: Option<String>,
     /// What a change in a database does.
     change: Option<ShownChange>,
+    /// What its dry run showed.
+    would_change: Option<ShownDryRun>,
     why: String,
     /// When it starts, if that is not as soon as it is approved.
     starts: Option<StartTime>,
@@ -288,15 +294,13 @@ struct ShownChange {
     set_by_database: Vec<VisibleText>,
     /// What it sets off in other tables.
     sets_off: Vec<String>,
+    /// The rows of other tables that foreign keys change with it.
+    cascades: Vec<ShownCascade>,
 }
 
 impl ShownChange {
     fn of(change: &TriedChange) -> Self {
-        let rows = |rows: &Option<Vec<Value>>| {
-            let lines: Vec<_> = rows.iter().flatten().map(Value::to_string).collect();
-            // An end for each line, so that a single one is compared as a line too.
-            Value::String(lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect())
-        };
+        let rows = |rows: &Option<Vec<Value>>| cascade::lines(rows.as_deref().unwrap_or_default());
         let (before, after) = (rows(&change.before), rows(&change.after));
         let diff = LineDiff::of(&before, &after);
         let present = if after == json!("") { before } else { after };
@@ -309,7 +313,8 @@ impl ShownChange {
         let set_by_database = names.map(|name| VisibleText::of(&json!(name))).collect();
         let TriedChange { rows_affected, replaced, .. } = *change;
         let sets_off = change.sets_off.clone();
-        Self { rows_affected, replaced, replaced_shown, shown, diff, rows, set_by_database, sets_off }
+        let cascades = change.cascades.iter().map(ShownCascade::of).collect();
+        Self { rows_affected, replaced, replaced_shown, shown, diff, rows, set_by_database, sets_off, cascades }
     }
 }
 
@@ -374,6 +379,7 @@ impl Card {
             reads: files(true),
             unknown,
             change,
+            would_change: confirmation.would_change.as_ref().map(|found| ShownDryRun::of(found, preview_lines)),
             why: confirmation.why.clone(),
             starts: StartTime::of(task, now),
             expires: CardExpiry { at: confirmation.expires_at.to_string(), left: span(left) },

@@ -18,7 +18,8 @@ use ground::config::secret::Secrets;
 use ground::task::api_key::ApiKeyRef;
 use ground::task::approver_key::{ApproverKey, ApproverKeys, EnrolledBy};
 use ground::task::confirmation::{
-    Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, TriedChange, Verdict,
+    Confirmation, ConfirmationRequest, DecidedBy, Decision, ReplacedValues, TriedCascade, TriedChange, Verdict,
+    WouldChange,
 };
 use ground::task::decide_scope::DecideScope;
 use ground::task::fingerprint::{FileRole, Fingerprint};
@@ -287,6 +288,8 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
         ("subject".to_owned(), json!("before")),
         ("body".to_owned(), json!("a\nc")),
     ])));
+    confirm.confirmation.as_mut().expect("a confirmation").would_change =
+        Some(WouldChange::Shown { data: json!({"recipients": 1}), is_cut: true });
     let form = json!({"type": "object", "properties": {"color": {"enum": ["red", "blue"]}}});
     let question = task("ask_user", json!({"question": "Which?", "form": form}), State::AwaitingConfirmation);
     let mut change = task("gmail_trash_message", json!({"message_id": "m"}), State::AwaitingConfirmation);
@@ -295,7 +298,15 @@ fn fill(store: &mut SqliteStore, catalog: &Catalog, api_keys: &ApiKeys) -> Sampl
         set_by_database: Vec::new(),
         rows_affected: 2,
         replaced: Some(1),
-        sets_off: vec!["notes (insert)".to_owned()],
+        sets_off: vec!["notes (insert)".to_owned(), "lines (delete)".to_owned()],
+        cascades: vec![TriedCascade {
+            table: "lines".to_owned(),
+            deleted: 2,
+            updated: 0,
+            is_part: false,
+            before: vec![json!({"id": 7, "order_id": 4})],
+            after: Vec::new(),
+        }],
         before: Some(vec![json!({"id": 4, "status": "pending"})]),
         after: Some(vec![json!({"id": 4, "status": "shipped"})]),
         digest: "d".to_owned(),

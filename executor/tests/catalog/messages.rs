@@ -32,6 +32,15 @@ fn wrong_definitions() -> Vec<(&'static str, Wrong)> {
     let http = |base_url: &str| Greet(json!({"run": {"http": {"base_url": base_url}}}));
     let process = |argv: Value| Greet(json!({"run": {"process": {"argv": argv}}}));
     let sends = json!({"annotations": null, "confirm": "always"});
+    let dry_run = |input: Value| {
+        let checks = json!({"type": "object", "properties": {"check": {"type": "boolean", "description": "Whether nothing is sent."},
+            "always": {"type": "boolean", "default": true, "description": "It."}}});
+        let mut send = sends.clone();
+        send["input"] = checks;
+        send["run"] = json!({"process": {"argv": ["echo", {"if": "always", "args": ["x"]}]}});
+        send["dry_run"] = input;
+        Greet(send)
+    };
     let verify = |verify: Value| {
         let mut send = sends.clone();
         send["verify"] = verify;
@@ -194,6 +203,21 @@ fn wrong_definitions() -> Vec<(&'static str, Wrong)> {
             "input": {"name": "{{ name }}"}, "happened": "length > 0"}},
             "greet_look": {"description": "Looks whether a greeting has arrived."}})),
         ),
+        ("a dry run of what reads", Greet(json!({"dry_run": {"subtool": "greet"}}))),
+        ("a dry run by what is not there", dry_run(json!({"subtool": "greet_look"}))),
+        (
+            "a dry run by what changes something",
+            Subtools(
+                json!({"greet_send": {"annotations": null, "confirm": "always", "dry_run": {"subtool": "greet_more", "input": {"name": "{{ name }}"}}},
+                "greet_more": {"description": "Says hello twice to a person.", "annotations": null, "confirm": "always"}}),
+            ),
+        ),
+        ("a dry run by nothing", dry_run(json!({}))),
+        ("a dry run with a field that does not arrive", dry_run(json!({"input": {"check": true}}))),
+        ("a dry run with a field that is not declared", dry_run(json!({"input": {"dry": true}}))),
+        ("a dry run with a field that is so anyway", dry_run(json!({"input": {"always": true}}))),
+        ("a dry run with a field of another type", dry_run(json!({"input": {"always": "yes"}}))),
+        ("a dry run that the caller decides about", dry_run(json!({"input": {"always": "{{ check }}"}}))),
     ]
 }
 

@@ -20,6 +20,8 @@ pub struct ProfileSettings {
     pub admin: bool,
     /// Whether they may only run subtools that are declared to be read-only.
     pub read_only: bool,
+    /// Whether they must show a change by a dry run before they make it.
+    pub dry_run_first: bool,
     /// The most sensitive data that their models may get.
     pub trust: Option<DataClass>,
     /// How strong an approval of their calls must be.
@@ -36,7 +38,8 @@ pub struct ProfileSettings {
 
 impl Default for ProfileSettings {
     fn default() -> Self {
-        let AccessRules { allow, deny, tags, packs, privileges, admin, read_only } = AccessRules::default();
+        let AccessRules { allow, deny, tags, packs, privileges, admin, read_only, dry_run_first } =
+            AccessRules::default();
         Self {
             allow,
             deny,
@@ -45,6 +48,7 @@ impl Default for ProfileSettings {
             privileges,
             admin,
             read_only,
+            dry_run_first,
             trust: None,
             min_assurance: None,
             rules: Vec::new(),
@@ -58,8 +62,8 @@ impl Default for ProfileSettings {
 impl ProfileSettings {
     /// Which subtools they may use.
     pub fn access(&self) -> AccessRules {
-        let Self { allow, deny, tags, packs, privileges, admin, read_only, .. } = self.clone();
-        AccessRules { allow, deny, tags, packs, privileges, admin, read_only }
+        let Self { allow, deny, tags, packs, privileges, admin, read_only, dry_run_first, .. } = self.clone();
+        AccessRules { allow, deny, tags, packs, privileges, admin, read_only, dry_run_first }
     }
 
     /// What is wrong with a profile of this name: the key below it, if it is one, and why.

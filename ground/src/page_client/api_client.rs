@@ -111,6 +111,9 @@ pub struct Gate {
     pub reads: Vec<GateFile>,
     /// What a change in a database does.
     pub change: Option<GateChange>,
+    /// What its dry run showed, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_change: Option<GateDryRun>,
     /// Why it is not known what would be replaced.
     pub unknown: Option<String>,
     /// What is unusual about it.
@@ -212,9 +215,36 @@ pub struct GateChange {
     /// The columns that the database sets by itself: what is written there may differ from what is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set_by_database: Vec<PlainText>,
-    /// What it sets off in other tables, by foreign keys and triggers; those rows are not shown.
+    /// What it sets off in other tables, by foreign keys and triggers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets_off: Vec<String>,
+    /// The rows of other tables that foreign keys change with it; those that triggers change are not shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cascades: Vec<GateCascade>,
+}
+
+/// The rows of one table that foreign keys change with a change in a database.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GateCascade {
+    pub table: String,
+    /// How many rows are deleted or changed.
+    pub words: String,
+    /// The first of the rows, before and after it.
+    pub diff: Option<String>,
+    /// The first of the rows, if they are only shown as they are.
+    pub rows: Option<PlainText>,
+}
+
+/// What a dry run of the task showed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GateDryRun {
+    /// Absent: nothing could be shown.
+    pub shown: Option<PlainText>,
+    /// Whether long lists and texts in it are cut.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
+    /// Why nothing could be shown.
+    pub why_not: Option<String>,
 }
 
 /// A decision on a task.

@@ -119,7 +119,21 @@ pub struct Confirmation {
     pub files: Vec<Fingerprint>,
     /// The current values that would be replaced, if the subtool defines how to look them up.
     pub preview: Option<ReplacedValues>,
+    /// What its dry run showed, if the subtool defines one. It is looked up together with `preview`.
+    pub would_change: Option<WouldChange>,
     pub decision: Option<Decision>,
+}
+
+/// What a dry run of a task showed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WouldChange {
+    /// The data, in which long lists and texts may be cut.
+    Shown { data: Value, is_cut: bool },
+    /// The dry run failed for this reason.
+    Unknown(String),
+    /// The caller could not have made the dry run without a human, for this reason.
+    NotPermitted(String),
 }
 
 /// The current values that a task would replace.
@@ -140,6 +154,13 @@ pub enum ReplacedValues {
     Impossible(ErrorBody),
 }
 
+/// What is looked up before a human is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LookedUp {
+    pub replaced: ReplacedValues,
+    pub would_change: Option<WouldChange>,
+}
+
 /// A change in a database that was tried and rolled back.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -157,8 +178,27 @@ pub struct TriedChange {
     /// What it sets off in other tables, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets_off: Vec<String>,
+    /// The rows of other tables that foreign keys change with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cascades: Vec<TriedCascade>,
     /// Of all rows before and after it, and of what it sets off: the change is made only if they are still these.
     pub digest: String,
+}
+
+/// The rows of one table that foreign keys change with a change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TriedCascade {
+    pub table: String,
+    pub deleted: u64,
+    pub updated: u64,
+    /// There are more rows than were looked at.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_part: bool,
+    /// The first of the rows as they are before it.
+    pub before: Vec<Value>,
+    /// Those of them that are there after it.
+    pub after: Vec<Value>,
 }
 
 /// A decision on one task.
@@ -230,7 +270,7 @@ pub struct ConfirmationRequest {
     pub instance: String,
     pub wait: Duration,
     pub files: Vec<Fingerprint>,
-    /// Whether the current values are looked up before the human is asked.
+    /// Whether the current values, or what would change, are looked up before the human is asked.
     pub has_preview: bool,
 }
 
@@ -262,6 +302,7 @@ impl Confirmation {
             asked_by,
             files,
             preview: has_preview.then_some(ReplacedValues::Pending),
+            would_change: None,
             decision: None,
         };
         confirmation.bound_to(&instance, task)
@@ -279,6 +320,8 @@ impl Confirmation {
         let folder = task.caller.folder.as_ref().map(|folder| folder.as_os_str().as_encoded_bytes());
         // Only where it is demanded, so that older records keep their digests.
         let needs = self.needs.map(|needs| serde_json::to_vec(&needs).expect("a name is plain JSON"));
+        let would_change =
+            self.would_change.as_ref().map(|shown| serde_json::to_vec(shown).expect("JSON values serialize"));
         let (input, files) = (
             serde_json::to_vec(input).expect("JSON values serialize"),
             serde_json::to_vec(&self.files).expect("fingerprints are plain JSON"),
@@ -306,13 +349,15 @@ impl Confirmation {
             self.nonce.as_bytes(),
         ];
         parts.extend(needs.as_deref());
+        parts.extend(would_change.as_deref());
         Digest::of(&parts)
     }
 
-    /// Returns this confirmation with the result of the lookup, and a new digest.
+    /// Returns this confirmation with the results of the lookups, and a new digest.
     #[must_use]
-    pub fn with_preview(&self, instance: &str, task: &Task, preview: ReplacedValues) -> Self {
-        Self { preview: Some(preview), ..self.clone() }.bound_to(instance, task)
+    pub fn with_preview(&self, instance: &str, task: &Task, found: LookedUp) -> Self {
+        let LookedUp { replaced, would_change } = found;
+        Self { preview: Some(replaced), would_change, ..self.clone() }.bound_to(instance, task)
     }
 
     /// Returns this confirmation with the digest of what it says by now.
@@ -427,6 +472,10 @@ mod tests {
             |confirmation: &mut Confirmation| confirmation.needs = Some(Assurance::Page),
             |confirmation: &mut Confirmation| confirmation.needs = Some(Assurance::Touch),
             |confirmation: &mut Confirmation| confirmation.preview = Some(ReplacedValues::Fields(Map::new())),
+            |confirmation: &mut Confirmation| confirmation.would_change = Some(WouldChange::Unknown(String::new())),
+            |confirmation: &mut Confirmation| {
+                confirmation.would_change = Some(WouldChange::NotPermitted(String::new()));
+            },
             |confirmation: &mut Confirmation| {
                 confirmation.files.push(Fingerprint::of(std::path::Path::new("/none"), FileRole::Program, 0));
             },

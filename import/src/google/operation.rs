@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::DiscoveryApi;
-use crate::http::{PathValue, Request, annotations, reference};
+use crate::http::{PathValue, Request, annotations, dry_run, reference};
 use crate::schema::{Cleaned, DEFAULT_DEPTH, MAX_INPUT_BYTES, append_description, defaults, is_required_by};
 use crate::{ImportedSubtool, describe, names};
 
@@ -51,12 +51,15 @@ impl Method {
         let fallback = names::words(what).join(" ");
         definition
             .insert("description".to_owned(), describe::subtool("", description, &fallback, &api.boilerplate).into());
-        definition.insert("input".to_owned(), request.input());
+        let input = request.input();
+        let dry_run = dry_run(verb, &input);
+        definition.insert("input".to_owned(), input);
         let annotations = annotations(verb, false);
         if annotations != json!({}) {
             definition.insert("annotations".to_owned(), annotations);
         }
         definition.insert("run".to_owned(), json!({"http": request.http(verb, None)}));
+        definition.extend(dry_run.map(|shown| ("dry_run".to_owned(), shown)));
         let mut tags = vec![api.pack.clone()];
         if group != api.pack {
             tags.push(names::words(group).join("-"));

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::security::NeededSecrets;
 use super::{OpenApi, body, entities, jobs, parameters, responses, security, servers};
-use crate::http::{Request, annotations};
+use crate::http::{Request, annotations, dry_run};
 use crate::schema::{Cleaned, DEFAULT_DEPTH, MAX_INPUT_BYTES};
 use crate::{describe, names};
 
@@ -88,6 +88,7 @@ impl Operation {
         let is_idempotent = self.request.idempotency_header.is_some();
         let annotations = annotations(&self.method, is_idempotent);
         let mut definition = Map::new();
+        let dry_run = dry_run(&self.method, &self.input);
         definition.insert("description".to_owned(), self.description.into());
         definition.insert("input".to_owned(), self.input);
         if annotations != json!({}) {
@@ -98,6 +99,7 @@ impl Operation {
         }
         let server = self.server.as_deref();
         definition.insert("run".to_owned(), json!({"http": self.request.http(&self.method, server)}));
+        definition.extend(dry_run.map(|shown| ("dry_run".to_owned(), shown)));
         let mut tags = vec![api.pack.clone()];
         tags.extend(self.tags);
         tags.dedup();

@@ -308,3 +308,25 @@ fn large_descriptions_take_no_more_than_their_share_of_time() {
         assert!(started.elapsed() < std::time::Duration::from_secs(20), "{case}: {:?}", started.elapsed());
     }
 }
+
+#[test]
+fn a_switch_with_which_nothing_is_changed_is_the_dry_run_of_a_write() {
+    let switch = |name: &str, schema: Value| json!({"name": name, "in": "query", "schema": schema});
+    let boolean = || json!({"type": "boolean"});
+    let imported = |method: &str, parameter: Value| {
+        let operation = json!({"parameters": [parameter], "responses": {"200": {"description": "ok"}}});
+        let description = openapi(&json!({"/things": {method: operation}}), &json!({}));
+        of(&description, &format!("{} /things", method.to_uppercase()))["dry_run"].clone()
+    };
+    for name in ["dryRun", "dry_run", "validateOnly", "validate_only"] {
+        assert_eq!(imported("post", switch(name, boolean())), json!({"input": {name: true}}));
+        assert_eq!(imported("get", switch(name, boolean())), Value::Null);
+    }
+    // Something else, and what is no switch.
+    assert_eq!(imported("delete", switch("preview", boolean())), Value::Null);
+    assert_eq!(imported("post", switch("dryRun", json!({"type": "string", "enum": ["All"]}))), Value::Null);
+    let in_body = json!({"post": {"requestBody": body(&json!({"type": "object", "properties": {"validateOnly": boolean(), "name": {"type": "string"}}})),
+        "responses": {"200": {"description": "ok"}}}});
+    let found = of(&openapi(&json!({"/things": in_body}), &json!({})), "POST /things");
+    assert_eq!(found["dry_run"], json!({"input": {"validateOnly": true}}));
+}

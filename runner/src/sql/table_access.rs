@@ -16,7 +16,7 @@ use ground::task::failure::Failure;
 use protocol::code::Code;
 use sql::dialect::Dialect;
 use sql::guard::{KnownNames, NamedTable, NamedTables, TableAccess, named_tables};
-use sql::schema::Schema;
+use sql::schema::{Schema, TableName};
 use tokio_util::sync::CancellationToken;
 
 use super::databases::OpenDatabase;
@@ -169,6 +169,14 @@ pub(super) async fn sets_off(
     let names = KnownNames { dialect, likely_schemas: &[], functions, schema: Some(&schema) };
     let found = accessed_by(sql, invocation, names).tables.unwrap_or_default();
     Ok(SetOff { words: found.sets_off.into_iter().collect(), definitions: found.definitions.into_iter().collect() })
+}
+
+/// Whether no rule asks about reading a table or refuses it.
+pub(super) fn may_read(table: &TableName, sql: &Sql, invocation: &Invocation, context: &RunnerContext) -> bool {
+    let Some(rules) = context.table_rules.as_ref().filter(|rules| rules.are_about_tables()) else { return true };
+    let tables = Some(NamedTables::read(table));
+    let read = AccessedTables { database: sql.database.clone(), is_change: false, tables };
+    rules.judge(invocation, &read).is_none()
 }
 
 /// The statement, with its parameters as they are declared.

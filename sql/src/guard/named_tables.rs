@@ -64,6 +64,15 @@ pub struct NamedTables {
     pub definitions: BTreeSet<String>,
 }
 
+impl NamedTables {
+    /// What a statement touches that reads this table alone.
+    pub fn read(table: &TableName) -> Self {
+        let names = names_of(table);
+        let read = NamedTable { exact: names.clone(), names, access: TableAccess::Read, must_be_allowed: true };
+        Self { tables: BTreeSet::from([read]), ..Self::default() }
+    }
+}
+
 /// Returns the tables that `sql` touches; `None` if it cannot be read, or may do anything.
 pub fn named_tables(sql: &str, known: KnownNames<'_>) -> Option<NamedTables> {
     on_a_deep_stack(|| {

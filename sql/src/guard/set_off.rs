@@ -103,7 +103,7 @@ fn of_text(catalog: &Catalog<'_>, trigger: &Trigger, text: &str, has_own_path: b
     Some(written)
 }
 
-fn carry_on(dialect: Dialect, key: &ForeignKey, change: &TableChange) -> Option<TableChange> {
+pub(super) fn carry_on(dialect: Dialect, key: &ForeignKey, change: &TableChange) -> Option<TableChange> {
     if key.parent != change.table {
         return None;
     }

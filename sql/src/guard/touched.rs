@@ -6,10 +6,12 @@ use sqlparser::ast::{
     OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Value, Values,
 };
 
+use super::cascades::Cascade;
 use super::dialects::{folded, same, written_name};
 use super::print::exact;
 use super::replaced::ReplacedRows;
 use super::set_off::TableChange;
+use super::table_use::TableUse;
 use super::text::parse_one;
 use super::volatile::volatile;
 use super::{Guard, GuardedStatement};
@@ -83,6 +85,8 @@ pub(super) struct ShownChange {
     pub(super) columns: Vec<String>,
     pub(super) set_by_database: Vec<String>,
     pub(super) why_not: Option<String>,
+    /// The foreign keys that carry it on to other tables.
+    pub(super) cascades: Vec<Cascade>,
 }
 
 /// What a statement sets of the rows that it writes.
@@ -112,6 +116,16 @@ impl Guard<'_> {
         shown.hidden = self.hidden(name, table);
         shown.columns = self.visible(name, table).iter().map(|column| column.name.clone()).collect();
         let assigned = self.assigned(inner, table);
+        let changes = || -> Vec<TableChange> {
+            let changes = checked.tables.iter().filter(|used| used.access.is_write());
+            let change = |used: &TableUse| {
+                let columns = (used.access == TableAccess::Update && !assigned.all)
+                    .then(|| assigned.columns.iter().cloned().collect());
+                TableChange { table: used.name.clone(), access: used.access, columns }
+            };
+            changes.map(change).collect()
+        };
+        shown.cascades = self.cascades(changes());
         // An update keeps the key of each row, by which the rows are told apart.
         let is_kept =
             |column: &Column| matches!(inner, Statement::Update(_)) && matches!(column.key, Some(Key::Primary));
@@ -150,13 +164,7 @@ impl Guard<'_> {
             return shown;
         }
         if !matches!(inner, Statement::Delete(_)) {
-            let changes = checked.tables.iter().filter(|used| used.access.is_write());
-            let changes = changes.map(|used| {
-                let columns = (used.access == TableAccess::Update && !assigned.all)
-                    .then(|| assigned.columns.iter().cloned().collect());
-                TableChange { table: used.name.clone(), access: used.access, columns }
-            });
-            match self.settled(changes.collect(), name, table) {
+            match self.settled(changes(), name, table) {
                 Ok(settled) => {
                     shown.settled = settled.map(|rows| ReplacedRows { hidden: hidden.to_vec(), ..rows });
                 }

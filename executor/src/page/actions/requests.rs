@@ -91,7 +91,10 @@ async fn run(page: &Page, run: RunRequest, folder: Option<PathBuf>) -> Result<Re
     let not_posted = |error: std::io::Error| {
         refuse(StatusCode::SERVICE_UNAVAILABLE, Code::Io, &format!("failed to write the request: {error}"))
     };
-    let request = PendingRequest::post(&page.context.mailbox, Operation::run(run), caller).map_err(not_posted)?;
+    let (id, context) = (TaskId::new(), page.runner_context());
+    let _mark = context.delegation.as_ref().map(|delegation| delegation.mark_of_human(id));
+    let request =
+        PendingRequest::post_as(id, &page.context.mailbox, Operation::run(run), caller).map_err(not_posted)?;
     match tokio::time::timeout(TIMEOUT, handover::reply(&request)).await {
         Ok(Some(Reply::Accepted(id) | Reply::Answer(Answer::SameAs(id)))) => {
             Ok(Json(json!({"id": id})).into_response())

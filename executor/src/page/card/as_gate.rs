@@ -8,6 +8,8 @@ use protocol::invisible;
 use protocol::task::TaskId;
 use runner::ask_user::UserQuestion;
 
+use super::cascade::ShownCascade;
+use super::dry_run::ShownDryRun;
 use super::{Card, ShownChange, ShownField, ShownFile};
 use crate::page::diff::LineDiff;
 use crate::page::form::words;
@@ -47,6 +49,7 @@ impl Card {
             runs: self.runs.iter().map(ShownFile::as_gate).collect(),
             reads: self.reads.iter().map(ShownFile::as_gate).collect(),
             change: self.change.as_ref().map(ShownChange::as_gate),
+            would_change: self.would_change.as_ref().map(ShownDryRun::as_gate),
             unknown: self.unknown.as_deref().map(invisible::escaped),
             marks: self.background.mark_words(),
             digest: self.digest,
@@ -120,6 +123,7 @@ impl ShownChange {
             diff: self.diff.as_ref().map(LineDiff::plain),
             rows: self.rows.as_ref().map(VisibleText::plain),
             sets_off: self.sets_off.iter().map(|words| invisible::escaped(words)).collect(),
+            cascades: self.cascades.iter().map(ShownCascade::as_gate).collect(),
             set_by_database: self.set_by_database.iter().map(VisibleText::plain).collect(),
         }
     }
