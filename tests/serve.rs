@@ -30,6 +30,7 @@ mod openai;
 mod passed_on;
 mod restarts;
 mod revoke;
+mod rights;
 mod sdk;
 mod sessions;
 mod slack;

@@ -36,6 +36,8 @@ export type SubmitRequest = {
   wait?: boolean;
   /** How many seconds the answer is waited for: 600 unless you say otherwise. The work goes on after that. */
   timeout?: number | null;
+  /** Whether lines that begin with `!` are commands; a key may rule them out for all of its messages. */
+  commands?: boolean;
   /** What happens while the session answers another question. */
   when_busy?: WhenBusy;
   limits?: SubmitLimits;

@@ -210,9 +210,10 @@ impl SessionService {
             return Err(ErrorBody::new(Code::InvalidInput, "the question is empty").hint("send a text, or `!help`"));
         }
         let (sender, events) = mpsc::unbounded_channel();
-        let parsed = match question.asker.has_no_commands {
-            true => Ok(InputPlace::plain(&question.text)),
-            false => InputPlace::Client.parse(&question.text),
+        let parsed = if question.asker.has_no_commands {
+            Ok(InputPlace::plain(&question.text))
+        } else {
+            InputPlace::Client.parse(&question.text)
         };
         let input = match parsed {
             Ok(input) => input,

@@ -33,6 +33,7 @@ class SubmitRequest(TypedDict):
     model: NotRequired[str | None]
     wait: NotRequired[bool]
     timeout: NotRequired[float | None]
+    commands: NotRequired[bool]
     when_busy: NotRequired[WhenBusy]
     limits: NotRequired[SubmitLimits]
 

@@ -32,7 +32,7 @@ pub(super) fn status(
 ) -> Answer {
     let counts: serde_json::Map<_, _> =
         tasks.dispatcher.counts().into_iter().map(|(state, count)| (state.to_string(), count.into())).collect();
-    Answer::Status(json!({
+    let mut status = json!({
         "pid": identity.pid,
         "version": identity.version,
         "mailbox": mailbox,
@@ -41,11 +41,14 @@ pub(super) fn status(
         "tasks": counts,
         "page": {
             "origin": tasks.page.origin(),
-            "problem": tasks.page.problem(),
             "online": tasks.page.is_open(),
             "keys": tasks.dispatcher.approver_keys().keys.len(),
             "waiting": tasks.dispatcher.confirmations_pending(),
         },
         "config": config(config_file, &tasks.settings.current()),
-    }))
+    });
+    if let Some(problem) = tasks.page.problem() {
+        status["page"]["problem"] = problem.into();
+    }
+    Answer::Status(status)
 }

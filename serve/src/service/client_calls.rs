@@ -65,7 +65,7 @@ impl ClientExchanges {
         kept.0.iter().rev().find(is_it).map(|one| one.led.clone())
     }
 
-    fn keep(&self, key: Option<String>, calls: &[ToolCall], led: LedToCalls) {
+    pub(super) fn keep(&self, key: Option<String>, calls: &[ToolCall], led: LedToCalls) {
         let bytes = led.entries.iter().map(weight).sum();
         let calls = calls.to_vec();
         let mut kept = lock(&self.kept);

@@ -7,6 +7,7 @@ use agent_loop::driver::{LoopCommand, LoopEvent, LoopObserver as _};
 use agent_loop::journal::{EntriesCopy, Journal, SessionClient};
 use agent_loop::machine::Budget;
 use agent_loop::model::conversation::{JournalEntry, ModelTurn};
+use agent_loop::model_factory::ModelFactory;
 use agent_loop::own_tasks::OwnTasksShell;
 use agent_loop::session_loop::{LoopContext, LoopOptions, SessionLoop};
 use protocol::code::Code;
@@ -41,10 +42,6 @@ pub(super) async fn ask(
             .hint("send the conversation so far, and the question as its last message"));
     }
     let ClientConversation { asker, system, messages, model, limits, tools, answers } = conversation;
-    let system = system
-        .into_iter()
-        .chain((!tools.is_empty()).then(|| CLIENT_TOOLS.to_owned()))
-        .reduce(|all, part| format!("{all}\n\n{part}"));
     let LedToCalls { question, entries } = led(messages, asker.key.as_ref(), &exchanges);
     let LiveParts {
         config,
@@ -60,10 +57,7 @@ pub(super) async fn ask(
         load,
         ..
     } = parts;
-    let model_factory = match system {
-        None => model_factory,
-        Some(system) => Arc::new(model_factory.as_ref().clone().instructed(Some(system))),
-    };
+    let model_factory = instructed(model_factory, system, !tools.is_empty());
     let log = Arc::new(EventLog::new(0, load, mailbox.clone(), config.agent.preview, None));
     let watch = trigger.again();
     let client = asker.key.clone().map(|key| SessionClient { id: STATELESS.to_owned(), key: Some(key) });
@@ -143,6 +137,15 @@ pub(super) async fn ask(
     Ok(TurnStream::of(events, 0))
 }
 
+/// The models with what the client's prompt says, and what they are told about its tools.
+fn instructed(models: Arc<ModelFactory>, system: Option<String>, has_tools: bool) -> Arc<ModelFactory> {
+    let parts = system.into_iter().chain(has_tools.then(|| CLIENT_TOOLS.to_owned()));
+    match parts.reduce(|all, part| format!("{all}\n\n{part}")) {
+        None => models,
+        system => Arc::new(models.as_ref().clone().instructed(system)),
+    }
+}
+
 /// Waits until the client has gone, or its key was revoked.
 async fn until_gone(sender: &EventSender, revoked: &RevokedKeys, asker: &Asker) {
     tokio::select! {
@@ -171,16 +174,15 @@ fn led(messages: Vec<ClientMessage>, key: Option<&String>, exchanges: &ClientExc
                     .filter(|_| matches!(entries.last(), Some(JournalEntry::Called { .. })) && !images.is_empty());
                 entries.push(JournalEntry::Asked { text, images });
             }
-            ClientMessage::Assistant { text, calls } => match exchanges.of(key, &calls) {
-                Some(led) => {
+            ClientMessage::Assistant { text, calls } => {
+                if let Some(led) = exchanges.of(key, &calls) {
                     question = Some(led.question);
                     entries.extend(led.entries);
-                }
-                None => {
+                } else {
                     let turn = ModelTurn { text, calls, ..ModelTurn::default() };
                     entries.push(JournalEntry::Answered { turn: Box::new(turn) });
                 }
-            },
+            }
             ClientMessage::Results(results) => entries.push(JournalEntry::Called { results }),
         }
     }
@@ -194,4 +196,31 @@ fn requests_so_far(entries: &[JournalEntry]) -> u32 {
         matches!(entry, JournalEntry::Answered { .. } | JournalEntry::Discarded { .. } | JournalEntry::Diagnosed { .. })
     });
     u32::try_from(made.count()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::slice;
+
+    use agent_loop::model::conversation::{ToolCall, ToolResult};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_question_goes_on_after_the_clients_calls_and_another_one_begins_anew() {
+        let call = ToolCall { id: "call_1".to_owned(), name: "theirs".to_owned(), arguments: json!({}) };
+        let exchanges = ClientExchanges::default();
+        let known = LedToCalls { question: Uuid::now_v7(), entries: Vec::new() };
+        exchanges.keep(None, slice::from_ref(&call), known.clone());
+        let user = |text: &str| ClientMessage::User { text: text.to_owned(), images: Vec::new() };
+        let said = |calls: &[ToolCall]| ClientMessage::Assistant { text: String::new(), calls: calls.to_vec() };
+        let called =
+            [user("one"), said(slice::from_ref(&call)), ClientMessage::Results(vec![ToolResult::new(&call, "x", 0)])];
+        let question = |messages: &[ClientMessage]| led(messages.to_vec(), None, &exchanges).question;
+        assert_eq!(question(&called), known.question);
+        let next = [called.to_vec(), vec![said(&[]), user("two")]].concat();
+        assert_ne!(question(&next), known.question);
+        assert_ne!(question(&called[..1]), known.question);
+    }
 }

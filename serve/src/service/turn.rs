@@ -29,6 +29,7 @@ const EVENT_BYTES: usize = 128;
 /// Who asks, as an interface knows it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Asker {
     /// The client's session, like `llama-127.0.0.1` or `slack-C012-1712.34`. It is the session's name for as long as the
     /// session exists. A client may also give a session's number, like `101`.
