@@ -14,6 +14,7 @@ use crate::world::World;
 pub(crate) mod a2a;
 mod anthropic;
 mod api;
+mod behind_tls;
 mod clients;
 mod conversations;
 mod decide;

@@ -320,6 +320,20 @@ impl Dispatcher {
         self.rate_limits.count(caller, limit, at);
     }
 
+    /// Counts a call that becomes no task towards its rate limits; an error if it may not be made.
+    pub fn count_call(
+        &mut self,
+        caller: &Caller,
+        limits: &[AppliedRateLimit],
+        now: Timestamp,
+    ) -> Result<(), ErrorBody> {
+        if let Some(error) = limits.iter().find_map(|limit| self.rate_limits.refuse(caller, limit, now)) {
+            return Err(error);
+        }
+        limits.iter().for_each(|limit| self.rate_limits.count(caller, limit, now));
+        Ok(())
+    }
+
     /// Returns the number of open tasks in each state.
     pub fn counts(&self) -> BTreeMap<State, usize> {
         let mut counts = BTreeMap::new();

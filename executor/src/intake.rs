@@ -390,7 +390,7 @@ impl Intake {
             let mut plan = planned(&subtool, &run, &invocation, refusal, &settings)?;
             plan["confirmation"] = if decision == PolicyDecision::Run { Value::Null } else { ruling.why.into() };
             complete_plan(&mut plan, self.missing(&subtool.definition), run_at, run.all_pages);
-            let dry_run = dry_run_key.map(|key| {
+            let dry_run = dry_run_key.filter(|_| !run.plan_only).map(|key| {
                 let (tool, definition) = (subtool.name.clone(), Arc::clone(&subtool.definition));
                 let effect = definition.effect_class();
                 let task = Task::accepted(id, tool, subtool.hash.clone(), effect, input, caller, now);

@@ -226,7 +226,10 @@ fn the_calls_for_a_question_are_counted_whatever_makes_them() {
         for question in 1..=2 {
             let ran = ask(&world, "Do it");
             assert_eq!(ran.json()["answer"], "Done.", "{way}: {ran}");
-            assert_eq!(called(), question * done, "{way}: each question has its own calls\n{ran}");
+            // The steps of one task run at the same time, and those that are refused stop the others.
+            let is_exact = !way.contains("steps") && way != "all";
+            let (found, most) = (called(), question * done);
+            assert!(found == most || !is_exact && found < most, "{way}: {found} of {most}\n{ran}");
         }
         let read = stub.received().iter().map(|it| String::from_utf8_lossy(&it.body).into_owned()).collect::<String>();
         assert!(read.contains("a question may make 4 calls"), "{way}: the model is told\n{read}");

@@ -249,8 +249,8 @@ fn a_wrong_value_is_answered_with_those_that_are_allowed() {
       `--in` cannot be combined with `--at`
       > the options: agent-magic-tool help run
     run say text=x --if-no-approver=maybe
-      `--if-no-approver`: `maybe` is not one of its values
-      > its values are wait, fail
+      `--if-no-approver`: `maybe` is not `wait`, `fail`, or a duration like `30s`
+      > the options: agent-magic-tool help run
     run say text=x --idempotency-key=
       `--idempotency-key`: it is empty
       > give it a value, or leave the option out

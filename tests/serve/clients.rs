@@ -27,7 +27,7 @@ fn root() -> PathBuf {
 }
 
 /// The languages that are installed.
-fn languages() -> Vec<(&'static str, &'static str)> {
+pub(super) fn languages() -> Vec<(&'static str, &'static str)> {
     let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
     LANGUAGES
         .into_iter()
@@ -41,16 +41,16 @@ fn languages() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// Runs a script of this folder, which imports our client.
-fn run_script(world: &World, program: &str, script: &str, arguments: &[&str]) -> Output {
+/// A script of this folder, which imports our client.
+pub(super) fn command_of(world: &World, program: &str, script: &str, arguments: &[&str]) -> Command {
     let file = root().join("tests/serve").join(script);
-    world
-        .within(program, &[&file.display().to_string()])
-        .args(arguments)
-        .env("PYTHONPATH", root().join("clients/python"))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .output()
-        .expect("it starts")
+    let mut command = world.within(program, &[&file.display().to_string()]);
+    command.args(arguments).env("PYTHONPATH", root().join("clients/python")).env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+fn run_script(world: &World, program: &str, script: &str, arguments: &[&str]) -> Output {
+    command_of(world, program, script, arguments).output().expect("it starts")
 }
 
 /// A server, a key that asks, and one that a human lets decide.

@@ -68,6 +68,9 @@ pub struct Options {
     /// Check everything and show what would be sent, with secrets masked, but do nothing
     #[arg(long)]
     dry_run: bool,
+    /// For a caller that asks whether a human would be: a dry run of which nothing is performed
+    #[arg(long, hide = true)]
+    plan: bool,
     /// Make retries safe: repeating a run with the same key and input returns the same task
     #[arg(long, value_name = "KEY", value_parser = not_empty)]
     idempotency_key: Option<String>,
@@ -110,7 +113,8 @@ impl Options {
         };
         request.idempotency_key.clone_from(&self.idempotency_key);
         request.reason.clone_from(&self.reason);
-        (request.dry_run, request.if_no_approver) = (self.dry_run, self.if_no_approver);
+        (request.dry_run, request.plan_only) = (self.dry_run || self.plan, self.plan);
+        request.if_no_approver = self.if_no_approver;
         let is_scheduled = request.at.is_some();
         let mailbox = Mailbox::open(&context.paths.mailbox)?;
         request.found_by = mailbox.words_that_found(context.caller.session.as_deref(), &request.tool);

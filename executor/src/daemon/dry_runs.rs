@@ -20,7 +20,7 @@ use crate::intake::DryRunOrder;
 use crate::intake::dry_runs::DryRunKey;
 use crate::intake::settings::LiveSettings;
 
-/// How many dry runs are made at once; they wait for no slot, and no rate limit counts them.
+/// How many dry runs are made at once; they wait for no slot.
 const MAX_AT_ONCE: usize = 32;
 
 /// A dry run that ended.

@@ -85,7 +85,15 @@ impl Daemon {
         Ok(Some(match operation {
             Operation::Run(run) => match self.inbox.run(request, caller, *run, &self.tasks.record, now)? {
                 JudgedRun::Event(event) => event,
-                JudgedRun::DryRun(order, plan) => return Ok(self.tasks.start_dry_run(*order, plan)),
+                JudgedRun::DryRun(order, plan) => {
+                    // It is performed like a call.
+                    let (tool, caller) = (&order.task.tool, &order.task.caller);
+                    let limits = self.inbox.intake.rate_limits(tool, caller);
+                    return Ok(match self.tasks.dispatcher.count_call(caller, &limits, now) {
+                        Ok(()) => self.tasks.start_dry_run(*order, plan),
+                        Err(error) => Some(Event::refusal(request, error)),
+                    });
+                }
             },
             Operation::Cancel { id, reason } => Event::Cancel { request, id, caller: Box::new(caller), reason },
             Operation::Abandon { session } => Event::Abandon { request, caller: Box::new(caller), session },

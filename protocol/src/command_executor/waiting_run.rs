@@ -31,7 +31,7 @@ impl WaitingRun {
                     steps.run.push(word.clone());
                     steps.run.extend(words.by_ref().cloned());
                 }
-                "--dry-run" => return None,
+                "--dry-run" | "--plan" => return None,
                 "--wait" => {
                     value.unwrap_or(DEFAULT_WAIT).parse::<PositiveDuration>().ok()?;
                     let is_repeated = wait.replace(value.unwrap_or(DEFAULT_WAIT)).is_some();

@@ -100,6 +100,9 @@ pub struct RunRequest {
     pub idempotency_key: Option<String>,
     #[serde(default)]
     pub dry_run: bool,
+    /// With a dry run: it is only said what would be sent and who would be asked, and nothing is performed for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plan_only: bool,
     /// Whether the result is to have all pages of a list, not only the first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all_pages: bool,
@@ -140,9 +143,10 @@ impl FromStr for IfNoApprover {
         match text {
             "wait" => Ok(Self::Wait),
             "fail" => Ok(Self::Fail),
-            text => {
-                text.parse().map(Self::Within).map_err(|_| "it is `wait`, `fail`, or a duration like `30s`".to_owned())
-            }
+            text => text
+                .parse()
+                .map(Self::Within)
+                .map_err(|_| format!("`{text}` is not `wait`, `fail`, or a duration like `30s`")),
         }
     }
 }

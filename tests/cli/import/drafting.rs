@@ -86,7 +86,7 @@ fn a_model_drafts_phrases_which_a_search_finds_and_a_refresh_keeps() {
     let report = &broken.json()["phrases"];
     assert_eq!(
         (broken.exit, &report["drafted"], &report["error"]["code"]),
-        (1, &json!(15), &json!("model-failed")),
+        (1, &json!(15), &json!("model-rejected")),
         "{broken}"
     );
     assert_eq!((described(&file(&world)), stub.received().len()), (15, 3));

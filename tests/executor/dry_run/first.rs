@@ -101,3 +101,16 @@ fn a_human_who_runs_it_from_the_page_needs_none() {
     let answer = human.post("/try", &json!({"tool": "shelf_remove", "input": {"name": "one"}}));
     assert_eq!(answer.status, 200, "{}", answer.body);
 }
+
+#[test]
+fn a_dry_run_counts_like_a_call() {
+    let limits = "[rate_limits.tools]\nshelf_purge = { calls = 2, per = \"1h\" }\n";
+    let world = world(limits, &json!({}));
+    let made = || world.run(&["run", "shelf_purge", "name=two", "--dry-run"]);
+    assert_eq!((code(&made()), code(&made()), code(&made())), (Value::Null, Value::Null, json!("rate-limited")));
+    assert_eq!(code(&removed(&world, "desk", &["shelf_remove", "name=one", "--dry-run"])), Value::Null);
+    let mut command = world.command(&["run", "shelf_remove", "name=one", "--dry-run"]);
+    command.env("AGENT_MAGIC_TOOL_CALL_BUDGET", "1:question");
+    let budgeted = |command: &mut std::process::Command| code(&world.transcript(&command.output().expect("it runs")));
+    assert_eq!((budgeted(&mut command), budgeted(&mut command)), (Value::Null, json!("budget-exhausted")));
+}
