@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ground::config::Config;
 use ground::results::trigger::Trigger;
-use protocol::caller::Caller;
+use protocol::caller::{Caller, session_label};
 use protocol::code::Code;
 use protocol::command_executor::CommandExecutor;
 use protocol::error::{ErrorBody, chain};
@@ -94,8 +94,12 @@ impl SessionLoop {
         };
         // The agent that delegated finds the tasks of this session by the session that it passed on.
         let delegated_session = options.brief.and(options.caller.session.clone());
-        let caller =
-            Caller { session: delegated_session.or_else(|| Some(journal.label())), wakes: true, ..options.caller };
+        // What a client of a server has started works for that client.
+        let own_label = match options.caller.client() {
+            Some(client) => session_label(Some(client), None, &journal.header.id.simple().to_string()),
+            None => journal.label(),
+        };
+        let caller = Caller { session: delegated_session.or(Some(own_label)), wakes: true, ..options.caller };
         let executor = CommandExecutor::new(shell, mailbox, caller).with_foreign_commands(config.shell.others);
         let own: Arc<dyn Tools> = Arc::new(OneTool::new(executor, active_model.trust));
         let tools = match options.client_tools {

@@ -26,12 +26,13 @@ pub(crate) fn caller(profile: Option<&str>, config: &Config, context: &Context) 
     Ok(caller)
 }
 
-/// Fails for a caller who has a part of all subtools: this part of a command is about all callers.
+/// Fails for a caller who has a part of all subtools or is one client of several: this part of a command is about all callers.
 pub(crate) fn refuse_restricted(command: &str, context: &Context) -> Result<(), Error> {
-    if context.caller.tool_scope.is_everything() {
+    let (is_client, has_all) = (context.caller.client().is_some(), context.caller.tool_scope.is_everything());
+    if has_all && !is_client {
         return Ok(());
     }
-    let message =
-        format!("`{command}` is about the sessions and rights of all callers, and you have a part of the subtools");
+    let who = if is_client { "you work for one client" } else { "you have a part of the subtools" };
+    let message = format!("`{command}` is about the sessions and rights of all callers, and {who}");
     Err(Error::new(Code::HumansOnly, message).hint("if it is needed, ask the user to run it in a terminal"))
 }

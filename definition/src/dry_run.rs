@@ -39,7 +39,10 @@ impl Definition {
             }
             _ => return None,
         };
-        let mut own = Self { run, confirm: None, verify: None, preview: None, dry_run: None, ..self.clone() };
+        // A program could do anything with the fields that tell it to change nothing: if a human has to be asked before it
+        // runs, it does not run for a dry run.
+        let confirm = self.confirm.clone().filter(|_| matches!(run, Run::Process(_)));
+        let mut own = Self { run, confirm, verify: None, preview: None, dry_run: None, ..self.clone() };
         own.annotations.read_only_hint = true;
         Some(own)
     }

@@ -330,7 +330,9 @@ impl Dispatcher {
         if let Some(error) = limits.iter().find_map(|limit| self.rate_limits.refuse(caller, limit, now)) {
             return Err(error);
         }
-        limits.iter().for_each(|limit| self.rate_limits.count(caller, limit, now));
+        for limit in limits {
+            self.rate_limits.count(caller, limit, now);
+        }
         Ok(())
     }
 

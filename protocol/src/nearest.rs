@@ -18,6 +18,11 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>, count: us
     /// What a single edit adds to a name that is not short: `list_issue` means `list_issues` rather than `list_issue_comments`.
     const ONE_EDIT: f64 = 0.3;
     const MIN_EDITED_CHARS: usize = 5;
+    /// What is longer is no misspelled name, and comparing it would take long.
+    const MAX_BYTES: usize = 256;
+    if wanted.len() > MAX_BYTES {
+        return Vec::new();
+    }
     let wanted = wanted.to_lowercase();
     let wanted_sorted = words_sorted(&wanted);
     let mut scored: Vec<_> = names

@@ -15,7 +15,6 @@ use ground::config::Config;
 use ground::results::trigger::Trigger;
 use protocol::caller::Caller;
 use protocol::code::Code;
-use protocol::duration::PositiveDuration;
 use protocol::error::{ErrorBody, chain};
 use protocol::mailbox::Mailbox;
 use protocol::paths::Paths;
@@ -26,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+pub use self::approver_window::ApproverWindows;
+use self::approver_window::Approvers;
 use self::client_calls::ClientExchanges;
 use self::conversations::Conversations;
 use self::index::SessionIndex;
@@ -82,10 +83,8 @@ pub struct ServiceContext {
     /// The caller of all sessions, narrowed by each client.
     pub caller: Caller,
     pub forget_results: ResultsForgetter,
-    /// How long a call that needs a human waits for one to open the page.
-    pub approver_window: Duration,
-    /// How long a task waits for a key that decides, if that is bounded.
-    pub gate_window: Option<PositiveDuration>,
+    /// How long is waited for who decides.
+    pub windows: ApproverWindows,
     /// How long a session without work stays in memory.
     pub idle: Duration,
 }
@@ -99,7 +98,7 @@ pub struct SessionService {
     caller: Caller,
     forget_results: ResultsForgetter,
     forget_tasks: OnceLock<TasksForgetter>,
-    approvers: approver_window::Approvers,
+    approvers: Approvers,
     idle: Duration,
     quotas: Arc<Quotas>,
     revoked: RevokedKeys,
@@ -135,8 +134,7 @@ enum AskedPlace {
 impl SessionService {
     /// Opens the service. The caller starts it with [`Self::start`] inside a runtime.
     pub fn open(context: ServiceContext, stopping: CancellationToken) -> Result<Arc<Self>, ErrorBody> {
-        let ServiceContext { paths, config, shell, caller, forget_results, approver_window, gate_window, idle } =
-            context;
+        let ServiceContext { paths, config, shell, caller, forget_results, windows, idle } = context;
         let mailbox = Mailbox::open(&paths.mailbox).map_err(|error| {
             ErrorBody::new(Code::BadMailbox, chain(&error)).hint("see what is wrong: agent-magic-tool doctor")
         })?;
@@ -160,7 +158,7 @@ impl SessionService {
             caller,
             forget_results,
             forget_tasks: OnceLock::new(),
-            approvers: approver_window::Approvers::new(approver_window, gate_window),
+            approvers: Approvers::new(windows),
             idle,
             index: SessionIndex::read(store)?,
             ledger: Arc::new(ledger),

@@ -220,8 +220,11 @@ fn a_server_gets_the_declared_environment_and_no_other() {
     let text = result["data"].as_str().unwrap_or_else(|| panic!("{result}"));
     assert!(text.contains("PLAIN=x") && text.contains("API_KEY=") && !text.contains("hunter22"), "{text}");
     let names: Vec<_> = text.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
-    let known = ["AGENT_MAGIC_TOOL_PROGRAM", "API_KEY", "HOME", "LANG", "LC_CTYPE", "PATH", "PLAIN", "TMPDIR", "USER"];
-    assert!(names.iter().all(|name| known.contains(name)), "{names:?}");
+    let ours = ["AGENT_MAGIC_TOOL_PROGRAM", "AGENT_MAGIC_TOOL_SCOPE"];
+    let known = ["API_KEY", "HOME", "LANG", "LC_CTYPE", "PATH", "PLAIN", "TMPDIR", "USER"];
+    assert!(names.iter().all(|name| known.contains(name) || ours.contains(name)), "{names:?}");
+    // It serves all callers, and may call nothing for one of them.
+    assert!(text.contains("AGENT_MAGIC_TOOL_SCOPE=[[]]"), "{text}");
 }
 
 #[test]

@@ -14,6 +14,8 @@ use crate::skip::skip;
 use crate::world::until;
 
 const NGINX: &str = "/usr/sbin/nginx";
+/// The address of the proxy, as if it were another machine than its clients.
+const PROXY: &str = "127.0.0.9";
 
 /// A running nginx that ends with this.
 struct Proxy {
@@ -61,7 +63,7 @@ impl Proxy {
         let user = if nix::unistd::geteuid().is_root() { "user root;\n" } else { "" };
         let config = format!(
             "{user}daemon off;\npid {own}/pid;\nerror_log {own}/errors;\nevents {{}}\nhttp {{\n    access_log off;\n{temporary}    server {{\n\
-             \u{20}       listen 127.0.0.1:{port} ssl;\n        ssl_certificate {own}/certificate.pem;\n        ssl_certificate_key {own}/key.pem;\n\
+             \u{20}       listen 127.0.0.1:{port} ssl;\n        proxy_bind {PROXY};\n        ssl_certificate {own}/certificate.pem;\n        ssl_certificate_key {own}/key.pem;\n\
              {}    }}\n}}\n",
             location(target)
         );
@@ -87,7 +89,7 @@ fn location(port: u16) -> String {
 #[test]
 fn our_clients_ask_and_decide_through_a_proxy_with_tls() {
     let (port, target) = (free_port(), free_port());
-    let more = format!("\n[serve]\nproxies = [\"127.0.0.1\"]\npublic_names = [\"localhost:{port}\"]\n");
+    let more = format!("\n[serve]\nproxies = [\"{PROXY}\"]\npublic_names = [\"localhost:{port}\"]\n");
     let Some((world, _model)) = world_with_model(&more) else { return };
     let human = Human::of(&world);
     let (asker, decider) = (world.make_api_key("asker").key, world.make_deciding_key(&human, "decider"));
@@ -103,17 +105,21 @@ fn our_clients_ask_and_decide_through_a_proxy_with_tls() {
         ran.output().expect("it starts")
     };
     for (program, script) in super::clients::languages() {
-        let command = |policy: &Value| json!({"ask_key": asker, "decide_key": decider, "policy": policy, "message": "run: agent-magic-tool run note text=x"});
+        // What was denied is not asked again for a while.
+        let command = |policy: &Value, text: &str| {
+            let message = format!("run: agent-magic-tool run note text={program}-{text}");
+            json!({"ask_key": asker, "decide_key": decider, "policy": policy, "message": message})
+        };
         for (policy, result) in
             [(json!({"by_subtool": {"note": true}}), "approved"), (json!({"reject_all": null}), "denied")]
         {
-            let ran = client(program, script, &command(&policy), true);
+            let ran = client(program, script, &command(&policy, result), true);
             let told: Value = serde_json::from_slice(&ran.stdout)
                 .unwrap_or_else(|_| panic!("{program}: {}", String::from_utf8_lossy(&ran.stderr)));
             assert_eq!(told["outcomes"][0]["result"], result, "{program}: {told}");
         }
         // A certificate that is not trusted ends it before a key is sent.
-        let ran = client(program, script, &command(&json!({"approve_all": null})), false);
+        let ran = client(program, script, &command(&json!({"approve_all": null}), "untrusted"), false);
         let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
         assert!(!said.contains("\"result\"") && !said.contains(&decider), "{program}: {said}");
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Server;
 use crate::agent::aimock::Model;
 use crate::page::human::Human;
-use crate::world::{World, program, until};
+use crate::world::{World, full_program, program, until};
 
 fn bearer(key: &str) -> String {
     format!("Authorization: Bearer {key}\r\n")
@@ -21,6 +21,11 @@ fn world(more: &str) -> Option<(World, Model)> {
         "annotations": {"readOnlyHint": true},
         "input": {"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]},
         "run": {"process": {"argv": ["sh", "-c", format!("{} $0 2>&1", program().display()), "{{ line }}"],
+            "env": {"AGENT_MAGIC_TOOL_DIR": world.mailbox()}}},
+    });
+    subtools["by_agent"] = json!({
+        "description": "Asks an agent of its own.", "input": {}, "annotations": {"readOnlyHint": true},
+        "run": {"process": {"argv": [full_program(), "agent", "--json", "--if-no-approver=wait", "run: agent-magic-tool run note text=agent"],
             "env": {"AGENT_MAGIC_TOOL_DIR": world.mailbox()}}},
     });
     world.define("tests.json", &subtools);
@@ -61,6 +66,20 @@ fn what_a_program_asks_is_asked_by_the_key_that_runs_it() {
     let read = server.request("POST", "/api/v1/submit", &bearer(&other), &body);
     assert!(!read.body.contains("own"), "{}", read.body);
     assert_eq!(world.result_file(id)["state"], "awaiting_confirmation");
+    // A program that is an agent of ours works for the key as well, and has no say in what is about all.
+    let body = json!({"session": "four", "message": "run: agent-magic-tool run by_agent", "wait": false}).to_string();
+    server.request("POST", "/api/v1/submit", &bearer(&phone), &body);
+    let gates = || server.request("GET", "/api/v1/gates", &bearer(&phone), "").json()["gates"].clone();
+    until("its agent asks", || gates().as_array().is_some_and(|gates| gates.len() == 2));
+    assert!(gates().as_array().expect("a list").iter().all(|gate| gate["own"] == true), "{}", gates());
+    let message = "run: agent-magic-tool run by_program line='serve key create evil' --wait";
+    let body = json!({"session": "five", "message": message}).to_string();
+    let made = server.request("POST", "/api/v1/submit", &bearer(&other), &body);
+    assert!(
+        world.run(&["serve", "key", "list"]).json().as_array().is_some_and(|keys| keys.len() == 2),
+        "{}",
+        made.body
+    );
 }
 
 #[test]

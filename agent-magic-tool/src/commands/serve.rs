@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::serve::http::openapi;
 use ::serve::program::{self, Announcer};
-use ::serve::service::ServiceContext;
+use ::serve::service::{ApproverWindows, ServiceContext};
 use agent_loop::model::registry::ModelRegistry;
 use agent_side::commands::tasks;
 use agent_side::context::{Context, Stdin};
@@ -232,8 +232,8 @@ impl Announcer for OutputAnnouncer<'_> {
 fn service_context(config: Config, caller: Caller, context: &Context) -> ServiceContext {
     // The server itself forgets what its clients delete, whatever they may do.
     let (paths, own_caller, dispatch) = (context.paths.clone(), context.caller.clone(), context.dispatch);
-    let serve = &config.serve;
-    let (approver_window, gate_window, idle) = (serve.approver_window.get(), serve.gate_window, serve.idle.get());
+    let (settings, idle) = (&config.serve, config.serve.idle.get());
+    let windows = ApproverWindows { until_there: settings.approver_window.get(), of_key: settings.key_window };
     ServiceContext {
         paths: context.paths.clone(),
         config,
@@ -251,8 +251,7 @@ fn service_context(config: Config, caller: Caller, context: &Context) -> Service
             let forgotten = tasks::forget(label.to_owned(), &own);
             forgotten.map(|(_, open)| open).map_err(|error| ErrorBody::clone(error.body()))
         }),
-        approver_window,
-        gate_window,
+        windows,
         idle,
     }
 }

@@ -95,8 +95,13 @@ impl Daemon {
         let FinishedDryRun { request, key, mut plan, shown } = finished;
         self.tasks.dry_runs.performing.remove(&request);
         self.tasks.dry_runs.answered.push(request);
-        // What a rule keeps from being shown is decided without it.
-        if let Some(WouldChange::Shown { .. } | WouldChange::NotPermitted(_)) = &shown {
+        let was_shown = match &shown {
+            Some(WouldChange::Shown { .. }) => true,
+            // What may not be shown to the caller is a human's to decide, if one is asked.
+            Some(WouldChange::NotPermitted(_)) => plan["confirmation"].is_string(),
+            Some(WouldChange::Unknown(_)) | None => false,
+        };
+        if was_shown {
             self.inbox.intake.note_dry_run(key, self.tasks.clock.now());
         }
         add_to(&mut plan, shown);

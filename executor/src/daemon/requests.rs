@@ -1,6 +1,6 @@
 //! What each request from the mailbox leads to: an event for the dispatcher, or an answer.
 
-use dispatcher::{Event, ResolveRequest};
+use dispatcher::{Event, RateLimitKey, ResolveRequest};
 use protocol::caller::Caller;
 use protocol::code::Code;
 use protocol::error::ErrorBody;
@@ -88,7 +88,14 @@ impl Daemon {
                 JudgedRun::DryRun(order, plan) => {
                     // It is performed like a call.
                     let (tool, caller) = (&order.task.tool, &order.task.caller);
-                    let limits = self.inbox.intake.rate_limits(tool, caller);
+                    let mut limits = self.inbox.intake.rate_limits(tool, caller);
+                    if let Some(shows) = order.definition.dry_run.as_ref().and_then(|dry_run| dry_run.subtool.as_ref())
+                    {
+                        let of_subtool = self.inbox.intake.rate_limits(shows, caller).into_iter();
+                        limits.extend(
+                            of_subtool.filter(|it| matches!(it.key, RateLimitKey::Tool(_) | RateLimitKey::Tag(_))),
+                        );
+                    }
                     return Ok(match self.tasks.dispatcher.count_call(caller, &limits, now) {
                         Ok(()) => self.tasks.start_dry_run(*order, plan),
                         Err(error) => Some(Event::refusal(request, error)),

@@ -43,9 +43,11 @@ impl DryRunKey {
             return None;
         }
         let mut input = input.clone();
-        // Whether it is a dry run.
+        // Whether it is a dry run: as the caller of a change says, or switched off, which is no other call than without.
         for field in fields_that_decide(definition, &input) {
-            input.remove(&field);
+            if definition.run.change().is_some() || input.get(&field) == Some(&Value::Bool(false)) {
+                input.remove(&field);
+            }
         }
         let mut input = Value::Object(input);
         // What is written in another order is the same call.
@@ -57,6 +59,8 @@ impl DryRunKey {
             owner.as_ref().or(caller.session.as_ref()).map(String::as_bytes).unwrap_or_default(),
             subtool.name.as_str().as_bytes(),
             subtool.hash.as_bytes(),
+            // The same relative path in another folder is another file.
+            caller.folder.as_ref().map(|folder| folder.as_os_str().as_encoded_bytes()).unwrap_or_default(),
             &serde_json::to_vec(&input).expect("JSON values serialize"),
         ];
         Some(Self(Digest::of(&parts)))

@@ -457,7 +457,10 @@ mod tests {
         let keys = keys_in(&folder);
         let until = |seconds| ApiKeyOptions {
             expires_at: Some(clock::now() + jiff::SignedDuration::from_secs(seconds)),
-            ..ApiKeyOptions::default()
+            history: HistoryKeeper::Client,
+            model: Some("small".to_owned()),
+            profile: Some("support".to_owned()),
+            no_commands: true,
         };
         let past = keys.create("past", ASK, until(-1)).expect("made");
         let later = keys.create("later", ASK, until(60)).expect("made");

@@ -36,8 +36,8 @@ pub struct ServeSettings {
     /// How long a task that needs a human waits for one to open the page, before it is refused.
     pub approver_window: PositiveDuration,
     /// How long a task waits for a key that decides, if no human has the page open; absent: as long as `confirm.wait`.
-    #[serde(default)]
-    pub gate_window: Option<PositiveDuration>,
+    #[serde(default, rename = "gate_window")]
+    pub key_window: Option<PositiveDuration>,
     /// The Slack app, if there is one.
     #[serde(default)]
     pub slack: Option<SlackSettings>,

@@ -15,7 +15,9 @@ use ground::task::failure::{Failure, Retry};
 use ground::task::fingerprint::{FileRole, Fingerprint, check_shown};
 use protocol::caller::Caller;
 use protocol::code::Code;
+use protocol::paths::TOOL_SCOPE;
 use protocol::paths::home_folder;
+use protocol::tool_scope::ToolScope;
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
@@ -129,7 +131,10 @@ impl ProgramCall {
             };
             (name.clone(), value)
         });
-        Self { folder: folder.to_owned(), env: env.collect(), ..Self::configured(argv, "") }
+        // It works for all callers at once, and so has the rights of none, unless its configuration says otherwise.
+        let nothing = (TOOL_SCOPE.to_owned(), VariableValue::Text(ToolScope::nothing().to_env_value()));
+        let env = iter::once(nothing).chain(env).collect();
+        Self { folder: folder.to_owned(), env, ..Self::configured(argv, "") }
     }
 
     pub(super) fn name(&self) -> &str {

@@ -29,7 +29,7 @@ use crate::http::HistoryKeeper;
 use crate::service::turn::{
     Asker, EventId, LoggedEvent, SessionEvent, TaskNews, TurnOutcome, TurnStream, TurnUsage, WaitingNews,
 };
-use crate::service::{ServiceContext, SessionService};
+use crate::service::{ApproverWindows, ServiceContext, SessionService};
 
 const TASK: &str = "0190a0b0c0d07e0f8a0b0c0d0e0f0a0b";
 
@@ -96,8 +96,7 @@ pub(crate) fn stopped_service() -> (Arc<SessionService>, Paths) {
         shell: Arc::new(ProgramShell::new("agent-magic-tool")),
         caller: Caller::default(),
         forget_results: Box::new(|_| Ok(Vec::new())),
-        approver_window: Duration::ZERO,
-        gate_window: None,
+        windows: ApproverWindows { until_there: Duration::ZERO, of_key: None },
         idle: Duration::ZERO,
     };
     (SessionService::open(context, stopping).expect("a service"), paths)

@@ -26,8 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct ApproverWindow {
     shell: Arc<dyn Shell>,
-    window: Duration,
-    gate_window: Option<PositiveDuration>,
+    windows: ApproverWindows,
     asker: Mutex<Asker>,
     /// Only for its clock: it is never told anything.
     clock: (Mutex<()>, Condvar),
@@ -37,28 +36,34 @@ pub(crate) struct ApproverWindow {
     followers: Followers,
 }
 
+/// How long is waited for who decides.
+#[derive(Debug, Clone, Copy)]
+pub struct ApproverWindows {
+    /// How long a call waits until one is there.
+    pub until_there: Duration,
+    /// How long a task waits for a key that decides, if that is bounded.
+    pub of_key: Option<PositiveDuration>,
+}
+
 /// Who may answer a call that needs a human, and for how long that is waited for.
 #[derive(Debug, Clone)]
 pub(crate) struct Approvers {
-    /// How long a call waits until one is there.
-    pub(crate) window: Duration,
-    /// How long a task waits for a key that decides, if that is bounded.
-    pub(crate) gate_window: Option<PositiveDuration>,
+    pub(crate) windows: ApproverWindows,
     pub(crate) followers: Followers,
 }
 
 impl Approvers {
-    pub(crate) fn new(window: Duration, gate_window: Option<PositiveDuration>) -> Self {
-        Self { window, gate_window, followers: Followers::new() }
+    pub(crate) fn new(windows: ApproverWindows) -> Self {
+        Self { windows, followers: Followers::new() }
     }
 }
 
 impl ApproverWindow {
     pub(crate) fn new(shell: Arc<dyn Shell>, approvers: Approvers, asker: Asker, revoked: RevokedKeys) -> Self {
         let clock = (Mutex::new(()), Condvar::new());
-        let Approvers { window, gate_window, followers } = approvers;
+        let Approvers { windows, followers } = approvers;
         let (asker, is_closed) = (Mutex::new(asker), AtomicBool::new(false));
-        Self { shell, window, gate_window, asker, clock, is_closed, revoked, followers }
+        Self { shell, windows, asker, clock, is_closed, revoked, followers }
     }
 
     /// Lets no further call through. What a call that is running still starts is cancelled.
@@ -91,7 +96,9 @@ impl ApproverWindow {
         let mut words = words.to_vec();
         let asker = self.asker.lock().unwrap_or_else(PoisonError::into_inner);
         let waits_for_key = !asker.can_decide && self.followers.can_decide_for(asker.key.as_deref());
-        if let Some(window) = self.gate_window.filter(|_| waits_for_key && !shell::says_what_without_approver(&words)) {
+        if let Some(window) =
+            self.windows.of_key.filter(|_| waits_for_key && !shell::says_what_without_approver(&words))
+        {
             words.insert(1, format!("{}={window}", shell::IF_NO_APPROVER));
         }
         words
@@ -108,7 +115,7 @@ impl Shell for ApproverWindow {
     fn call(&self, words: &[String], stdin: &str, caller: &Caller) -> PrintedOutput {
         let own_caller = caller;
         let mut caller = self.caller(own_caller);
-        let until = Instant::now() + self.window;
+        let until = Instant::now() + self.windows.until_there;
         let is_plan = |word: &String| word == "--dry-run" || word == "--plan";
         let is_run = words.first().is_some_and(|word| word == "run") && !words.iter().any(is_plan);
         let printed = loop {
@@ -181,9 +188,14 @@ mod tests {
         let shell = Arc::new(ShellStub(refusals.into()));
         let asker = Asker { can_decide, ..Asker::default() };
         let words = ["run", "x"].map(str::to_owned);
-        ApproverWindow::new(shell, Approvers::new(window, None), asker, RevokedKeys::none())
-            .call(&words, "", &Caller::default())
-            .status
+        ApproverWindow::new(
+            shell,
+            Approvers::new(ApproverWindows { until_there: window, of_key: None }),
+            asker,
+            RevokedKeys::none(),
+        )
+        .call(&words, "", &Caller::default())
+        .status
     }
 
     #[test]
@@ -192,7 +204,7 @@ mod tests {
         let asker = Asker { tool_scope: only("a_*"), depth: 1, ..Asker::default() };
         let window = ApproverWindow::new(
             Arc::new(ShellStub(0.into())),
-            Approvers::new(Duration::ZERO, None),
+            Approvers::new(ApproverWindows { until_there: Duration::ZERO, of_key: None }),
             asker,
             RevokedKeys::none(),
         );
@@ -225,7 +237,7 @@ mod tests {
         let shell = Arc::new(SlowShell::default());
         let window = ApproverWindow::new(
             Arc::<SlowShell>::clone(&shell),
-            Approvers::new(Duration::ZERO, None),
+            Approvers::new(ApproverWindows { until_there: Duration::ZERO, of_key: None }),
             Asker::default(),
             RevokedKeys::none(),
         );

@@ -85,12 +85,17 @@ fn a_profile_and_the_access_rules_demand_it_too_and_inspect_says_so() {
 }
 
 #[test]
-fn what_a_rule_keeps_from_being_shown_is_decided_without_it() {
+fn what_a_rule_keeps_from_being_shown_is_a_humans_to_decide() {
     let rule = "[[confirm.rules]]\ntools = [\"shelf_look\"]\nthen = \"refuse\"\n";
     let world = world(&format!("{FIRST}{rule}"), &json!({}));
     assert_eq!(code(&world.run(&["run", "shelf_remove", "name=one"])), "dry-run-first");
     assert!(dry_run(&world, &["shelf_remove", "name=one"]).json()["not_shown"].is_string());
-    assert_eq!(code(&world.run(&["run", "shelf_remove", "name=one"])), Value::Null);
+    assert_eq!(code(&world.run(&["run", "shelf_remove", "name=one"])), "dry-run-first", "no human would see it");
+    world.configure_without_packs(&format!("[confirm]\ndry_run_first = true\n{rule}"));
+    assert!(dry_run(&world, &["shelf_remove", "name=one"]).json()["not_shown"].is_string());
+    let asked = world.run(&["run", "shelf_remove", "name=one"]);
+    let id = asked.json()["id"].as_str().unwrap_or_else(|| panic!("{asked}")).to_owned();
+    crate::world::until("a human is asked", || world.result_file(&id)["state"] == "awaiting_confirmation");
 }
 
 #[test]
@@ -113,4 +118,16 @@ fn a_dry_run_counts_like_a_call() {
     command.env("AGENT_MAGIC_TOOL_CALL_BUDGET", "1:question");
     let budgeted = |command: &mut std::process::Command| code(&world.transcript(&command.output().expect("it runs")));
     assert_eq!((budgeted(&mut command), budgeted(&mut command)), (Value::Null, json!("budget-exhausted")));
+}
+
+#[test]
+fn a_dry_run_counts_for_the_same_input_in_the_same_folder() {
+    let world = world(FIRST, &json!({}));
+    let elsewhere = world.folder().join("elsewhere");
+    std::fs::create_dir(&elsewhere).expect("made");
+    dry_run(&world, &["shelf_remove", "name=one"]);
+    let mut command = world.command(&["run", "shelf_remove", "name=one"]);
+    let moved = world.transcript(&command.current_dir(&elsewhere).output().expect("it runs"));
+    assert_eq!(code(&moved), "dry-run-first", "{moved}");
+    assert_eq!(code(&world.run(&["run", "shelf_remove", "name=one"])), Value::Null);
 }

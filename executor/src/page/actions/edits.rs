@@ -70,6 +70,11 @@ fn check_edit(page: &Page, edit: &EditBody) -> Result<CheckedEdit, Response> {
     let input = hidden::sealed_edit(page, &subtool.definition.input, &task, &edit.input)?;
     let revealed = hidden::revealed(page, &input)?;
     check_input(&subtool, &revealed)?;
+    if input != task.input && confirmation.would_change.is_some() {
+        let problem = "what it would change was shown for the input as it was asked for; deny it, and write in the reason what you want \
+                       instead";
+        return Err(invalid(problem.to_owned()));
+    }
     if input != task.input && is_foreseen_otherwise(&subtool.definition, &task, &input) {
         let problem = "with this edit it would replace something else than you were shown, which was looked up for the input as it \
                        was asked for; edit other fields, or deny it and write in the reason what you want instead";
