@@ -252,6 +252,11 @@ fn unchunked(mut body: &str) -> String {
     text
 }
 
+/// The header with an API key.
+pub(crate) fn bearer(key: &str) -> String {
+    format!("Authorization: Bearer {key}\r\n")
+}
+
 /// The subtools of these tests: `count_words`, which runs at once, and `note`, which a human must approve.
 pub(crate) fn subtools() -> Value {
     let mut subtools = counting();

@@ -54,6 +54,14 @@ pub struct AttemptControl {
     pub feedback: Feedback,
 }
 
+impl AttemptControl {
+    /// For an attempt that has not begun, stopped by `cancel`.
+    fn new(lookup_rules: Arc<dyn LookupRules>, cancel: CancellationToken) -> Self {
+        let (cause, clock, feedback) = (InterruptCause::default(), AttemptClock::default(), Feedback::default());
+        Self { lookup_rules, cancel, cause, clock, feedback }
+    }
+}
+
 /// Performs one attempt and reports how it ended. Always returns, shortly after the timeout at the latest.
 pub async fn perform(
     mut task: Task,
@@ -139,11 +147,7 @@ pub async fn look_up_for_human(
     cancel: CancellationToken,
 ) -> LookedUp {
     // Each has its own time, and one that fails says nothing of the other.
-    let control = || {
-        let (lookup_rules, cancel) = (Arc::clone(&lookup_rules), cancel.child_token());
-        let (cause, clock, feedback) = (InterruptCause::default(), AttemptClock::default(), Feedback::default());
-        AttemptControl { lookup_rules, cancel, cause, clock, feedback }
-    };
+    let control = || AttemptControl::new(Arc::clone(&lookup_rules), cancel.child_token());
     let (of_preview, of_dry_run) = (control(), control());
     let shown_input = seal::shown(&task.input);
     let hidden = match reveal(&mut task, &context) {

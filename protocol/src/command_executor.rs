@@ -16,7 +16,7 @@ use crate::code::Code;
 use crate::data_class::DataClass;
 use crate::error::ErrorBody;
 use crate::mailbox::Mailbox;
-use crate::shell::{PrintedOutput, Shell};
+use crate::shell::{PLAN, PrintedOutput, Shell};
 use crate::task::{State, TaskId};
 use line::{CommandLine, PipelineCondition, Refusal, SimpleCommand, StreamTarget};
 use output_builder::OutputBuilder;
@@ -149,7 +149,7 @@ impl CommandExecutor {
             };
             let is_wait = |word: &String| word == "--wait" || word.starts_with("--wait=");
             let mut words: Vec<_> = arguments.iter().filter(|word| !is_wait(word)).cloned().collect();
-            words.insert(1, "--plan".to_owned());
+            words.insert(1, PLAN.to_owned());
             let stdin = line.stdin_of(command).unwrap_or_default();
             let printed = self.shell.call(&words, stdin, &self.caller);
             let (plan, failure) = (json_or_null(&printed.stdout), json_or_null(&printed.stderr));

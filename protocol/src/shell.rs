@@ -17,10 +17,17 @@ use crate::paths::{CAPTURED, SESSION, WAKES};
 use crate::task::TaskId;
 
 pub const IF_NO_APPROVER: &str = "--if-no-approver";
+/// A dry run for which nothing is performed, not even what would show a change.
+pub(crate) const PLAN: &str = "--plan";
 
 /// Whether the words of a `run` say what is to happen if no human has the page open.
 pub fn says_what_without_approver(words: &[String]) -> bool {
     words.iter().any(|word| word == IF_NO_APPROVER || word.starts_with("--if-no-approver="))
+}
+
+/// Whether a word of a `run` makes it a dry run, which starts no task.
+pub fn is_dry_run(word: &str) -> bool {
+    matches!(word, "--dry-run" | PLAN)
 }
 
 /// Runs one `agent-magic-tool` call for an agent.

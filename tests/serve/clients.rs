@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use super::{Server, world_with_model};
+use super::{Server, bearer, world_with_model};
 use crate::agent::aimock::Model;
 use crate::page::human::Human;
 use crate::skip::skip;
@@ -113,8 +113,7 @@ impl Setup {
 
     /// What waits, as this key sees it.
     fn gate(&self, key: &str, id: &str) -> Value {
-        let headers = format!("Authorization: Bearer {key}\r\n");
-        self.server.request("GET", &format!("/api/v1/gate/{id}"), &headers, "").json()
+        self.server.request("GET", &format!("/api/v1/gate/{id}"), &bearer(key), "").json()
     }
 }
 

@@ -5,13 +5,9 @@ use std::thread;
 use ground::config::api_keys::ApiKeys;
 use serde_json::{Value, json};
 
-use super::{Event, Reply, Server, world_with_model};
+use super::{Event, Reply, Server, bearer, world_with_model};
 use crate::page::human::Human;
 use crate::world::until;
-
-fn bearer(key: &str) -> String {
-    format!("Authorization: Bearer {key}\r\n")
-}
 
 /// Follows a session as the client with this key.
 fn gate_of(server: &Server, key: &str, session: &str) -> Event {

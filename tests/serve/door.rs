@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Server, world_with_model};
+use super::{Server, bearer, world_with_model};
 
 #[test]
 fn a_request_counts_only_from_where_it_should_come() {
@@ -246,8 +246,4 @@ fn a_client_of_a_proxy_has_the_address_that_the_proxy_saw() {
             assert!(reply.body.contains(&format!("(llama-{address}-phone.")), "{forwarded}: {}", reply.body);
         }
     }
-}
-
-fn bearer(key: &str) -> String {
-    format!("Authorization: Bearer {key}\r\n")
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Reply, Server, echo_model, subtools};
+use super::{Reply, Server, bearer, echo_model, subtools};
 use crate::agent::stub::{Stub, StubAnswer};
 use crate::page::human::Human;
 use crate::world::{World, until};
@@ -32,10 +32,6 @@ fn world() -> (World, Stub) {
     let echo = format!("[models.echo]\nprovider = \"openai\"\nurl = \"{held}\"\n");
     world.configure(&format!("{}{echo}", stub.configuration("", "")));
     (world, stub)
-}
-
-fn bearer(key: &str) -> String {
-    format!("Authorization: Bearer {key}\r\n")
 }
 
 fn submit(server: &Server, key: &str, body: &Value) -> Reply {

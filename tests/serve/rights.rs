@@ -3,14 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::Server;
+use super::{Server, bearer};
 use crate::agent::aimock::Model;
 use crate::page::human::Human;
 use crate::world::{World, full_program, program, until};
-
-fn bearer(key: &str) -> String {
-    format!("Authorization: Bearer {key}\r\n")
-}
 
 /// A world whose subtools are a note that a human approves, and a program that makes a call of its own.
 fn world(more: &str) -> Option<(World, Model)> {

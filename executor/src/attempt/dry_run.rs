@@ -12,7 +12,6 @@ use ground::config::seal;
 use ground::task::Task;
 use ground::task::confirmation::WouldChange;
 use ground::task::failure::Failure;
-use ground::task::feedback::Feedback;
 use ground::task::name::SubtoolName;
 use protocol::caller::BeyondTrust;
 use protocol::code::Code;
@@ -21,13 +20,12 @@ use protocol::duration::PositiveDuration;
 use protocol::error::ErrorBody;
 use protocol::layout::compact_bytes;
 use protocol::task::TaskId;
-use runner::attempt_clock::AttemptClock;
 use runner::{HeardClass, RunnerContext};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::lookup::{self, LookupRules};
-use super::{Attempt, AttemptControl, InterruptCause, reveal};
+use super::{Attempt, AttemptControl, reveal};
 
 /// The caller waits a minute at most for the executor's answer.
 const MAX_TIME: PositiveDuration = PositiveDuration::from_secs(45);
@@ -44,8 +42,7 @@ pub async fn perform(
     data_folder: Arc<Path>,
     cancel: CancellationToken,
 ) -> Option<WouldChange> {
-    let (cause, clock, feedback) = (InterruptCause::default(), AttemptClock::default(), Feedback::default());
-    let control = AttemptControl { lookup_rules, cancel, cause, clock, feedback };
+    let control = AttemptControl::new(lookup_rules, cancel);
     let shown_input = seal::shown(&task.input);
     let hidden = match reveal(&mut task, &context) {
         Ok(hidden) => Arc::new(hidden),

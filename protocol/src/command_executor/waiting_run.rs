@@ -2,6 +2,7 @@
 //! to wait for, so that all who watch the caller learn of it while a human has not decided yet.
 
 use crate::duration::PositiveDuration;
+use crate::shell::is_dry_run;
 use crate::task::TaskId;
 
 /// How long a `run --wait` waits that names no duration.
@@ -31,7 +32,7 @@ impl WaitingRun {
                     steps.run.push(word.clone());
                     steps.run.extend(words.by_ref().cloned());
                 }
-                "--dry-run" | "--plan" => return None,
+                name if is_dry_run(name) => return None,
                 "--wait" => {
                     value.unwrap_or(DEFAULT_WAIT).parse::<PositiveDuration>().ok()?;
                     let is_repeated = wait.replace(value.unwrap_or(DEFAULT_WAIT)).is_some();

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::{OllamaResult, without_tag};
 use crate::http::{HttpClient, ServeState};
 use crate::proxy::AGENT_MODEL;
-use crate::proxy::embedding::embedders_for;
+use crate::proxy::embedding::{all_models_for, embedders_for};
 use crate::proxy::failure::ProxyFailure;
 use crate::proxy::question::models_for;
 use crate::proxy::request::{ProxyRequest, client_of};
@@ -28,8 +28,7 @@ pub(super) async fn list(State(state): State<Arc<ServeState>>, request: Request)
 
 /// The list of models in Ollama's form.
 pub(crate) fn tags(state: &ServeState, client: &HttpClient) -> Json<Value> {
-    let names = [models_for(state, client), embedders_for(state, client)].concat();
-    let models: Vec<_> = names.iter().map(|name| listed(name)).collect();
+    let models: Vec<_> = all_models_for(state, client).iter().map(|name| listed(name)).collect();
     Json(json!({ "models": models }))
 }
 
@@ -58,9 +57,9 @@ pub(super) async fn show(State(state): State<Arc<ServeState>>, request: Request)
     if embedders.iter().any(|known| known == name) {
         return Ok(Json(shown(name, 0, "embedding")).into_response());
     }
-    let known = models_for(&state, &request.client);
+    let known = all_models_for(&state, &request.client);
     if !known.iter().any(|known| known == name) {
-        return Err(ProxyFailure::unknown_model(name, &[known, embedders].concat()).into());
+        return Err(ProxyFailure::unknown_model(name, &known).into());
     }
     Ok(Json(shown(name, window(&state, name), "completion")).into_response())
 }

@@ -8,12 +8,11 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 use super::errors::OpenAiError;
+use crate::http::ServeState;
 use crate::http::model_protocol::{is_anthropic_client, is_ollama_client};
-use crate::http::{HttpClient, ServeState};
 use crate::proxy::AGENT_MODEL;
-use crate::proxy::embedding::embedders_for;
+use crate::proxy::embedding::all_models_for;
 use crate::proxy::failure::ProxyFailure;
-use crate::proxy::question::models_for;
 use crate::proxy::request::client_of;
 
 pub(super) async fn list(State(state): State<Arc<ServeState>>, request: Request) -> Response {
@@ -23,7 +22,7 @@ pub(super) async fn list(State(state): State<Arc<ServeState>>, request: Request)
     if is_anthropic_client(request.headers()) {
         return crate::anthropic::list(&state, &client_of(&request));
     }
-    let models: Vec<_> = listed(&state, &client_of(&request)).iter().map(|name| document(name)).collect();
+    let models: Vec<_> = all_models_for(&state, &client_of(&request)).iter().map(|name| document(name)).collect();
     Json(json!({"object": "list", "data": models})).into_response()
 }
 
@@ -32,16 +31,11 @@ pub(super) async fn one(State(state): State<Arc<ServeState>>, Path(name): Path<S
     if is_anthropic_client(request.headers()) {
         return crate::anthropic::one(&state, &client, &name).into_response();
     }
-    let known = listed(&state, &client);
+    let known = all_models_for(&state, &client);
     if !known.contains(&name) {
         return OpenAiError::from(ProxyFailure::unknown_model(&name, &known)).into_response();
     }
     Json(document(&name)).into_response()
-}
-
-/// The models that a client may name: those that answer, then those that make embeddings.
-fn listed(state: &ServeState, client: &HttpClient) -> Vec<String> {
-    [models_for(state, client), embedders_for(state, client)].concat()
 }
 
 /// A model. When it was made is not known here, and the field is obligatory.

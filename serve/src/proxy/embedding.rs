@@ -5,6 +5,7 @@ use agent_loop::model::provider::embeddings::Embeddings;
 use serde_json::Value;
 
 use super::failure::ProxyFailure;
+use super::question::models_for;
 use super::request::ProxyRequest;
 use crate::http::{HttpClient, ServeState};
 
@@ -14,6 +15,11 @@ const MAX_TEXTS: usize = 2048;
 /// The models that make embeddings for this client. A key that one model answers has none.
 pub(crate) fn embedders_for(state: &ServeState, client: &HttpClient) -> Vec<String> {
     if client.model.is_some() { Vec::new() } else { state.service.embedders() }
+}
+
+/// The models that a client may name: those that answer, then those that make embeddings.
+pub(crate) fn all_models_for(state: &ServeState, client: &HttpClient) -> Vec<String> {
+    [models_for(state, client), embedders_for(state, client)].concat()
 }
 
 /// Has the model `name` make a vector for each text of the field `field`.

@@ -116,8 +116,8 @@ impl Shell for ApproverWindow {
         let own_caller = caller;
         let mut caller = self.caller(own_caller);
         let until = Instant::now() + self.windows.until_there;
-        let is_plan = |word: &String| word == "--dry-run" || word == "--plan";
-        let is_run = words.first().is_some_and(|word| word == "run") && !words.iter().any(is_plan);
+        let is_run =
+            words.first().is_some_and(|word| word == "run") && !words.iter().any(|word| shell::is_dry_run(word));
         let printed = loop {
             if self.is_closed() {
                 return PrintedOutput::refused(&ErrorBody::new(Code::Cancelled, "the session was deleted"));
